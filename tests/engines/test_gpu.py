@@ -92,3 +92,83 @@ def test_memory_of_what_the_collector_finds_comes_back_whole(name: str) -> None:
             del held
             gc.collect()
     assert device.store.live >= 0
+
+
+IDS = np.random.default_rng(0).integers(0, 50, (4, 12)).astype(np.int32)
+TREES = [((1, 2), (3, (4, 5))), (7, (8, 9)), ((1, (2, 3)), 4)]
+
+
+def recurrent() -> Any:
+    """The loss of an LSTM that tells the words it reads."""
+    table, layer, out = (
+        td.nn.Embedding(50, 16), td.nn.LSTM(16, 24), td.nn.Linear(24, 50),
+    )  # fmt: skip
+
+    def loss() -> td.Tensor:
+        y = out(layer(table(td.asarray(IDS)))[0]).reshape((-1, 50))
+        return td.cross_entropy(y, td.asarray(IDS.reshape(-1)))
+
+    return loss
+
+
+def attentive() -> Any:
+    """The loss of a layer of a transformer, with dropout."""
+    nn = td.nn
+    layer = nn.TransformerEncoderLayer(16, 4, 32, dropout=0.1)
+    model = nn.Sequential(nn.Embedding(50, 16), layer, nn.Linear(16, 50))
+
+    def loss() -> td.Tensor:
+        y = model(td.asarray(IDS)).reshape((-1, 50))
+        return td.cross_entropy(y, td.asarray(IDS.reshape(-1)))
+
+    return loss
+
+
+def recursive() -> Any:
+    """The loss of trees, each in plain recursion."""
+    table, join, out = (
+        td.nn.Embedding(50, 16),
+        td.nn.Linear(32, 16),
+        td.nn.Linear(16, 5),
+    )
+
+    def encoded(tree: Any) -> td.Tensor:
+        if isinstance(tree, int):
+            return table(td.asarray(np.int32(tree)))
+        both = [encoded(part) for part in tree]
+        return td.tanh(join(td.concat(both, axis=-1)))
+
+    def loss() -> td.Tensor:
+        rows = td.stack([out(encoded(tree)) for tree in TREES])
+        return td.cross_entropy(rows, td.asarray(np.arange(3, dtype=np.int32)))
+
+    return loss
+
+
+@pytest.mark.parametrize("name", GPUS)
+@pytest.mark.parametrize("make", [recurrent, attentive, recursive])
+def test_dynamic_networks_have_the_losses_of_the_cpu(name: str, make: Any) -> None:
+    found = {}
+    for engine in ("native", name):
+        with td.options(engine=engine, seed=3):
+            loss, optimizer = make(), td.optim.Adam(lr=0.01)
+            found[engine] = [float(optimizer.step(loss())) for _ in range(3)]
+    np.testing.assert_allclose(found[name], found["native"], rtol=1e-5)
+    assert found[name][2] < found[name][0]
+
+
+@pytest.mark.parametrize("name", GPUS)
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: td.median(x, axis=1),
+        lambda x: td.sort(x, axis=1),
+        lambda x: td.cross_entropy(x, np.arange(5)),
+        lambda x: td.take(x, np.array([4, 0, 2]), axis=0),
+    ],
+)
+def test_what_kernels_cannot_do_is_done_by_numpy(name: str, f: Any) -> None:
+    x = np.random.default_rng(0).normal(size=(5, 37)).astype(np.float32)
+    with td.options(engine=name):
+        found = f(td.asarray(x)).numpy()
+    np.testing.assert_allclose(found, f(td.asarray(x)).numpy(), rtol=1e-5, atol=1e-6)

@@ -22,9 +22,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from treadle.base.errors import RunError
 from treadle.engines.gpu.work import Work
 
-__all__ = ["Device", "Driver", "Memory", "Place"]
+__all__ = ["Device", "Driver", "Memory", "Place", "UnsupportedKernelError"]
+
+
+class UnsupportedKernelError(RunError):
+    """A kernel that the device has no instructions for: its graph runs by NumPy."""
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ from treadle.base.options import current
 from treadle.base.sizes import as_text
 from treadle.base.types import Type
 from treadle.engines.base import Engine, Values, engine, provide_engine
-from treadle.engines.gpu.driver import Driver
+from treadle.engines.gpu.driver import Driver, UnsupportedKernelError
 from treadle.engines.gpu.linked import Linked, PositionError
 from treadle.engines.gpu.memory import DeviceValue, Store
-from treadle.engines.gpu.target import target_of
+from treadle.engines.gpu.target import host_target, target_of
 from treadle.engines.native.translation.keys import Structure, structure
 from treadle.engines.native.translation.translate import translated
 from treadle.graph.claim import Claim, running
@@ -85,7 +85,11 @@ class Gpu(Engine):
         found = self.programs.get(key)
         if found is None:
             given = made.nodes, feeds, keep, made.place, frozenset[int](), made.recipes
-            linked, graph = translated(*given, self._chosen, self.target)
+            try:
+                linked, graph = translated(*given, self._chosen, self.target)
+            except UnsupportedKernelError:
+                target = host_target(self.driver)
+                linked, graph = translated(*given, self._chosen, target)
             places = [made.place[x.serial] for x in graph.leaves]
             found = self.programs[key] = linked, places
         return found

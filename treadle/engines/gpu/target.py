@@ -11,7 +11,7 @@ from treadle.graph.tensor import Tensor
 from treadle.loops.lower import wide
 from treadle.ops.families import Reduction
 
-__all__ = ["target_of"]
+__all__ = ["host_target", "target_of"]
 
 
 def target_of(driver: Driver) -> Target:
@@ -31,6 +31,13 @@ def target_of(driver: Driver) -> Target:
         lambda node: supported(node) and computes(node),
         computes,
     )
+
+
+def host_target(driver: Driver) -> Target:
+    """The target of graphs of which a kernel is not supported: all steps by NumPy."""
+    device = driver.device
+    key = device.api, device.name, "by NumPy"
+    return Target(key, device.vector_bytes, lambda node: False, lambda node: False)
 
 
 def dtypes_of(node: Tensor) -> list[Any]:

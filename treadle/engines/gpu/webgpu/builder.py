@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from treadle.base.errors import RunError
 from treadle.engines.gpu.cuda.remainder import remainder
+from treadle.engines.gpu.driver import UnsupportedKernelError
 from treadle.engines.gpu.text import FLOATS, Pointer, TextBuilder
 from treadle.engines.gpu.work import Work
 from treadle.engines.native.codegen.builder import (
@@ -241,7 +241,7 @@ class WgslBuilder(TextBuilder):
             return f"{pointer.name}[{at}]"
         bits = BITS[kind]
         if bits == 64:
-            raise RunError(REFUSED, hint=HINT)
+            raise UnsupportedKernelError(REFUSED, hint=HINT)
         if bits == 32:
             return f"bitcast<{self.words[kind]}>({self._word(pointer, at)})"
         many = 32 // bits
@@ -265,7 +265,7 @@ class WgslBuilder(TextBuilder):
             return
         bits = BITS[x.type]
         if bits == 64:
-            raise RunError(REFUSED, hint=HINT)
+            raise UnsupportedKernelError(REFUSED, hint=HINT)
         if bits == 32:
             self.emit(f"{pointer.name}[{at}] = bitcast<u32>({x.name});")
         else:
