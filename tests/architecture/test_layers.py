@@ -17,7 +17,16 @@ LAYERS = [
     "cli",
 ]  # fmt: skip
 INNER = {  # rooms within a layer, in order; files beside them stand on top
-    "engines": ["lowered", "early", "base", "reference", "device", "native", "gpu"],
+    "engines": [
+        "counts",
+        "lowered",
+        "early",
+        "base",
+        "reference",
+        "device",
+        "native",
+        "gpu",
+    ],
     "engines/native": ["system", "codegen", "execution", "translation", "forest"],
 }
 FILES = sorted(p for p in ROOT.rglob("*.py"))

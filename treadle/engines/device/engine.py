@@ -13,8 +13,9 @@ import numpy as np
 from treadle.base.errors import TreadleError
 from treadle.base.types import TupleType, Type
 from treadle.engines.base import Engine, Values, provide_engine
+from treadle.engines.counts import Counts
 from treadle.engines.device.inplace import in_place
-from treadle.engines.device.memory import Counts, DeviceValue, Memory
+from treadle.engines.device.memory import DeviceValue, Memory
 from treadle.graph.body import Body, Called, with_bodies
 from treadle.graph.claim import Claim, running
 from treadle.graph.frame import tracing

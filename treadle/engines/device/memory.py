@@ -6,7 +6,6 @@ import gc
 from bisect import bisect
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -14,37 +13,15 @@ import numpy as np
 from treadle.base.errors import RunError
 from treadle.base.locks import lock
 from treadle.base.types import Type
+from treadle.engines.counts import Counts
 from treadle.graph.resident import Resident
 
-__all__ = ["Counts", "DeviceValue", "Memory"]
+__all__ = ["DeviceValue", "Memory"]
 
 GRAIN = 64  # addresses are multiples of it
 NOTHING = 0xFF  # what freed cells hold: NaN in every float
 
 Array = np.ndarray[Any, Any]
-
-
-@dataclass(frozen=True)
-class Counts:
-    """Counts of copies and launches so far.
-
-    >>> Counts(copies_in=5) - Counts(copies_in=2, launches=1)
-    Counts(copies_in=3, bytes_in=0, copies_out=0, bytes_out=0, launches=-1)
-    """
-
-    copies_in: int = 0
-    bytes_in: int = 0
-    copies_out: int = 0
-    bytes_out: int = 0
-    launches: int = 0
-
-    def __add__(self, other: Counts) -> Counts:
-        names = [f.name for f in fields(self)]
-        return Counts(*[getattr(self, n) + getattr(other, n) for n in names])
-
-    def __sub__(self, other: Counts) -> Counts:
-        names = [f.name for f in fields(self)]
-        return Counts(*[getattr(self, n) - getattr(other, n) for n in names])
 
 
 class DeviceValue(Resident):

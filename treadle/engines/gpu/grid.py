@@ -1,4 +1,4 @@
-"""How the loops of a kernel become a grid of work items and groups."""
+"""The grid of a kernel: its loops as work items and groups."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from treadle.base.caches import lazy
 from treadle.base.errors import OutOfMemoryError
 from treadle.base.types import TupleType, Type
 from treadle.engines.base import Failed, are_below
-from treadle.engines.device.memory import Counts
+from treadle.engines.counts import Counts
 from treadle.engines.gpu.driver import Place
 from treadle.engines.gpu.memory import Block, DeviceValue, Store
 from treadle.engines.gpu.steps import Ready, made_ready

@@ -13,7 +13,7 @@ from treadle.base.errors import OutOfMemoryError
 from treadle.base.locks import lock
 from treadle.base.sizes import as_text
 from treadle.base.types import Type
-from treadle.engines.device.memory import Counts
+from treadle.engines.counts import Counts
 from treadle.engines.gpu.driver import Driver, Place
 from treadle.graph.resident import Resident
 

@@ -1,4 +1,4 @@
-"""Where the operands of products and convolutions lie, term by term."""
+"""Places of the operands of products and convolutions, term by term."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What programs for a device are made of: what its kernels can compute."""
+"""The target of programs for a device: what its kernels can compute."""
 
 from __future__ import annotations
 

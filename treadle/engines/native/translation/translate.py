@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import cache
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -12,7 +11,7 @@ from treadle.base.caches import cached, lazy
 from treadle.base.options import current
 from treadle.base.types import TupleType, Type
 from treadle.engines.native.codegen.scalars import supports
-from treadle.engines.native.system.host import host
+from treadle.engines.native.system.host import Host, host
 from treadle.engines.native.translation.keys import lies
 from treadle.engines.native.translation.workspace import fitting
 from treadle.graph.body import Body, bodies
@@ -119,10 +118,14 @@ class Target:
         return made
 
 
-@cache
 def here() -> Target:
     """This machine as a target."""
-    return Target(host(), host().vector_bytes, supported)
+    return _target(host())
+
+
+@cached(16)
+def _target(machine: Host) -> Target:
+    return Target(machine, machine.vector_bytes, supported)
 
 
 def prepared(body: Body) -> Expanded:
