@@ -17,7 +17,7 @@ import treadle as td
 from tests.cases import each
 from treadle.base.errors import ArgumentError, StateError
 from treadle.data import ArrayDataset, ListDataset, Loader, generator
-from treadle.data.shared import Block, Lease, Packed
+from treadle.data.shared import Lease, Packed, SharedBlock
 from treadle.data.workers import WorkerTraceback
 
 unix = pytest.mark.skipif(sys.platform == "win32", reason="needs Unix's signals")
@@ -171,7 +171,7 @@ def test_a_block_is_free_when_its_arrays_are_gone() -> None:
     read_only = np.arange(5.0)
     read_only.flags.writeable = False
     packed = Packed({"a": np.arange(6).reshape(2, 3), "b": read_only, "c": np.ones(0)})
-    block, free = Block(packed.size), list[Block]()
+    block, free = SharedBlock(packed.size), list[SharedBlock]()
     packed.write(block)
     value = Lease(block, free).read(packed.spans)
     part = value["a"][1:]

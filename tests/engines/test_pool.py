@@ -24,8 +24,8 @@ from tests.core.twins import needs_core
 from treadle.engines.native.codegen.builder import F32, I64, PTR, Builder, Value
 from treadle.engines.native.codegen.jit import compile_functions
 from treadle.engines.native.execution import pool as module
-from treadle.engines.native.execution.alone import Alone
 from treadle.engines.native.execution.pool import Pool, pool
+from treadle.engines.native.execution.serial import SerialRunner
 
 Array = np.ndarray[Any, Any]
 pytestmark = needs_core  # without it a pool is one thread
@@ -213,7 +213,7 @@ def test_no_steps(pools: dict[int, Pool]) -> None:
 
 
 def test_the_runner_in_python_does_the_same(pools: dict[int, Pool]) -> None:
-    assert work(Alone().run) == work(pools[1])
+    assert work(SerialRunner().run) == work(pools[1])
 
 
 def test_a_system_without_the_core(monkeypatch: pytest.MonkeyPatch) -> None:

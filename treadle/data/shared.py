@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Block", "Lease", "Packed"]
+__all__ = ["SharedBlock", "Lease", "Packed"]
 
 _ALIGNMENT = 64
 Spans = list[tuple[int, int]]  # where parts begin, and their sizes
 
 
-class Block:
+class SharedBlock:
     """Shared memory without a name in the file system: it ends with its processes."""
 
     def __init__(self, size: int, handle: Any = None) -> None:
@@ -41,7 +41,7 @@ class Block:
             reduction.send_handle(connection, self.handle, None)
 
     @classmethod
-    def receive(cls, connection: Connection) -> Block:
+    def receive(cls, connection: Connection) -> SharedBlock:
         """The block that the process at the other end sends."""
         size, handle = connection.recv()
         if sys.platform != "win32":
@@ -76,7 +76,7 @@ class Packed:
     """A value as bytes: its pickle, then the memory of the arrays in it.
 
     >>> packed = Packed([np.arange(3), "a"])
-    >>> block = Block(packed.size)
+    >>> block = SharedBlock(packed.size)
     >>> packed.write(block)
     >>> Lease(block, []).read(packed.spans)
     [array([0, 1, 2]), 'a']
@@ -92,7 +92,7 @@ class Packed:
             self.spans.append((self.size, part.nbytes))
             self.size += -(-part.nbytes // _ALIGNMENT) * _ALIGNMENT
 
-    def write(self, block: Block) -> None:
+    def write(self, block: SharedBlock) -> None:
         """Copy the parts into a block of `size` bytes or more."""
         for (start, size), part in zip(self.spans, self._parts, strict=True):
             block.map[start : start + size] = part
@@ -101,7 +101,7 @@ class Packed:
 class Lease:
     """A block in the hands of who reads arrays in it: then it is `free` again."""
 
-    def __init__(self, block: Block, free: list[Block]) -> None:
+    def __init__(self, block: SharedBlock, free: list[SharedBlock]) -> None:
         self._block = block
         self._free = free
 

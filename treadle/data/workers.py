@@ -19,7 +19,7 @@ import numpy as np
 from treadle.base.errors import ArgumentError, RunError, StateError
 from treadle.base.options import current, options, set_options
 from treadle.data.draws import Key, batch_draws, seed_globals
-from treadle.data.shared import Block, Lease, Packed, Spans
+from treadle.data.shared import Lease, Packed, SharedBlock, Spans
 
 __all__ = ["Task", "WorkerTraceback", "Workers", "make"]
 
@@ -59,11 +59,11 @@ def _work(
     for other in others:  # or their workers would not see that the loop has ended
         other.close()
     set_options(threads=1, dtype=dtype)
-    blocks: dict[int, Block] = {}
+    blocks: dict[int, SharedBlock] = {}
     with suppress(EOFError, OSError):
         if shared:
             spans = connection.recv()
-            dataset = Lease(Block.receive(connection), []).read(spans)
+            dataset = Lease(SharedBlock.receive(connection), []).read(spans)
         while True:
             serial, task, offered = connection.recv()
             good, packed = _answer(dataset, task)
@@ -87,7 +87,7 @@ def _answer(dataset: Any, task: Task) -> tuple[bool, Packed]:
 
 def _reply(
     connection: Connection,
-    blocks: dict[int, Block],
+    blocks: dict[int, SharedBlock],
     offered: int | None,
     head: tuple[int, bool],
     packed: Packed,
@@ -104,7 +104,7 @@ def _reply(
     if offered is not None:
         del blocks[offered]
     page = 1 << 12
-    block = Block(-(-max(packed.size + packed.size // 8, 1) // page) * page)
+    block = SharedBlock(-(-max(packed.size + packed.size // 8, 1) // page) * page)
     packed.write(block)
     blocks[head[0]] = block
     connection.send((*head, head[0], packed.spans))
@@ -122,8 +122,8 @@ class _Worker:
     process: Any
     connection: Connection
     asked: dict[int, int | None] = field(default_factory=dict)  # with a block offered
-    blocks: dict[int, Block] = field(default_factory=dict)
-    free: list[Block] = field(default_factory=list)
+    blocks: dict[int, SharedBlock] = field(default_factory=dict)
+    free: list[SharedBlock] = field(default_factory=list)
 
 
 class Workers:
@@ -136,7 +136,7 @@ class Workers:
             )
         self._owner = os.getpid()
         self._workers: list[_Worker] = []
-        self._answers: dict[int, tuple[_Worker, bool, Block, Spans]] = {}
+        self._answers: dict[int, tuple[_Worker, bool, SharedBlock, Spans]] = {}
         self._serial = self._first = 0  # the next task; the first still wanted
         context = multiprocessing.get_context(start)
         forks = context.get_start_method() == "fork"
@@ -152,7 +152,7 @@ class Workers:
 
     def _give(self, packed: Packed) -> None:
         """Send all workers the data set, which they read in one block."""
-        block = Block(max(packed.size, 1))
+        block = SharedBlock(max(packed.size, 1))
         packed.write(block)
         for worker in self._workers:
             worker.connection.send(packed.spans)
@@ -232,7 +232,7 @@ class Workers:
             if name != offered:
                 if offered is not None:
                     del worker.blocks[offered]
-                block = Block.receive(worker.connection)
+                block = SharedBlock.receive(worker.connection)
                 block.close()
                 worker.blocks[name] = block
         except (EOFError, OSError):

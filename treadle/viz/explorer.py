@@ -21,14 +21,14 @@ from treadle.viz.dot import block_color, color_of, is_trainable
 from treadle.viz.page import Page, as_script, filled, library
 from treadle.viz.tree import Group, contiguous, grouped
 
-__all__ = ["Entry", "entries_of", "explorer", "steps_of"]
+__all__ = ["GraphEntry", "entries_of", "explorer", "steps_of"]
 
 WIDE = 400  # characters of an attribute list, a value or a line of source
 DERIVED = "gradient"  # the group of what was derived
 
 
 @dataclass
-class Entry:
+class GraphEntry:
     """One box of the page: what it is, and what is shown when it is chosen."""
 
     label: str
@@ -55,7 +55,7 @@ def entries_of(
     notes: Mapping[int, list[str]] | None = None,
     by: str = "op",
     profile: Profile | None = None,
-) -> list[Entry]:
+) -> list[GraphEntry]:
     """An entry for each node, in topological order; leaves stand at their readers.
 
     Nodes that are not in the graph as it was `recorded` were derived. `notes` are lines
@@ -124,12 +124,12 @@ def _paths(
     return found
 
 
-def _entry(node: Tensor, path: tuple[str, ...], line: str) -> Entry:
+def _entry(node: Tensor, path: tuple[str, ...], line: str) -> GraphEntry:
     """What is told of one node."""
     leaf = isinstance(node.op, Leaf)
     whole = head(node)
     label = whole if leaf else node.op.name
-    entry = Entry(_cut(label, 48), repr(node.type), path, _cut(line, WIDE))
+    entry = GraphEntry(_cut(label, 48), repr(node.type), path, _cut(line, WIDE))
     entry.color = color_of(node)
     types = node.type if isinstance(node.type, TupleType) else (node.type,)
     entry.bytes = sum(t.nbytes for t in types)
@@ -158,23 +158,25 @@ def _by_name(
 
 def steps_of(
     pieces: Sequence[Piece], steps: Sequence[Outlined], profile: Profile | None
-) -> list[Entry]:
+) -> list[GraphEntry]:
     """An entry for each array that is given to a program, and for each of its steps."""
     by_number = {piece.number: piece for piece in pieces}
     read = {n for step in steps for n in step.read}
     seconds = _by_name(profile, Profile.by_kernel)
-    found: list[Entry] = []
+    found: list[GraphEntry] = []
     writer: dict[int, int] = {}
     for piece in pieces:
         if piece.place in ("argument", "constant") and piece.number in read:
             writer[piece.number] = len(found)
-            entry = Entry(piece.place, piece.type, ("arguments",), color="#dbeafe")
+            entry = GraphEntry(piece.place, piece.type, ("arguments",), color="#dbeafe")
             entry.bytes = piece.bytes
             found.append(entry)
     for k, step in enumerate(steps):
         out = [by_number[n] for n in step.written]
         line = step.lines[0] if step.lines else ""
-        entry = Entry(_cut(step.title, 48), " ".join(p.type for p in out), line=line)
+        entry = GraphEntry(
+            _cut(step.title, 48), " ".join(p.type for p in out), line=line
+        )
         entry.color = block_color(out[0].block if out else -1)
         entry.bytes = sum(p.bytes for p in out)
         entry.seconds = seconds.get(step.title, 0.0)
@@ -191,7 +193,7 @@ def steps_of(
     return found
 
 
-def explorer(forms: Mapping[str, Sequence[Entry]], title: str) -> Page:
+def explorer(forms: Mapping[str, Sequence[GraphEntry]], title: str) -> Page:
     """The page of graphs by their names, such as one before and one after rewriting."""
     data = {name: _packed(entries) for name, entries in forms.items()}
     count = sum(map(len, forms.values()))
@@ -208,7 +210,7 @@ def explorer(forms: Mapping[str, Sequence[Entry]], title: str) -> Page:
     )
 
 
-def _packed(entries: Sequence[Entry]) -> dict[str, Any]:
+def _packed(entries: Sequence[GraphEntry]) -> dict[str, Any]:
     """Entries and their groups as columns; strings are numbers of a list."""
     strings: dict[str, int] = {}
 

@@ -24,7 +24,7 @@ from treadle.engines.gpu.cuda.builder import (
     text_of,
 )
 from treadle.engines.gpu.cuda.driver import DTYPES
-from treadle.engines.gpu.driver import Device
+from treadle.engines.gpu.driver import DeviceTraits
 from treadle.engines.gpu.work import Work
 from treadle.engines.native.codegen.jit import compile_functions
 
@@ -158,10 +158,10 @@ class HostMemory:
 
 
 class HostDriver:
-    """Kernels of CUDA on arrays of this process, as `Driver` has it."""
+    """Kernels of CUDA on arrays of this process, as `DeviceDriver` has it."""
 
     def __init__(self) -> None:
-        self.device = Device(
+        self.device = DeviceTraits(
             "this processor", "host", 0, 128, 1024, 48 << 10, 256, 128, DTYPES
         )
 

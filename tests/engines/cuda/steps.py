@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.engines.gpu.driver import Driver
+from treadle.engines.gpu.driver import DeviceDriver
 from treadle.engines.gpu.steps import made_ready
 from treadle.engines.gpu.target import target_of
 from treadle.engines.native.codegen.code import Argument, coded
@@ -25,7 +25,9 @@ Array = np.ndarray[Any, Any]
 LINE = 64  # bytes
 
 
-def program_for(driver: Driver, *roots: Tensor) -> tuple[Program, dict[int, Array]]:
+def program_for(
+    driver: DeviceDriver, *roots: Tensor
+) -> tuple[Program, dict[int, Array]]:
     """The program of some roots for a device, and its arguments by number."""
     made, graph = translated(
         pending(roots),
@@ -69,7 +71,7 @@ def _word(
 def by_driver(
     step: Launch | Product,
     program: Program,
-    driver: Driver,
+    driver: DeviceDriver,
     memory: Mapping[int, Array],
 ) -> None:
     """Run a step on flat arrays by number, through a device's memory."""
@@ -91,7 +93,7 @@ def by_driver(
 
 
 def differing(
-    program: Program, driver: Driver, arrays: Mapping[int, Array]
+    program: Program, driver: DeviceDriver, arrays: Mapping[int, Array]
 ) -> tuple[int, list[str]]:
     """How many steps ran, and what differs in bits from the native engine's code."""
     memory = {b.number: np.zeros(b.type.size, b.type.dtype) for b in program.buffers}

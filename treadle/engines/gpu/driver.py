@@ -25,7 +25,7 @@ import numpy as np
 from treadle.base.errors import RunError
 from treadle.engines.gpu.work import Work
 
-__all__ = ["Device", "Driver", "Memory", "Place", "UnsupportedKernelError"]
+__all__ = ["DeviceTraits", "DeviceDriver", "Memory", "Place", "UnsupportedKernelError"]
 
 
 class UnsupportedKernelError(RunError):
@@ -33,7 +33,7 @@ class UnsupportedKernelError(RunError):
 
 
 @dataclass(frozen=True)
-class Device:
+class DeviceTraits:
     """A device and what kernels may ask of it.
 
     name: as its vendor calls it; api: the driver's name; memory: its bytes, 0 where
@@ -59,7 +59,7 @@ class Device:
 
 
 class Memory(Protocol):
-    """An allocation; it is freed by `Driver.free` and in no other way."""
+    """An allocation; it is freed by `DeviceDriver.free` and in no other way."""
 
     @property
     def bytes(self) -> int:
@@ -69,14 +69,14 @@ class Memory(Protocol):
 Place = tuple[Memory, int]  # an allocation, and a byte of it where a buffer begins
 
 
-class Driver(Protocol):
+class DeviceDriver(Protocol):
     """One device behind one API.
 
     Every method raises RunError where the device refuses or is lost, with what the API
     said, and OutOfMemoryError where it has no memory left: nothing has happened then.
     """
 
-    device: Device
+    device: DeviceTraits
 
     def allocate(self, bytes: int) -> Any:
         """Memory of so many bytes, at least 1, its content anything."""

@@ -15,9 +15,9 @@ from treadle.base.options import current
 from treadle.base.sizes import as_text
 from treadle.base.types import Type
 from treadle.engines.base import Engine, Values, engine, provide_engine
-from treadle.engines.gpu.driver import Driver, UnsupportedKernelError
+from treadle.engines.gpu.driver import DeviceDriver, UnsupportedKernelError
 from treadle.engines.gpu.linked import Linked, PositionError
-from treadle.engines.gpu.memory import DeviceValue, Store
+from treadle.engines.gpu.memory import GpuValue, Store
 from treadle.engines.gpu.target import host_target, target_of
 from treadle.engines.native.translation.keys import Structure, structure
 from treadle.engines.native.translation.translate import translated
@@ -34,7 +34,7 @@ PROGRAMS = 256
 class Gpu(Engine):
     """Runs each graph as one program on a device; values come home when looked at."""
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: DeviceDriver) -> None:
         self.name = driver.device.api
         self.device = str(driver.device)
         self.driver = driver
@@ -43,7 +43,7 @@ class Gpu(Engine):
         self.programs: Cache[Any, tuple[Linked, list[int]]]
         self.programs = Cache(f"programs on {self.device}", PROGRAMS)
         # Copies of what the host has stored, by the serial of the node it belongs to.
-        self._leaves: dict[int, tuple[weakref.ref[Tensor], DeviceValue]] = {}
+        self._leaves: dict[int, tuple[weakref.ref[Tensor], GpuValue]] = {}
 
     def run(
         self,
@@ -113,9 +113,9 @@ class Gpu(Engine):
     # -- what a run starts from --------------------------------------------------------
 
     def _holds(self, stored: Any) -> bool:
-        return isinstance(stored, DeviceValue) and stored.store is self.store
+        return isinstance(stored, GpuValue) and stored.store is self.store
 
-    def _begin(self, node: Tensor, feeds: Mapping[int, Any]) -> DeviceValue:
+    def _begin(self, node: Tensor, feeds: Mapping[int, Any]) -> GpuValue:
         """The value of a leaf, on the device."""
         try:
             if node.serial in feeds:
@@ -125,18 +125,18 @@ class Gpu(Engine):
         except TreadleError as error:
             raise error.located(node.op.name, repr(node.type), node.line) from None
 
-    def _stored(self, node: Tensor) -> DeviceValue:
+    def _stored(self, node: Tensor) -> GpuValue:
         """The stored value of a node, copied in if it never was."""
         stored: Any = node.stored
         if self._holds(stored):
-            found: DeviceValue = stored
+            found: GpuValue = stored
             return found
         known = self._leaves.get(node.serial)
         if known is not None:
             return known[1]
         array = node.array
         assert array is not None
-        value: DeviceValue = self.store.copy_in(array, _single(node), array)
+        value: GpuValue = self.store.copy_in(array, _single(node), array)
         drop = partial(self._leaves.pop, node.serial)
         self._leaves[node.serial] = weakref.ref(node, drop), value
         return value
@@ -151,6 +151,6 @@ def _single(node: Tensor) -> Type:
     return node.type
 
 
-def provide(name: str, make: Callable[[], Driver]) -> None:
+def provide(name: str, make: Callable[[], DeviceDriver]) -> None:
     """Register an engine with the driver that `make` gives when it is asked for."""
     provide_engine(name, lambda: Gpu(make()))

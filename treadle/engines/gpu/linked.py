@@ -15,7 +15,7 @@ from treadle.base.types import TupleType, Type
 from treadle.engines.base import Failed, are_below
 from treadle.engines.counts import Counts
 from treadle.engines.gpu.driver import Place
-from treadle.engines.gpu.memory import Block, DeviceValue, Store
+from treadle.engines.gpu.memory import DeviceBlock, GpuValue, Store
 from treadle.engines.gpu.steps import Ready, made_ready
 from treadle.graph.body import Body, Called, bodies, with_bodies
 from treadle.graph.meaning import compute_at
@@ -68,7 +68,7 @@ class Linked:
         self.over = dict(program.shared)
 
     @lazy
-    def constants(self) -> dict[int, DeviceValue]:
+    def constants(self) -> dict[int, GpuValue]:
         """The constants of the program, on the device."""
         types = {b.number: b.type for b in self.program.buffers}
         return {
@@ -94,7 +94,7 @@ class Linked:
         within = [x for own in self.inner.values() for x, _ in own.values()]
         return self.plan.size + max((x.workspace for x in within), default=0)
 
-    def finds_nothing_wrong(self, values: Sequence[DeviceValue]) -> bool:
+    def finds_nothing_wrong(self, values: Sequence[GpuValue]) -> bool:
         """Whether that follows from arguments that the host has as well."""
         if not self.checks:
             return True
@@ -103,7 +103,7 @@ class Linked:
         pairs = [(values[k].home, extent) for k, extent in self.needs]
         return all(home is not None and are_below(home, n) for home, n in pairs)
 
-    def run(self, values: Sequence[DeviceValue], free: Set[int]) -> dict[int, Any]:
+    def run(self, values: Sequence[GpuValue], free: Set[int]) -> dict[int, Any]:
         """The results by serial for the values of arguments; those numbered in `free`
         may be written over. The store is locked."""
         sure = self.finds_nothing_wrong(values)
@@ -118,7 +118,7 @@ class _Run:
     """One run: where its buffers lie, and what it makes."""
 
     def __init__(
-        self, linked: Linked, values: Sequence[DeviceValue], free: Set[int]
+        self, linked: Linked, values: Sequence[GpuValue], free: Set[int]
     ) -> None:
         self.linked, self.store = linked, linked.store
         self.driver = linked.store.driver
@@ -126,9 +126,9 @@ class _Run:
         self.values = dict(zip(program.arguments, values, strict=True))
         self.values |= linked.constants
         self.free = {program.arguments[k] for k in free}
-        self.written: dict[int, DeviceValue] = {}
-        self.arena: Block | None = None
-        self.status: Block | None = None
+        self.written: dict[int, GpuValue] = {}
+        self.arena: DeviceBlock | None = None
+        self.status: DeviceBlock | None = None
 
     # -- memory ----------------------------------------------------------------------
 
@@ -253,13 +253,13 @@ class _Run:
         """The results by the serials they are asked for by."""
         if self.status is not None:
             self.store.release(self.status)
-        held: Mapping[int, DeviceValue] = {**self.values, **self.written}
+        held: Mapping[int, GpuValue] = {**self.values, **self.written}
         return {
             serial: held[n] if held[n].type == t else self._shaped(held[n], t)
             for serial, n, t in self.linked.program.results
         }
 
-    def _shaped(self, value: DeviceValue, type_: Any) -> DeviceValue:
+    def _shaped(self, value: GpuValue, type_: Any) -> GpuValue:
         """A value of another shape."""
         own = self.store.value(type_)
         self.driver.copy(value.place, own.place, max(type_.nbytes, 1))

@@ -14,10 +14,10 @@ from treadle.base.locks import lock
 from treadle.base.sizes import as_text
 from treadle.base.types import Type
 from treadle.engines.counts import Counts
-from treadle.engines.gpu.driver import Driver, Place
+from treadle.engines.gpu.driver import DeviceDriver, Place
 from treadle.graph.resident import Resident
 
-__all__ = ["Block", "DeviceValue", "Store"]
+__all__ = ["DeviceBlock", "GpuValue", "Store"]
 
 GRAIN = 256  # bytes: the least block, and what sizes are multiples of
 FINE = 8  # sizes of blocks between two powers of 2
@@ -25,7 +25,7 @@ FINE = 8  # sizes of blocks between two powers of 2
 Array = np.ndarray[Any, Any]
 
 
-class Block:
+class DeviceBlock:
     """An allocation that holds one value, or the arena of a run."""
 
     __slots__ = ("bytes", "memory")
@@ -39,15 +39,15 @@ class Block:
         return self.memory, 0
 
 
-class DeviceValue(Resident):
+class GpuValue(Resident):
     """A value in a block of its own, which comes back when nobody has the value."""
 
     __slots__ = ("block", "store")
 
-    def __init__(self, store: Store, type_: Type, block: Block) -> None:
+    def __init__(self, store: Store, type_: Type, block: DeviceBlock) -> None:
         super().__init__(type_)
         self.store = store
-        self.block: Block | None = block
+        self.block: DeviceBlock | None = block
 
     def fetch(self) -> Array:
         return self.store.copy_out(self)
@@ -58,11 +58,11 @@ class DeviceValue(Resident):
         assert self.block is not None, "its memory belongs to the next version"
         return self.block.place
 
-    def handed_on(self, type_: Type) -> DeviceValue:
+    def handed_on(self, type_: Type) -> GpuValue:
         """Another value in its place: nobody may look at this one any more."""
         block, self.block = self.block, None
         assert block is not None
-        return DeviceValue(self.store, type_, block)
+        return GpuValue(self.store, type_, block)
 
     def __del__(self) -> None:
         if self.block is not None:
@@ -76,18 +76,18 @@ class Store:
     memory left, blocks that lie idle go, then what `relieve` lets go of.
     """
 
-    def __init__(self, driver: Driver, relieve: Callable[[], None]) -> None:
+    def __init__(self, driver: DeviceDriver, relieve: Callable[[], None]) -> None:
         self.driver = driver
         self.relieve = relieve
         self.lock = lock()
         self.counts = Counts()
         self.peak = 0
         self._live = self._idle_bytes = 0
-        self._idle: dict[int, list[Block]] = {}
+        self._idle: dict[int, list[DeviceBlock]] = {}
         # Held here, or the collector would end the buffer of a block that comes back.
-        self._every: set[Block] = set()
+        self._every: set[DeviceBlock] = set()
         # Finalizers may run within any statement, so they only make a note.
-        self._released: deque[Block] = deque()
+        self._released: deque[DeviceBlock] = deque()
 
     @property
     def live(self) -> int:
@@ -103,11 +103,11 @@ class Store:
             self._sort_in()
             return self._idle_bytes
 
-    def release(self, block: Block) -> None:
+    def release(self, block: DeviceBlock) -> None:
         """Note that nobody needs a block any more."""
         self._released.append(block)
 
-    def take(self, bytes: int) -> Block:
+    def take(self, bytes: int) -> DeviceBlock:
         """A block of so many bytes at least; OutOfMemoryError where there is none."""
         size = rounded(bytes)
         with self.lock:
@@ -117,7 +117,7 @@ class Store:
                 block = held.pop()
                 self._idle_bytes -= size
             else:
-                block = Block(self._allocate(size), size)
+                block = DeviceBlock(self._allocate(size), size)
                 self._every.add(block)
             self._live += size
             self.peak = max(self.peak, self._live)
@@ -165,9 +165,9 @@ class Store:
 
     # -- values ----------------------------------------------------------------------
 
-    def value(self, type_: Type) -> DeviceValue:
+    def value(self, type_: Type) -> GpuValue:
         """A value whose content is yet to be written."""
-        return DeviceValue(self, type_, self.take(type_.nbytes))
+        return GpuValue(self, type_, self.take(type_.nbytes))
 
     def copy_in(self, array: Array, type_: Type, home: Array | None = None) -> Any:
         """The value of a host array; `home` is that array where it never changes."""
@@ -177,7 +177,7 @@ class Store:
             value.home = home
             return value
 
-    def copy_out(self, value: DeviceValue) -> Array:
+    def copy_out(self, value: GpuValue) -> Array:
         """A host array of a value."""
         with self.lock:
             return self.read(value.type, value.place)

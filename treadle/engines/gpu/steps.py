@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from treadle.engines.gpu.driver import Driver
+from treadle.engines.gpu.driver import DeviceDriver
 from treadle.engines.gpu.emit import LoopWork
 from treadle.engines.gpu.product import product_of
 from treadle.engines.gpu.work import Work, encoded
@@ -28,7 +28,7 @@ class Ready:
     workspace: int = 0
 
 
-def made_ready(step: Launch | Product, program: Program, driver: Driver) -> Ready:
+def made_ready(step: Launch | Product, program: Program, driver: DeviceDriver) -> Ready:
     """A step compiled for a device."""
     work: Work
     if isinstance(step, Product):

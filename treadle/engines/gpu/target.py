@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from treadle.base.types import TupleType
-from treadle.engines.gpu.driver import Driver
+from treadle.engines.gpu.driver import DeviceDriver
 from treadle.engines.native.translation.translate import Target, supported
 from treadle.graph.tensor import Tensor
 from treadle.loops.lower import wide
@@ -14,7 +14,7 @@ from treadle.ops.families import Reduction
 __all__ = ["host_target", "target_of"]
 
 
-def target_of(driver: Driver) -> Target:
+def target_of(driver: DeviceDriver) -> Target:
     """The target of a driver's device."""
     device = driver.device
 
@@ -33,7 +33,7 @@ def target_of(driver: Driver) -> Target:
     )
 
 
-def host_target(driver: Driver) -> Target:
+def host_target(driver: DeviceDriver) -> Target:
     """The target of graphs of which a kernel is not supported: all steps by NumPy."""
     device = driver.device
     key = device.api, device.name, "by NumPy"

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from treadle.engines.gpu.builder import DeviceBuilder
-from treadle.engines.gpu.cuda.remainder import remainder
+from treadle.engines.gpu.remainder import remainder
 from treadle.engines.native.codegen.builder import (
     BITS,
     F32,

@@ -14,9 +14,9 @@ from treadle.base.errors import OutOfMemoryError
 from treadle.base.sizes import as_text
 from treadle.engines.gpu.cuda.builder import WARP
 from treadle.engines.gpu.cuda.library import Library, open_library
-from treadle.engines.gpu.cuda.modules import Entry, Modules
+from treadle.engines.gpu.cuda.modules import CudaKernel, Modules
 from treadle.engines.gpu.cuda.streams import Streams
-from treadle.engines.gpu.driver import Device, Place
+from treadle.engines.gpu.driver import DeviceTraits, Place
 from treadle.engines.gpu.work import Work
 
 __all__ = ["CudaDriver", "Memory", "devices", "open_driver"]
@@ -56,7 +56,7 @@ class Numbers:
 
 
 class CudaDriver:
-    """One CUDA device, as `Driver` has it.
+    """One CUDA device, as `DeviceDriver` has it.
 
     Launches follow each other on one stream, except between `fork` and `join`: there
     each chain has a stream of its own. Copies between host and device wait for all.
@@ -78,7 +78,7 @@ class CudaDriver:
         self._streams = Streams(library)
         memory = c_size_t()
         library.call("cuDeviceTotalMem_v2", byref(memory), handle)
-        self.device = Device(
+        self.device = DeviceTraits(
             name=_name(library, handle),
             api="cuda",
             memory=memory.value,
@@ -137,7 +137,7 @@ class CudaDriver:
 
     # -- kernels -----------------------------------------------------------------------
 
-    def compile(self, work: Work) -> Entry:
+    def compile(self, work: Work) -> CudaKernel:
         self._enter()
         return self._modules.entry(work)
 
@@ -145,7 +145,7 @@ class CudaDriver:
         return Numbers(len(work.buffers), values)
 
     def launch(
-        self, entry: Entry, groups: int, buffers: Sequence[Place], numbers: Numbers
+        self, entry: CudaKernel, groups: int, buffers: Sequence[Place], numbers: Numbers
     ) -> None:
         numbers.addresses[:] = [_address(place) for place in buffers]
         grid = (groups, 1, 1, entry.items, 1, 1, 0)

@@ -27,14 +27,14 @@ from treadle.loops.kernel import Kernel
 if TYPE_CHECKING:
     from treadle.engines.gpu.work import Work
 
-__all__ = ["Entry", "Modules"]
+__all__ = ["CudaKernel", "Modules"]
 
 _PTX = 1  # the kind of what is linked
 _LOG, _LOG_BYTES = 5, 6  # options: where errors are told, and how much room is there
 _ROOM = 4096
 
 
-class Entry:
+class CudaKernel:
     """A kernel on a device; its module is unloaded some time after it is gone."""
 
     def __init__(
@@ -61,11 +61,11 @@ class Modules:
         self._library = library
         self._target = architecture(capability)
         self._facts = (*map(str, capability), str(version))
-        self._entries: WeakValueDictionary[Work, Entry] = WeakValueDictionary()
+        self._entries: WeakValueDictionary[Work, CudaKernel] = WeakValueDictionary()
         # Finalizers may run within any statement, so they only make a note.
         self._spent: deque[c_void_p] = deque()
 
-    def entry(self, work: Work) -> Entry:
+    def entry(self, work: Work) -> CudaKernel:
         """The kernel of some work, from memory, from disk, or translated now."""
         while self._spent:
             self._library.call("cuModuleUnload", self._spent.popleft())
@@ -76,7 +76,7 @@ class Modules:
             )
             name = entry_of(work).encode()
             function = self._library.handle("cuModuleGetFunction", module, name)
-            found = Entry(function, work.items, module, self._spent)
+            found = CudaKernel(function, work.items, module, self._spent)
             self._entries[work] = found
         return found
 

@@ -12,7 +12,7 @@ import numpy as np
 from treadle.base.caches import Cache
 from treadle.base.errors import OutOfMemoryError, RunError
 from treadle.base.extras import extra
-from treadle.engines.gpu.driver import Device, Place
+from treadle.engines.gpu.driver import DeviceTraits, Place
 from treadle.engines.gpu.opencl.builder import OpenClBuilder
 from treadle.engines.gpu.work import Work
 from treadle.engines.native.system.host import host
@@ -27,14 +27,14 @@ KERNELS = 4096
 STEP = 128  # bytes where work items go in step, 32 of them
 
 
-class Buffer:
+class OpenClMemory:
     """Memory of a device."""
 
     def __init__(self, handle: Any, bytes: int) -> None:
         self.handle, self.bytes = handle, bytes
 
 
-class Entry(NamedTuple):
+class OpenClKernel(NamedTuple):
     """A compiled kernel, and the items of its groups."""
 
     kernel: Any
@@ -53,7 +53,7 @@ def devices() -> list[tuple[Any, str]]:
 
 
 class OpenClDriver:
-    """One OpenCL device, as `Driver` has it."""
+    """One OpenCL device, as `DeviceDriver` has it."""
 
     def __init__(self, handle: Any) -> None:
         self.cl = cl = extra("pyopencl", "opencl")
@@ -64,10 +64,10 @@ class OpenClDriver:
         config = handle.single_fp_config
         exact = config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
         self._options = ["-cl-fp32-correctly-rounded-divide-sqrt"] if exact else []
-        self._entries: Cache[Work, Entry] = Cache("OpenCL kernels", KERNELS)
+        self._entries: Cache[Work, OpenClKernel] = Cache("OpenCL kernels", KERNELS)
         self._most = handle.max_mem_alloc_size
         is_cpu = bool(handle.type & cl.device_type.CPU)
-        self.device = Device(
+        self.device = DeviceTraits(
             name=handle.name.strip(),
             api="opencl",
             memory=handle.global_mem_size,
@@ -91,7 +91,7 @@ class OpenClDriver:
 
     # -- memory ----------------------------------------------------------------------
 
-    def allocate(self, bytes: int) -> Buffer:
+    def allocate(self, bytes: int) -> OpenClMemory:
         if bytes > self._most:
             raise OutOfMemoryError(
                 f"{bytes:,} bytes are more than the device allocates at once, "
@@ -99,19 +99,21 @@ class OpenClDriver:
             )
         flags = self.cl.mem_flags.READ_WRITE
         with self._refusals():
-            return Buffer(self.cl.Buffer(self._context, flags, size=bytes), bytes)
+            return OpenClMemory(self.cl.Buffer(self._context, flags, size=bytes), bytes)
 
-    def free(self, memory: Buffer) -> None:
+    def free(self, memory: OpenClMemory) -> None:
         memory.handle.release()
 
-    def upload(self, array: np.ndarray[Any, Any], memory: Buffer, offset: int) -> None:
+    def upload(
+        self, array: np.ndarray[Any, Any], memory: OpenClMemory, offset: int
+    ) -> None:
         with self._refusals():
             self.cl.enqueue_copy(
                 self._queue, memory.handle, array, dst_offset=offset, is_blocking=True
             )
 
     def download(
-        self, memory: Buffer, offset: int, array: np.ndarray[Any, Any]
+        self, memory: OpenClMemory, offset: int, array: np.ndarray[Any, Any]
     ) -> None:
         with self._refusals():
             self.cl.enqueue_copy(
@@ -139,20 +141,20 @@ class OpenClDriver:
 
     # -- kernels ---------------------------------------------------------------------
 
-    def compile(self, work: Work) -> Entry:
+    def compile(self, work: Work) -> OpenClKernel:
         found = self._entries.get(work)
         if found is None:
             found = self._entries[work] = self._compiled(work)
         return found
 
-    def _compiled(self, work: Work) -> Entry:
+    def _compiled(self, work: Work) -> OpenClKernel:
         builder = OpenClBuilder(work)
         work.write(builder)
         program = self.cl.Program(self._context, builder.text())
         with self._refusals(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of compilers, about their own text
             made = program.build(options=self._options).kernel_main
-        return Entry(made, work.items)
+        return OpenClKernel(made, work.items)
 
     def numbers(self, work: Work, values: Sequence[int]) -> Any:
         flags = self.cl.mem_flags
@@ -162,7 +164,7 @@ class OpenClDriver:
             return self.cl.Buffer(self._context, how, hostbuf=array)
 
     def launch(
-        self, entry: Entry, groups: int, buffers: Sequence[Place], numbers: Any
+        self, entry: OpenClKernel, groups: int, buffers: Sequence[Place], numbers: Any
     ) -> None:
         given: list[Any] = []
         for memory, offset in buffers:

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from treadle.engines.gpu.cuda.remainder import remainder
 from treadle.engines.gpu.driver import UnsupportedKernelError
+from treadle.engines.gpu.remainder import remainder
 from treadle.engines.gpu.text import FLOATS, Pointer, TextBuilder
 from treadle.engines.gpu.work import Work
 from treadle.engines.native.codegen.builder import (

@@ -12,7 +12,7 @@ import numpy as np
 from treadle.base.caches import Cache
 from treadle.base.errors import OutOfMemoryError, RunError
 from treadle.base.extras import extra
-from treadle.engines.gpu.driver import Device, Place
+from treadle.engines.gpu.driver import DeviceTraits, Place
 from treadle.engines.gpu.webgpu.builder import WgslBuilder, WiderError
 from treadle.engines.gpu.work import Work
 from treadle.engines.native.system.host import host
@@ -32,7 +32,7 @@ ALIGNMENT = 256  # of what begins within a buffer, in bytes
 _numbers = itertools.count()
 
 
-class Buffer:
+class WebGpuMemory:
     """Memory of a device; its number is that of no other."""
 
     def __init__(self, handle: Any, bytes: int) -> None:
@@ -40,7 +40,7 @@ class Buffer:
         self.number = next(_numbers)
 
 
-class Entry(NamedTuple):
+class WebGpuKernel(NamedTuple):
     """A compiled kernel, and whether its integers are of 64 bits."""
 
     pipeline: Any
@@ -62,7 +62,7 @@ def devices() -> list[tuple[Any, str]]:
 
 
 class WebGpuDriver:
-    """One WebGPU device, as `Driver` has it."""
+    """One WebGPU device, as `DeviceDriver` has it."""
 
     def __init__(self, adapter: Any) -> None:
         self.wgpu = extra("wgpu", "webgpu")
@@ -81,13 +81,13 @@ class WebGpuDriver:
         self._queue = self._handle.queue
         self._most = limits["max-buffer-size"]
         self._bindable = limits["max-storage-buffer-binding-size"]
-        self._entries: Cache[Work, Entry] = Cache("WebGPU kernels", KERNELS)
+        self._entries: Cache[Work, WebGpuKernel] = Cache("WebGPU kernels", KERNELS)
         self._bound: Cache[Any, Any] = Cache("WebGPU bindings", BOUND)
         self._encoder: Any = None
         self._pass: Any = None
         self._gathered = 0
         is_cpu = adapter.info["adapter_type"] == "CPU"
-        self.device = Device(
+        self.device = DeviceTraits(
             name=f"{adapter.info['device']} by {adapter.info['backend_type']}",
             api="webgpu",
             memory=0,
@@ -113,7 +113,7 @@ class WebGpuDriver:
 
     # -- memory ------------------------------------------------------------------------
 
-    def allocate(self, bytes: int) -> Buffer:
+    def allocate(self, bytes: int) -> WebGpuMemory:
         if bytes > self._most:
             raise OutOfMemoryError(
                 f"{bytes:,} bytes are more than the device allocates at once, "
@@ -123,13 +123,15 @@ class WebGpuDriver:
         how = usage.STORAGE | usage.COPY_SRC | usage.COPY_DST
         with self._refusals():
             size = -(-bytes // 4) * 4
-            return Buffer(self._handle.create_buffer(size=size, usage=how), bytes)
+            return WebGpuMemory(self._handle.create_buffer(size=size, usage=how), bytes)
 
-    def free(self, memory: Buffer) -> None:
+    def free(self, memory: WebGpuMemory) -> None:
         """The buffer goes with the last binding that has it."""
         self._bound.clear()
 
-    def upload(self, array: np.ndarray[Any, Any], memory: Buffer, offset: int) -> None:
+    def upload(
+        self, array: np.ndarray[Any, Any], memory: WebGpuMemory, offset: int
+    ) -> None:
         bytes = array.reshape(-1).view(np.uint8)
         left = -len(bytes) % 4
         if left:
@@ -139,7 +141,7 @@ class WebGpuDriver:
             self._queue.write_buffer(memory.handle, offset, bytes)
 
     def download(
-        self, memory: Buffer, offset: int, array: np.ndarray[Any, Any]
+        self, memory: WebGpuMemory, offset: int, array: np.ndarray[Any, Any]
     ) -> None:
         size = -(-array.nbytes // 4) * 4
         with self._refusals():
@@ -164,13 +166,13 @@ class WebGpuDriver:
 
     # -- kernels -----------------------------------------------------------------------
 
-    def compile(self, work: Work) -> Entry:
+    def compile(self, work: Work) -> WebGpuKernel:
         found = self._entries.get(work)
         if found is None:
             found = self._entries[work] = self._compiled(work)
         return found
 
-    def _compiled(self, work: Work) -> Entry:
+    def _compiled(self, work: Work) -> WebGpuKernel:
         wide = work.wide
         try:
             text = self._text(work, wide)
@@ -188,14 +190,14 @@ class WebGpuDriver:
             module = self._handle.create_shader_module(code=text)
             stage = {"module": module, "entry_point": "main"}
             made = self._handle.create_compute_pipeline(layout=whole, compute=stage)
-        return Entry(made, layout, wide, next(_numbers))
+        return WebGpuKernel(made, layout, wide, next(_numbers))
 
     def _text(self, work: Work, wide: bool) -> str:
         builder = WgslBuilder(work, wide)
         work.write(builder)
         return builder.text()
 
-    def numbers(self, work: Work, values: Sequence[int]) -> Buffer:
+    def numbers(self, work: Work, values: Sequence[int]) -> WebGpuMemory:
         wide = self.compile(work).wide
         try:
             # The last is the 0 that is mixed in where sums may not be reordered.
@@ -205,10 +207,14 @@ class WebGpuDriver:
         usage = self.wgpu.BufferUsage.STORAGE
         with self._refusals():
             made = self._handle.create_buffer_with_data(data=array, usage=usage)
-        return Buffer(made, array.nbytes)
+        return WebGpuMemory(made, array.nbytes)
 
     def launch(
-        self, entry: Entry, groups: int, buffers: Sequence[Place], numbers: Buffer
+        self,
+        entry: WebGpuKernel,
+        groups: int,
+        buffers: Sequence[Place],
+        numbers: WebGpuMemory,
     ) -> None:
         rows = -(-groups // MOST)
         with self._refusals():
@@ -223,7 +229,9 @@ class WebGpuDriver:
             if self._gathered >= GATHERED:
                 self._flush()
 
-    def _binding(self, entry: Entry, buffers: Sequence[Place], numbers: Buffer) -> Any:
+    def _binding(
+        self, entry: WebGpuKernel, buffers: Sequence[Place], numbers: WebGpuMemory
+    ) -> Any:
         """The buffers of a launch, which come again where memory does."""
         own: Any = [*buffers, (numbers, 0)]
         key = entry.number, *[(memory.number, offset) for memory, offset in own]

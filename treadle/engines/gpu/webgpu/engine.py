@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from treadle.base.errors import OptionError
-from treadle.engines.gpu.driver import Driver
+from treadle.engines.gpu.driver import DeviceDriver
 from treadle.engines.gpu.engine import provide
 from treadle.engines.gpu.webgpu.driver import WebGpuDriver, devices
 
 
-def driver() -> Driver:
+def driver() -> DeviceDriver:
     """The driver of the first device, or OptionError where there is none."""
     found = devices()
     if not found:

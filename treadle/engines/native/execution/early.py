@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from treadle.engines.native.execution.linked import Linked
     from treadle.engines.native.execution.pieces import Piece
 
-__all__ = ["Cuts"]
+__all__ = ["EarlyCuts"]
 
 
-class Cuts:
+class EarlyCuts:
     """The groups of a Listener that a program makes, by the steps after which they are
     there; its pieces are cut at these."""
 

@@ -1,7 +1,7 @@
 """The thread pool that runs the steps of a program.
 
 One native call runs all steps and lets go of Python's lock (`core/pool.cpp`); without
-the core a pool is one thread (`alone.py`).
+the core a pool is one thread (`serial.py`).
 
 A run may also be queued for a worker, and its caller goes on; the next run of whatever
 pool waits for it, so runs have an order.
@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 from treadle.base.errors import RunError
 from treadle.base.locks import around_fork, in_child, lock
 from treadle.core import native
-from treadle.engines.native.execution.alone import Alone
 from treadle.engines.native.execution.limits import NOTHING, Held, Limit
+from treadle.engines.native.execution.serial import SerialRunner
 from treadle.engines.native.system.host import cores
 from treadle.graph.claim import Claim
 from treadle.graph.resident import LateError
@@ -226,7 +226,7 @@ class Pool:
         with _lock:
             if self._state is None:
                 alone = native is None
-                self._state = Alone() if alone else native.Pool(self.threads)
+                self._state = SerialRunner() if alone else native.Pool(self.threads)
             return self._state
 
     def _close(self) -> None:

@@ -18,7 +18,7 @@ from treadle.engines.base import Failed
 from treadle.engines.early import listener
 from treadle.engines.native.execution.arena import Arena, Lease, Results
 from treadle.engines.native.execution.control import Control, runs_natively
-from treadle.engines.native.execution.early import Cuts
+from treadle.engines.native.execution.early import EarlyCuts
 from treadle.engines.native.execution.kept import Kept, Panels
 from treadle.engines.native.execution.limits import Held, Limit
 from treadle.engines.native.execution.pool import pool
@@ -272,7 +272,7 @@ class Run:
         flag = tables.flag
         pieces = linked.runs if careful is None else linked.pieces
         told = listener()
-        cuts = None if told is None or careful else Cuts(linked, told, found)
+        cuts = None if told is None or careful else EarlyCuts(linked, told, found)
         if cuts is not None:
             pieces = cuts.pieces(pieces)
         for piece in pieces:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ctypes
 from time import perf_counter_ns
 
-__all__ = ["Alone"]
+__all__ = ["SerialRunner"]
 
 _FIELDS = 8  # integers of a record
 _STEP = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 3)
 
 
-class Alone:
+class SerialRunner:
     """A pool without workers, where there is no core: nothing is shared or queued."""
 
     workers = queued = over = failed = 0
