@@ -137,8 +137,8 @@ class Calls:
             self._known[key] = known = planned(inputs, around) or known + 1
         if isinstance(known, int):
             return None
-        done = known.run(inputs)
-        return None if done is None else (known, done)
+        results = known.run(inputs)
+        return None if results is None else (known, results)
 
     def _look(self) -> tuple[bool, ...] | None:
         """Which Variables train; None where rows of one are frozen."""

@@ -44,12 +44,12 @@ def pointer_of(
     ]
     zeros = [np.zeros(vector.shape) if x is None else x for x in inputs]
     for _ in range(TRIES):
-        done = calls.run(zeros, planned)
-        if done is not None:
-            slots = [slot for slot, _, _ in done[0].results]
-            made = native.function(done[0].small, arrays, *slots)
-            if made is not None:
-                return Pointer(*made)
+        call = calls.run(zeros, planned)
+        if call is not None:
+            slots = [slot for slot, _, _ in call[0].results]
+            function = native.function(call[0].small, arrays, *slots)
+            if function is not None:
+                return Pointer(*function)
             break
         run(zeros)
     raise _refused("a computation that is one small program")

@@ -24,7 +24,7 @@ class SerialRunner:
         The chains of a region follow each other as the records do.
         """
         every = (ctypes.c_int64 * (_FIELDS * count)).from_address(records)
-        found = ctypes.c_int64.from_address(status)
+        verdict = ctypes.c_int64.from_address(status)
         for k in range(count):
             function, first, total, _, inner = every[_FIELDS * k : _FIELDS * k + 5]
             if inner or total < 1:
@@ -33,7 +33,7 @@ class SerialRunner:
             _STEP(function)(table + 8 * first, 0, total, 0)
             if times:
                 _note(times, k, begin)
-            if found.value:
+            if verdict.value:
                 return k + 1
         return count
 
@@ -47,6 +47,6 @@ def _note(times: int, number: int, begin: int) -> None:
     """Note when a record ran, where there is room."""
     noted, room = (ctypes.c_int64 * 2).from_address(times)
     if noted < room:
-        own = (ctypes.c_int64 * 4).from_address(times + 16 + 32 * noted)
-        own[:] = [number, 0, begin, perf_counter_ns()]
+        entry = (ctypes.c_int64 * 4).from_address(times + 16 + 32 * noted)
+        entry[:] = [number, 0, begin, perf_counter_ns()]
     ctypes.c_int64.from_address(times).value = noted + 1
