@@ -14,6 +14,7 @@ import pytest
 import treadle as td
 from tests.browser import browse, needs_browser
 from treadle.base.notebook import brief_traceback, table
+from treadle.train import progress
 
 CELLS = [
     """
@@ -99,6 +100,12 @@ def test_a_notebook_shows_tables_curves_and_pages(book: Any) -> None:
     told = str(book.cells[0].outputs)
     assert "epoch 3/3: loss" in told and "Output()" in told, "lines, and the bar"
     assert "Warning" not in told
+
+
+def test_a_notebook_bar_has_no_thread_that_draws_it() -> None:
+    """A line printed while another thread drew went into the bar, and with it."""
+    bar = progress._bar(progress._Cell(quiet=False), True)
+    assert not bar.live.auto_refresh
 
 
 def test_a_shape_error_in_a_notebook_is_ten_lines(book: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from treadle.base.errors import MissingExtraError
@@ -60,6 +61,9 @@ def _bar(console: Any, shown: bool, *more: str) -> Progress:
         *map(rich.TextColumn, more),
         rich.TimeRemainingColumn(),
         console=None if isinstance(console, _Cell) else console,
+        # A cell's bar catches what any thread prints while it is drawn, so there it is
+        # drawn by the thread that prints the lines.
+        auto_refresh=not isinstance(console, _Cell),
         transient=True,
         disable=not shown,
     )
@@ -110,6 +114,7 @@ class ProgressBar(Callback):
         self.bar = bar and not quiet and self.console.is_terminal
         self._shown: Progress | None = None
         self._task: Any = None
+        self._drawn = 0.0
 
     def on_epoch_begin(self, epoch: int) -> None:
         name = f"epoch {epoch + 1}/{self.fit.epochs}"
@@ -124,6 +129,9 @@ class ProgressBar(Callback):
     def on_batch_end(self, batch: int, logs: Logs) -> None:
         if self._shown is not None:
             self._shown.update(self._task, completed=batch + 1, loss=logs["loss"])
+            if not self._shown.live.auto_refresh and monotonic() > self._drawn + 0.1:
+                self._shown.refresh()
+                self._drawn = monotonic()
 
     def on_epoch_end(self, epoch: int, logs: Logs) -> None:
         if not isinstance(self.console, _Cell):  # there a stopped bar would stay
