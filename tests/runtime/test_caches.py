@@ -44,6 +44,87 @@ def test_rates_labels_and_rows_are_data() -> None:
     assert np.isfinite(losses).all() and len(set(losses)) == 50
 
 
+PARTS: dict[str, Any] = {
+    "number": lambda x, k: x[k],
+    "range": lambda x, k: x[k, 1:5],
+    "numbers": lambda x, k: x[0][np.arange(k, k + 4)],
+    "twice": lambda x, k: x[k][k % 3 : k % 3 + 4],
+}
+
+
+def _backward(loss: Any, opt: Any, model: Any) -> None:
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+
+
+STEPS: dict[str, Any] = {
+    "step": lambda loss, opt, model: opt.step(loss),
+    "backward": _backward,
+    "looked at, backward": lambda loss, *rest: (float(loss), _backward(loss, *rest)),
+    "grad": lambda loss, opt, model: td.evaluate(
+        loss, *td.grad(loss, list(model.parameters()))
+    ),
+    "norm": lambda loss, opt, model: float(
+        sum((g * g).sum() for g in td.grad(loss, list(model.parameters())))
+    ),
+    "hvp": lambda loss, opt, model: td.evaluate(
+        *td.grad(
+            sum((g * g).sum() for g in td.grad(loss, [*model.parameters()][:1])),
+            [*model.parameters()][:1],
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("spelling", STEPS)
+@pytest.mark.parametrize("part", PARTS)
+def test_where_a_batch_lies_in_its_data_makes_no_program(
+    part: str, spelling: str
+) -> None:
+    x = td.asarray(np.random.default_rng(0).standard_normal((20, 12, 5), np.float32))
+    model = td.nn.Sequential(td.nn.Linear(5, 4), td.nn.Tanh(), td.nn.Linear(4, 1))
+    opt = td.optim.SGD(model.parameters(), lr=0.01)
+    for k in range(8):
+        with td.options(engine="auto"):
+            rows = PARTS[part](x, k)
+            STEPS[spelling]((model(rows) ** 2).mean(), opt, model)
+        if k == 3:
+            before = td.cache_info()
+    after = td.cache_info()
+    assert (after.misses, after.programs) == (before.misses, before.programs)
+
+
+@pytest.mark.parametrize("by", ["data", "part"])
+def test_gradients_by_data_go_on_behind_its_parts(by: str) -> None:
+    whole = np.random.default_rng(0).standard_normal((6, 4, 3))
+    x = td.asarray(whole)
+    for k in range(5):
+        part = x[k]
+        loss = (part[1:3] ** 2).sum() + (part * 2).sum()
+        (found,) = td.grad(loss, [x if by == "data" else part])
+        wanted = np.zeros_like(whole)
+        wanted[k] = 2
+        wanted[k, 1:3] += 2 * whole[k, 1:3]
+        np.testing.assert_allclose(
+            found.numpy(), wanted if by == "data" else wanted[k], 1e-12
+        )
+
+
+def test_what_cannot_serve_other_sizes_keeps_no_graph() -> None:
+    """The error that says why had kept it, by its frames."""
+    w = td.param("w", shape=(3, 3), init=1.0)
+    alive = []
+    for k in range(4):
+        x = td.asarray(np.ones((3, 3 + k), np.float32))
+        rolled = td.roll(w @ x, 1 + k, 1)[:, k : k + 2]
+        alive.append(weakref.ref(rolled))
+        rolled.sum().numpy()
+        del x, rolled
+    gc.collect()
+    assert not any(ref() is not None for ref in alive)
+
+
 @pytest.mark.parametrize("read", ["value", "no_grad", "both"])
 def test_a_value_stepped_by_hand_is_one_program(read: str) -> None:
     """What lies behind the values that it is derived by is not looked at again."""

@@ -261,17 +261,6 @@ def _gathered(reads: Sequence[Tensor], results: Iterator[Tensor]) -> Tensor:
 # -- what cutting would break ----------------------------------------------------------
 
 
-def _open() -> Iterator[tuple[Tensor, list[Tensor]]]:
-    """The recorded derivatives with results that are asked for and not evaluated."""
-    for alive, results in list(_recorded.values()):
-        node = alive()
-        if node is not None:
-            live = [x for x in (ref() for ref in results) if x is not None]
-            missing = [x for x in live if x.stored is None]
-            if missing:
-                yield node, missing
-
-
 def endangered(roots: Sequence[Tensor]) -> list[Tensor]:
     """Results, not yet evaluated, of derivatives of what these roots reach, but for the
     roots.
@@ -280,10 +269,15 @@ def endangered(roots: Sequence[Tensor]) -> list[Tensor]:
     """
     rooted = {root.serial for root in roots}
     pairs = []
-    for node, missing in _open():
-        others = [x for x in missing if x.serial not in rooted]
-        if others:
-            pairs.append((node, others))
+    for alive, references in list(_recorded.values()):
+        node, results = alive(), [reference() for reference in references]
+        missing = [
+            x
+            for x in results
+            if x is not None and x.stored is None and x.serial not in rooted
+        ]
+        if missing and node is not None:
+            pairs.append((node, missing))
     if not pairs:
         return []
     own = {node.serial for node in reach(roots) if node.inputs}

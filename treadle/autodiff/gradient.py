@@ -149,18 +149,10 @@ class _Graded(threading.local):
 _graded = _Graded()
 
 
-def _note(p: Variable) -> None:
-    key, found = id(p), _graded.found
-    _graded.calls += 1
-    known = found.pop(key, None)  # the order is that in which they were given last
-    ref = weakref.ref(p, partial(found.pop, key)) if known is None else known[0]
-    found[key] = ref, _graded.calls
-
-
 def graded(since: int = 0) -> list[Variable]:
     """The Variables that hold a gradient from `backward`, after `since` of them."""
     live = [(ref(), number) for ref, number in list(_graded.found.values())]
-    return [v for v, n in live if v is not None and n > since and v.grad is not None]
+    return [v for v, n in live if v is not None and n > since and v._grad is not None]
 
 
 def gradings() -> int:
@@ -181,7 +173,7 @@ def backward(y: Any) -> None:
     """
     node = as_tensor(y)
     own, found = _derived(node, seed_for(node))
-    pairs = zip([p.grad for p in own], found, strict=True)
+    pairs = zip([p._grad for p in own], found, strict=True)
     put_gradients(own, [g if old is None else old + g for old, g in pairs])
 
 
@@ -194,8 +186,14 @@ def put_gradients(own: Sequence[Variable], gradients: Sequence[Tensor]) -> None:
     0.5
     """
     give_gradients(own, gradients)
+    state = _graded
+    table = state.found
     for p in own:
-        _note(p)
+        key = id(p)
+        state.calls += 1
+        known = table.pop(key, None)  # the order is that in which they were given last
+        alive = weakref.ref(p, partial(table.pop, key)) if known is None else known[0]
+        table[key] = alive, state.calls
 
 
 def _derived(node: Tensor, seed: Tensor) -> tuple[list[Variable], list[Tensor]]:

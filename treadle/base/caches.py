@@ -38,6 +38,13 @@ class Cache(OrderedDict[_K, _V]):
             with suppress(KeyError):  # another thread has emptied it
                 self.popitem(last=False)
 
+    def renew(self, key: _K) -> None:
+        """Make an entry the newest, if it is there."""
+        try:
+            self.move_to_end(key)
+        except KeyError:  # another thread has emptied the table
+            return
+
     def setdefault(self, key: _K, default: _V) -> _V:
         while True:
             with suppress(KeyError):  # another thread has emptied it meanwhile

@@ -1,6 +1,6 @@
 // Calls that are not run by Python: those whose nodes a plan tells (graph/calls.py), and
 // of what has notes of its own (graph/noted.py). All others are left to Python.
-#include "objects.hpp"
+#include "walk.hpp"
 
 #include <cstring>
 #include <memory>
@@ -19,7 +19,7 @@ constexpr size_t LONGEST = 64;  // numbers of a signature
 // What calls need of the graph.
 struct Graph {
   PyObject *item, *library, *capture, *watchers, *holding, *integers, *integer, *scalar,
-      *constant, *whole, *plumbing, *provided, *passing, *changes;
+      *constant, *whole, *plumbing, *provided, *passing, *changes, *written, *written_at;
   Slot now, seen, committed;
 };
 Graph graph;
@@ -279,18 +279,28 @@ Answer hands_on(PyObject* code) {
   return passes < 0 ? RAISED : passes ? YES : NO;
 }
 
-// Whether a number stands in the code that asked for an op (graph/origin.py).
+// The numbers that stand in the expression which a frame evaluates (graph/origin.py).
+Ref written_at(PyFrameObject* frame, PyObject* code) {
+  Ref offset(PyLong_FromLong(PyFrame_GetLasti(frame))), id(PyLong_FromVoidPtr(code));
+  Ref site(offset && id ? PyTuple_Pack(2, id.get(), offset.get()) : nullptr);
+  if (!site) return Ref();
+  PyObject* known = PyDict_GetItemWithError(graph.written, site.get());
+  if (known) return Ref::to(PyTuple_GET_ITEM(known, 1));
+  if (PyErr_Occurred()) return Ref();
+  return Ref(PyObject_CallFunctionObjArgs(graph.written_at, code, offset.get(), nullptr));
+}
+
+// Whether a number stands in the expression that asked for an op (graph/origin.py).
 Answer is_written(PyObject* x) {
-  static PyObject* const constants = interned("co_consts");
   Answer answer = NO;
-  const bool found = through_frames([&](PyFrameObject*, Ref& code, bool ours) {
+  const bool found = through_frames([&](PyFrameObject* frame, Ref& code, bool ours) {
     if (ours) {
       const Answer on = hands_on(code.get());
       if (on == YES) return Next::outward;
       answer = on == NO ? YES : RAISED;  // numbers in rules of the library are written
       return Next::done;
     }
-    Ref known(PyObject_GetAttr(code.get(), constants));
+    Ref known = written_at(frame, code.get());
     answer = !known ? RAISED : is_among(x, known.get()) ? YES : NO;
     return Next::done;
   });
@@ -484,6 +494,34 @@ bool locate(Site& site) {
   site.code = Ref::to(PyTuple_GET_ITEM(pair.get(), 0));
   site.offset = Ref::to(PyTuple_GET_ITEM(pair.get(), 1));
   return true;
+}
+
+// What Python makes where there are watchers, a held line, or more than 6 arguments.
+PyObject* new_node_in_python = nullptr;
+
+PyObject* bind_new_node(PyObject*, PyObject* function) {
+  Py_XDECREF(std::exchange(new_node_in_python, Py_NewRef(function)));
+  Py_RETURN_NONE;
+}
+
+PyObject* new_node(PyObject*, PyObject* const* args, Py_ssize_t given) {
+  static PyObject* const closed = interned("closed");
+  const bool plain = given >= 3 && given <= 6 && graph.capture &&
+                     !PyList_GET_SIZE(graph.watchers) && !PyList_GET_SIZE(graph.holding) &&
+                     PyTuple_CheckExact(args[1]) && are_nodes(args[1]);
+  if (!plain) {
+    PyErr_Clear();
+    return PyObject_Vectorcall(new_node_in_python, args, static_cast<size_t>(given), nullptr);
+  }
+  auto* kind = given == 6 ? reinterpret_cast<PyTypeObject*>(args[5]) : nodes.kind;
+  PyObject* state = own_state();
+  Ref told(state ? PyObject_GetAttr(args[0], closed) : nullptr);
+  Site site;
+  if (!told || !locate(site)) return nullptr;
+  PyObject* notes = states.notes.of(state);
+  const bool hidden = told.get() == Py_True && kind == nodes.kind && are_plain(notes);
+  return make({kind, args[0], args[1], args[2], given >= 5 ? args[4] : Py_None,
+               depth_over(args[1]), site.code.get(), site.offset.get(), notes, hidden});
 }
 
 // -- what a plan comes to --------------------------------------------------------------
@@ -748,16 +786,17 @@ PyObject* bind_calls(PyObject*, PyObject* args, PyObject* keywords) {
   static const char* names[] = {"item",     "library",  "capture",  "watchers",
                                 "holding",  "integers", "integer",  "scalar",
                                 "constant", "whole",    "plumbing", "provided",
-                                "passing",  "changes",  "again",    "variable",
-                                nullptr};
+                                "passing",  "changes",  "written",  "written_at",
+                                "again",    "variable", nullptr};
   Graph found;
   PyObject *again, *variable;
   if (!PyArg_ParseTupleAndKeywords(
-          args, keywords, "OO!OO!O!O!OOOOOOOOOO", const_cast<char**>(names), &found.item,
+          args, keywords, "OO!OO!O!O!OOOOOOOOO!OOO", const_cast<char**>(names), &found.item,
           &PyDict_Type, &found.library, &found.capture, &PyList_Type, &found.watchers,
           &PyList_Type, &found.holding, &PyDict_Type, &found.integers, &found.integer,
           &found.scalar, &found.constant, &found.whole, &found.plumbing, &found.provided,
-          &found.passing, &found.changes, &again, &variable))
+          &found.passing, &found.changes, &PyDict_Type, &found.written, &found.written_at,
+          &again, &variable))
     return nullptr;
   auto* changes = reinterpret_cast<PyObject*>(Py_TYPE(found.changes));
   if (!found.now.find(changes, "now") || !found.seen.find(again, "seen") ||
@@ -766,7 +805,7 @@ PyObject* bind_calls(PyObject*, PyObject* args, PyObject* keywords) {
   for (PyObject* x : {found.item, found.library, found.capture, found.watchers,
                       found.holding, found.integers, found.integer, found.scalar,
                       found.constant, found.whole, found.plumbing, found.provided,
-                      found.passing, found.changes})
+                      found.passing, found.changes, found.written, found.written_at})
     Py_INCREF(x);
   graph = found;
   Py_RETURN_NONE;
@@ -785,6 +824,9 @@ PyMethodDef call_functions[] = {
     {"bind_calls",
      reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(bind_calls)),
      METH_VARARGS | METH_KEYWORDS, "bind_calls(**things): what calls need of the graph."},
+    {"bind_new_node", bind_new_node, METH_O, "bind_new_node(function): its twin."},
+    {"new_node", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(new_node)),
+     METH_FASTCALL, "new_node(op, inputs, type, above, stored, class): graph/tensor.py."},
     {"plan", plan, METH_VARARGS,
      "plan(given, variables, captured, leaves, steps, form, results, data, seen, holds, "
      "things)"},

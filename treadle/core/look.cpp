@@ -15,31 +15,31 @@ struct Known {
   PyTypeObject *update = nullptr, *cut = nullptr, *derivative = nullptr;
   PyTypeObject *tuple = nullptr, *future = nullptr;
   PyObject *constant = nullptr, *literal = nullptr;  // ops
-  PyObject* part = nullptr;                           // the mark of what lies in data
   PyObject *number = nullptr, *number_of = nullptr;  // of a type, of an op
-  Slot op_number, type_number, committed, frozen;
-  PyObject *of, *results, *carried, *closed, *trainable, *program;  // names
+  Slot op_number, type_number, committed, frozen, trainable;
+  PyObject *of, *results, *carried, *closed, *program;  // names
 };
 Known known;
 
 PyObject* bind_look(PyObject*, PyObject* args) {
   Known k;
+  PyObject* mark;
   if (!PyArg_ParseTuple(args, "O!O!O!O!O!O!O!O!OOOOO", &PyType_Type, &k.op, &PyType_Type,
                         &k.type, &PyType_Type, &k.variable, &PyType_Type, &k.version,
                         &PyType_Type, &k.update, &PyType_Type, &k.cut, &PyType_Type,
                         &k.tuple, &PyType_Type, &k.future,
-                        &k.constant, &k.literal, &k.number, &k.number_of, &k.part))
+                        &k.constant, &k.literal, &k.number, &k.number_of, &mark))
     return nullptr;
   if (!k.op_number.find(reinterpret_cast<PyObject*>(k.op), "_number") ||
       !k.type_number.find(reinterpret_cast<PyObject*>(k.type), "_number") ||
       !k.committed.find(reinterpret_cast<PyObject*>(k.variable), "committed") ||
-      !k.frozen.find(reinterpret_cast<PyObject*>(k.variable), "frozen"))
+      !k.frozen.find(reinterpret_cast<PyObject*>(k.variable), "frozen") ||
+      !k.trainable.find(reinterpret_cast<PyObject*>(k.variable), "_trainable"))
     return nullptr;
   k.of = PyUnicode_InternFromString("variable");
   k.results = PyUnicode_InternFromString("of");  // of a derivative: how many
   k.carried = PyUnicode_InternFromString("carried");
   k.closed = PyUnicode_InternFromString("closed");
-  k.trainable = PyUnicode_InternFromString("trainable");
   k.program = PyUnicode_InternFromString("program");
   for (void* x : {static_cast<void*>(k.op), static_cast<void*>(k.type),
                   static_cast<void*>(k.variable), static_cast<void*>(k.version),
@@ -47,10 +47,11 @@ PyObject* bind_look(PyObject*, PyObject* args) {
                   static_cast<void*>(k.tuple),
                   static_cast<void*>(k.future), static_cast<void*>(k.constant),
                   static_cast<void*>(k.literal), static_cast<void*>(k.number),
-                  static_cast<void*>(k.number_of), static_cast<void*>(k.part)})
+                  static_cast<void*>(k.number_of), static_cast<void*>(mark)})
     Py_INCREF(static_cast<PyObject*>(x));
   k.derivative = known.derivative;
   known = k;
+  part = mark;
   Py_RETURN_NONE;
 }
 
@@ -65,7 +66,7 @@ enum Code { waiting, open, update, literal, data, carrying, fixed, trained, valu
             carrying_value, own, constant };
 constexpr int64_t codes = 16;
 
-// A number that only Python knows: of an op or a type, or whether a Variable trains.
+// A number that only Python knows: of an op or a type.
 struct Asked {
   size_t word;
   Ref of;
@@ -75,8 +76,8 @@ enum class Result { looked, otherwise, failed };
 
 class Looker {
  public:
-  Looker(PyObject* own, bool whole, bool behind, bool derived, int64_t floor)
-      : own_(own), whole_(whole), behind_(behind), derived_(derived), floor_(floor) {}
+  Looker(PyObject* own, bool whole, bool derived, int64_t floor, int64_t parts)
+      : own_(own), whole_(whole), derived_(derived), floor_(floor), parts_(parts) {}
 
   // Reads the whole graph, during which no Python runs.
   Result read(Walk& w, PyObject* roots, size_t first_update, size_t most) {
@@ -94,9 +95,12 @@ class Looker {
       PyObject* inputs = nodes.inputs.of(x);
       const bool waits = treadle::waits(x);
       PyObject* mark = nodes.mark.of(x);
-      bool opens = !waits && whole_ && PyTuple_GET_SIZE(inputs) &&
-                   number(nodes.serial.of(x)) > floor_;
-      if (opens && !behind_ && mark == known.part) opens = false, parts = true;
+      const int64_t serial = number(nodes.serial.of(x));
+      bool opens = !waits && whole_ && PyTuple_GET_SIZE(inputs) && serial > floor_;
+      if (opens && mark == part && serial <= parts_) {
+        opens = false;
+        newest_part = std::max(newest_part, serial);
+      }
       const bool marked = mark != Py_None && mark != scopes.mark;
       if (waits ? marked || !PyTuple_GET_SIZE(inputs)
                 : opens && !can_be_derived(mark))
@@ -109,7 +113,7 @@ class Looker {
       }
       Result result = read_op(x, waits, updates);
       if (result != Result::looked) return result;
-      ages.push_back({number(nodes.serial.of(x)), static_cast<int64_t>(k)});
+      ages.push_back({serial, static_cast<int64_t>(k)});
       for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(inputs); j++) {
         const int64_t place = w.nodes.of(PyTuple_GET_ITEM(inputs, j));
         if (w.nodes.size() > others.size()) others.push_back(0);
@@ -164,30 +168,16 @@ class Looker {
       words[x.word] += codes * number(told.get());
       if (PyErr_Occurred()) return false;
     }
-    for (Asked& x : variables) {
-      Ref told(PyObject_GetAttr(x.of.get(), known.trainable));
-      const int trains = told ? PyObject_IsTrue(told.get()) : -1;
-      if (trains < 0) return false;
-      int64_t& word = words[x.word];
-      if ((word & (codes - 1)) == fixed) {
-        word += trains ? trained - fixed : 0;
-      } else {  // one that the caller owns has a number for each
-        Ref id(PyLong_FromVoidPtr(x.of.get()));
-        PyObject* numbers = id ? PyDict_GetItemWithError(own_, id.get()) : nullptr;
-        if (!numbers || !PyTuple_Check(numbers) || PyTuple_GET_SIZE(numbers) != 2)
-          return PyErr_BadArgument(), false;
-        word += codes * number(PyTuple_GET_ITEM(numbers, trains ? 0 : 1));
-      }
-    }
     return true;
   }
 
   std::vector<int64_t> words, others, held;
   std::vector<std::pair<int64_t, int64_t>> ages;  // serials, and places
-  std::vector<Asked> unknown, variables;
+  std::vector<Asked> unknown;
   bool derives = false;  // a derivative is yet to be written out
-  bool parts = false;    // some parts of data were not looked behind
-  int64_t oldest = -1;   // of the nodes that are derived by; known at the end
+  int64_t newest_part = -1;  // of the parts of data that were not looked behind
+  int64_t oldest = -1;       // of the nodes that are derived by; known at the end
+  int64_t oldest_data = std::numeric_limits<int64_t>::max();  // that is or lies in data
 
  private:
   // A word of a code and the number in a slot, which Python tells where that is empty.
@@ -224,9 +214,13 @@ class Looker {
     const int64_t first = results ? 2 * number(results.get()) : -1;
     if (first < 0) return false;
     PyObject* inputs = nodes.inputs.of(x);
-    for (Py_ssize_t j = first; j < PyTuple_GET_SIZE(inputs); j++)
-      oldest_ = std::min<int64_t>(
-          oldest_, number(nodes.serial.of(PyTuple_GET_ITEM(inputs, j))));
+    for (Py_ssize_t j = first; j < PyTuple_GET_SIZE(inputs); j++) {
+      PyObject* target = PyTuple_GET_ITEM(inputs, j);
+      const int64_t serial = number(nodes.serial.of(target));
+      oldest_ = std::min(oldest_, serial);
+      if (nodes.op.of(target) == known.constant || nodes.mark.of(target) == part)
+        oldest_data = std::min(oldest_data, serial);
+    }
     return true;
   }
 
@@ -268,11 +262,13 @@ class Looker {
     if (!numbers && PyErr_Occurred()) return Result::failed;
     if (numbers && known.committed.of(variable.get()) != x) return Result::otherwise;
     ages.push_back({number(nodes.serial.of(x)), static_cast<int64_t>(k)});
-    variables.push_back({words.size(), std::move(variable)});
-    if (numbers)
-      words.push_back(own);
+    const bool trains = known.trainable.of(variable.get()) == Py_True;
+    if (!numbers)
+      put(trains ? trained : fixed, known.type_number, type);
+    else if (PyTuple_Check(numbers) && PyTuple_GET_SIZE(numbers) == 2)
+      words.push_back(own + codes * number(PyTuple_GET_ITEM(numbers, trains ? 0 : 1)));
     else
-      put(fixed, known.type_number, type);
+      return PyErr_BadArgument(), Result::failed;
     return Result::looked;
   }
 
@@ -309,8 +305,8 @@ class Looker {
   }
 
   PyObject* own_;
-  bool whole_, behind_, derived_;
-  int64_t floor_, oldest_ = std::numeric_limits<int64_t>::max();
+  bool whole_, derived_;
+  int64_t floor_, parts_, oldest_ = std::numeric_limits<int64_t>::max();
 };
 
 PyObject* list_of(const std::vector<int64_t>& numbers) {
@@ -332,19 +328,21 @@ PyObject* look(PyObject*, PyObject* args) {
       !are_nodes(roots))
     return nullptr;
   const Py_ssize_t count = PyList_GET_SIZE(roots);
-  int64_t floor = -1;
-  for (bool behind = false;;) {
-    Looker looker(own, whole, behind, derived, floor);
+  int64_t floor = -1, parts = std::numeric_limits<int64_t>::max();
+  for (;;) {
+    Looker looker(own, whole, derived, floor, parts);
     Ref found;
     {
       Lease w;
       const Result result = looker.read(*w, roots, static_cast<size_t>(count - updates),
                                         static_cast<size_t>(most));
       if (result == Result::failed) return nullptr;
-      // Derivatives go on behind values, and may be by data.
-      if (looker.derives && (!whole || looker.parts)) {
+      // Derivatives go on behind values, and behind parts of data if they are by such.
+      const bool through = looker.newest_part > looker.oldest_data;
+      if (looker.derives && (!whole || through)) {
         if (!whole) floor = looker.oldest;  // older nodes lead to no target
-        whole = behind = true;
+        whole = true;
+        parts = looker.oldest_data;
         continue;
       }
       if (result == Result::otherwise) Py_RETURN_NONE;

@@ -1,6 +1,6 @@
 // Nodes as Python's objects. One that is closed is not seen by the cyclic collector: it
 // refers to older nodes and plain data, so counting references is enough for it.
-#include "objects.hpp"
+#include "walk.hpp"
 
 namespace treadle {
 
@@ -206,13 +206,20 @@ void show(PyObject* x) {
   if (!PyObject_GC_IsTracked(x)) PyObject_GC_Track(x);
 }
 
+void show_node(PyObject* x) {
+  show(x);
+  PyObject* inputs = nodes.inputs.of(x);
+  if (PyTuple_GET_SIZE(inputs)) show(inputs);
+}
+
 PyObject* track(PyObject*, PyObject* x) {
   if (PyTuple_CheckExact(x)) {
     if (PyTuple_GET_SIZE(x)) show(x);
+  } else if (PyList_CheckExact(x)) {
+    if (!are_nodes(x)) return nullptr;
+    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(x); k++) show_node(PyList_GET_ITEM(x, k));
   } else if (PyObject_TypeCheck(x, nodes.kind)) {
-    show(x);
-    PyObject* inputs = nodes.inputs.of(x);
-    if (PyTuple_GET_SIZE(inputs)) show(inputs);
+    show_node(x);
   }
   Py_RETURN_NONE;
 }
@@ -233,7 +240,7 @@ PyMethodDef node_functions[] = {
     {"results", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(results)),
      METH_FASTCALL, "results(class, node, ops): a node for each result of a node."},
     {"track", track, METH_O,
-     "track(x): let the collector see a tuple, or a node and what it reads."},
+     "track(x): let the collector see a tuple, or nodes and what these read."},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace treadle

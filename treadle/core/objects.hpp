@@ -82,6 +82,8 @@ struct Scopes {
 };
 extern Scopes scopes;
 
+extern PyObject* part;  // the mark of what lies in data (graph/marks.py)
+
 inline bool waits(PyObject* node) { return nodes.stored.of(node) == Py_None; }
 inline long long number(PyObject* x) { return PyLong_AsLongLong(x); }
 

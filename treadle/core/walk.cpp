@@ -5,6 +5,7 @@
 namespace treadle {
 
 thread_local std::unique_ptr<Walk> Lease::kept_;
+PyObject* part = nullptr;
 
 bool are_nodes(PyObject* roots) {
   if (!PyList_Check(roots) && !PyTuple_Check(roots)) {
@@ -49,9 +50,9 @@ void fetch(const Table& found, size_t k) {
 }
 
 // All nodes below some roots; to where values begin unless the whole is asked for, and
-// then behind values that are newer than a floor.
+// then behind values that are newer than a floor, and parts of data newer than another.
 void go(Walk& w, PyObject* roots, bool whole, bool described = false,
-        int64_t floor = -1) {
+        int64_t floor = -1, int64_t parts = -1) {
   for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(roots); k++)
     w.nodes.of(PySequence_Fast_GET_ITEM(roots, k));
   for (size_t k = 0; k < w.nodes.size(); k++) {
@@ -61,6 +62,7 @@ void go(Walk& w, PyObject* roots, bool whole, bool described = false,
     w.starts.push_back(static_cast<int64_t>(w.operands.size()));
     if (described) w.describe(node);
     if (!waits(node) && (!whole || w.serials.back() <= floor)) continue;
+    if (w.serials.back() <= parts && nodes.mark.of(node) == part) continue;
     PyObject* inputs = nodes.inputs.of(node);
     for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(inputs); j++)
       w.operands.push_back(w.nodes.of(PyTuple_GET_ITEM(inputs, j)));
@@ -100,11 +102,12 @@ std::vector<PyObject*> ordered(const Walk& w, const std::vector<uint32_t>& order
 PyObject* walk(PyObject*, PyObject* args) {
   PyObject* roots;
   int whole;
-  long long floor = -1;
-  if (!PyArg_ParseTuple(args, "Op|L", &roots, &whole, &floor) || !are_nodes(roots))
+  long long floor = -1, parts = -1;
+  if (!PyArg_ParseTuple(args, "Op|LL", &roots, &whole, &floor, &parts) ||
+      !are_nodes(roots))
     return nullptr;
   Lease w;
-  go(*w, roots, whole, false, floor);
+  go(*w, roots, whole, false, floor, parts);
   return listed(ordered(*w, order_of(w->serials)));
 }
 
@@ -156,8 +159,9 @@ PyObject* columns(PyObject*, PyObject* roots) {
 
 PyMethodDef walk_functions[] = {
     {"walk", walk, METH_VARARGS,
-     "walk(roots, whole, floor=-1): nodes in creation order, to where values begin or "
-     "all, but what is behind values no newer than the floor."},
+     "walk(roots, whole, floor=-1, parts=-1): nodes in creation order, to where values "
+     "begin or all, but what is behind values no newer than the floor, and behind parts "
+     "of data no newer than theirs."},
     {"columns", columns, METH_O, "columns(roots): the fields of Columns in turn."},
     {nullptr, nullptr, 0, nullptr}};
 

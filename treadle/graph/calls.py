@@ -28,6 +28,8 @@ from treadle.graph.origin import (
     library,
     plumbing,
     provided,
+    written,
+    written_at,
 )
 from treadle.graph.signature import (
     AS_FLOATS,
@@ -130,6 +132,8 @@ if native_calls is not None:
         provided=provided,
         passing=handing_on,
         changes=changes,
+        written=written,
+        written_at=written_at,
         again=Again,
         variable=Variable,
     )

@@ -21,8 +21,8 @@ def give_gradients(
     """Have Variables hold gradients, or none."""
     waiting = [x for x in gradients if x is not None and x.stored is None]
     # What reads a Variable is below it now: a cycle, until it is evaluated.
-    for node in reach(waiting) if waiting else ():
-        track(node)
+    if waiting:
+        track(reach(waiting))
     transactions = modes.get().transactions
     for v, gradient in zip(variables, gradients, strict=True):
         for around in transactions:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,7 @@ from treadle.graph.op import Op
 from treadle.graph.references import counted
 from treadle.graph.resident import Future
 from treadle.graph.tensor import Tensor
-from treadle.graph.traversal import oldest_target
+from treadle.graph.traversal import oldest_data, oldest_target
 from treadle.graph.variable import Update, Variable
 
 __all__ = ["MOST", "Look", "Owned", "look"]
@@ -88,21 +89,22 @@ def look(
 
 
 def _looked(roots: list[Tensor], asked: int, updates: int, own: Owned, whole: bool,
-            derived: bool, most: int, data: bool = False,
-            floor: int = -1) -> Found | None:  # fmt: skip
+            derived: bool, most: int, floor: int = -1,
+            behind: float = math.inf) -> Found | None:  # fmt: skip
     """As the core does it: the fields of a Look, and its key."""
     nodes, place = list(roots), {x.serial: k for k, x in enumerate(roots)}
     if len(place) < len(nodes):  # one is asked for twice
         return None
     uses, words, ages = [1] * len(nodes), list[int](), list[tuple[int, int]]()
-    changes, refused, parts, derivatives = 0, False, False, list[Tensor]()
+    changes, refused, newest, derivatives = 0, False, -1, list[Tensor]()
     for k, node in enumerate(nodes):
         waits = node.stored is None
         marked = node.mark is not None and node.mark is not NO_GRAD
         if (waits and (marked or not node.inputs)) or k >= most:
             return None
-        part = whole and not data and node.mark is PART
-        parts = parts or (part and not waits)
+        part = whole and node.serial > floor and node.mark is PART
+        part = part and not waits and node.serial <= behind
+        newest = max(newest, node.serial) if part else newest
         if not waits and (part or not (whole and node.inputs and node.serial > floor)):
             leaf = _leaf(node, own, derived)
             refused = refused or leaf is None  # unless a derivative goes on behind it
@@ -131,12 +133,14 @@ def _looked(roots: list[Tensor], asked: int, updates: int, own: Owned, whole: bo
             uses[at] += 1
             words.append(at)
     node = x = None  # type: ignore[assignment]
-    floor = -1 if whole else oldest_target(derivatives)
-    behind = bool(derivatives) and (parts or not whole)  # values, or by data
+    behind = oldest_data(derivatives)
+    again = bool(derivatives) and (not whole or newest > behind)
+    if again and not whole:
+        floor = oldest_target(derivatives)
     derivatives.clear()  # what is listed would count
-    if behind:
+    if again:
         nodes.clear()
-        return _looked(roots, asked, updates, own, True, derived, most, True, floor)
+        return _looked(roots, asked, updates, own, True, derived, most, floor, behind)
     pairs = zip(counted(nodes), uses, strict=True)
     others = [count - inside for count, inside in pairs]
     first = len(roots) - updates

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dis
 import functools
 import linecache
 import os
@@ -118,12 +119,68 @@ plumbing = frozenset(
 )
 
 
-def is_written(value: float, frame: FrameType | None) -> bool:
-    """Whether a number stands in the code that asked for an op, rather than in data;
-    `frame` is the innermost that may have.
+# Numbers by code (its id) and offset, with the code, which keeps its id meanwhile.
+written: Cache[tuple[int, int], tuple[CodeType, tuple[float, ...]]]
+written = Cache("numbers in expressions", 4096)
+# Of code: where each of its instructions stands, and its numbers with their places.
+_Place = tuple[tuple[int, int], tuple[int, int]]  # lines and columns
+_Numbers = tuple[CodeType, list[_Place | None], list[tuple[_Place | None, float]]]
+_numbers: Cache[int, _Numbers] = Cache("numbers in code", 256)
 
-    Numbers in the library's own rules do; a user's if his function has it as a
-    constant. A wrong guess costs a compilation or a rewriting, never a value.
+
+def written_at(code: CodeType, offset: int) -> tuple[float, ...]:
+    """The numbers that stand in the expression which an instruction evaluates: of an
+    operator at one of its sides, of a call anywhere between its parentheses."""
+    site = id(code), offset
+    found = written.get(site)
+    if found is None:
+        found = written[site] = code, tuple(_written_at(code, offset))
+    return found[1]
+
+
+def _written_at(code: CodeType, offset: int) -> Iterator[float]:
+    known = _numbers.get(id(code))
+    if known is None:
+        known = _numbers[id(code)] = code, [*_places(code)], [*_numbers_of(code)]
+    _, places, numbers = known
+    here = places[offset // 2] if offset >= 0 else None
+    sides = dis.opname[code.co_code[offset]].startswith(("BINARY", "COMPARE"))
+    for place, value in numbers:
+        if here is None or place is None:  # Python was told to keep no places
+            among = True
+        elif sides:
+            among = place[0] == here[0] or place[1] == here[1]
+        else:
+            among = here[0] <= place[0] and place[1] <= here[1]
+        if among:
+            yield value
+
+
+def _places(code: CodeType) -> Iterator[_Place | None]:
+    for line, end_line, column, end_column in code.co_positions():
+        if line is None or end_line is None or column is None or end_column is None:
+            yield None
+        else:
+            yield (line, column), (end_line, end_column)
+
+
+def _numbers_of(code: CodeType) -> Iterator[tuple[_Place | None, float]]:
+    places = [*_places(code)]
+    for x in dis.get_instructions(code):
+        if x.opname in ("LOAD_CONST", "LOAD_SMALL_INT"):
+            given = x.argval if isinstance(x.argval, tuple) else (x.argval,)
+            for value in given:
+                if type(value) in (int, float):
+                    yield places[x.offset // 2], value
+
+
+def is_written(value: float, frame: FrameType | None) -> bool:
+    """Whether a number stands in the expression that asked for an op, rather than in
+    data; `frame` is the innermost that may have.
+
+    Numbers in the library's own rules do; a user's if he wrote it there, not if it has
+    a name or was computed. A wrong guess costs a compilation or a rewriting, never a
+    value.
     """
     while frame is not None:
         code = frame.f_code
@@ -131,11 +188,8 @@ def is_written(value: float, frame: FrameType | None) -> bool:
         if ours is None:
             ours = _is_ours(code.co_filename)
         if not ours:
-            known = code.co_consts
-            if value not in known:
-                return False
-            kind = type(value)
-            return any(type(c) is kind and c == value for c in known)
+            known = written_at(code, frame.f_lasti)
+            return any(type(c) is type(value) and c == value for c in known)
         name = code.co_name
         passes = name in plumbing or name in provided or name[:2] == "__"
         if not (passes or code in handing_on):

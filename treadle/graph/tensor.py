@@ -17,7 +17,7 @@ from treadle.graph.origin import Origin, capture, describe, line_of
 from treadle.graph.remarks import Remarks
 from treadle.graph.resident import Future, Futures, Resident
 from treadle.graph.serials import LOOK, next_serial, warn_if_growing
-from treadle.graph.thread import local
+from treadle.graph.thread import local, native_calls
 
 if TYPE_CHECKING:
     from treadle.graph.op import Op
@@ -216,14 +216,14 @@ def _make_results(
     )
 
 
-def _track(node: Tensor | tuple[Any, ...]) -> None:
-    """Show the collector a node that was closed and is no more, or a tuple of some."""
+def _track(x: Tensor | list[Tensor] | tuple[Any, ...]) -> None:
+    """Show the collector nodes that were closed and are no more, or a tuple of some."""
 
 
 # What makes nodes: the core, which hides closed ones from the collector, or Python.
 make_node: Callable[..., Tensor] = _make_node
 make_results: Callable[..., tuple[Tensor, ...]] = _make_results
-track: Callable[[Tensor | tuple[Any, ...]], None] = _track
+track: Callable[[Tensor | list[Tensor] | tuple[Any, ...]], None] = _track
 if native is not None:
     native.bind_nodes(Tensor, warn_if_growing, LOOK)
     make_node, make_results, track = native.node, native.results, native.track
@@ -263,7 +263,7 @@ def _tell(made: Tensor) -> None:
         watch(made)
 
 
-def new_node(
+def _new_node(
     op: Op,
     inputs: tuple[Tensor, ...],
     type_: Type,
@@ -279,6 +279,13 @@ def new_node(
     if watchers:
         _tell(made)
     return made
+
+
+# The core makes it in one call, where nobody watches.
+new_node: Callable[..., Tensor] = _new_node
+if native_calls is not None:
+    native_calls.bind_new_node(_new_node)
+    new_node = native_calls.new_node
 
 
 def results(node: Tensor, ops: Sequence[Op]) -> tuple[Tensor, ...]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from operator import attrgetter
 
 import numpy as np
 
 from treadle.core import native
+from treadle.graph.leaves import CONSTANT
+from treadle.graph.marks import PART
 from treadle.graph.tensor import Tensor, copied
 
 by_serial = attrgetter("serial")
+_NEWEST = (1 << 63) - 1  # no serial is larger
 _inputs, _op = attrgetter("inputs"), attrgetter("op")
 
 
@@ -20,15 +24,16 @@ def reach(
     roots: Iterable[Tensor],
     stop: Callable[[Tensor], bool] | None = None,
     floor: int = -1,
+    parts: float = -1,
 ) -> list[Tensor]:
     """Every node the roots depend on, themselves included, in creation order.
 
-    The inputs of a node for which `stop` holds, or that has a value and is no newer
-    than the serial `floor`, are not followed.
+    The inputs of a node are not followed for which `stop` holds, or that has a value
+    and is no newer than the serial `floor`, or is a part of data no newer than `parts`.
     """
     stack = list(roots)
     if stop is None and native is not None:
-        found: list[Tensor] = native.walk(stack, True, floor)
+        found: list[Tensor] = native.walk(stack, True, floor, min(parts, _NEWEST))
         return found
     seen: dict[int, Tensor] = {}
     while stack:
@@ -37,6 +42,7 @@ def reach(
         if serial not in seen:
             seen[serial] = node
             known = serial <= floor and node.stored is not None
+            known = known or (serial <= parts and node.mark is PART)
             if not known and (stop is None or not stop(node)):
                 stack += node.inputs
     return [seen[serial] for serial in sorted(seen)]
@@ -46,7 +52,7 @@ def pending(roots: Iterable[Tensor]) -> list[Tensor]:
     """The nodes a run has to visit: those without a value, and where they begin.
 
     What is yet to be derived is visited as far as targets can be: its values are known,
-    its recipes asked.
+    its recipes asked; those of parts of data only by data.
     """
     nodes = _visited(list(roots))
     kinds = set(map(type, map(_op, nodes)))
@@ -55,9 +61,8 @@ def pending(roots: Iterable[Tensor]) -> list[Tensor]:
     if not any(x.inputs for x in nodes if x.stored is not None):
         return nodes
     derived = [x for x in nodes if x.op.family == "derivative" and x.stored is None]
-    floor = oldest_target(derived)
-    recipes = reach([x for d in derived for x in d.inputs], floor=floor)
-    return _in_order({*nodes, *recipes})
+    below, floor = [x for d in derived for x in d.inputs], oldest_target(derived)
+    return _in_order({*nodes, *reach(below, floor=floor, parts=oldest_data(derived))})
 
 
 def oldest_target(derivatives: Iterable[Tensor]) -> int:
@@ -65,8 +70,18 @@ def oldest_target(derivatives: Iterable[Tensor]) -> int:
 
     No older node depends on any of them: serials grow from operands to results.
     """
-    targets = (x for d in derivatives for x in d.inputs[2 * d.op.of :])  # type: ignore[attr-defined]
-    return min(map(by_serial, targets), default=-1)
+    return min(map(by_serial, _targets(derivatives)), default=-1)
+
+
+def oldest_data(derivatives: Iterable[Tensor]) -> float:
+    """The same of those that are data or lie in it: what is no newer and lies in data
+    leads to no target. Infinity where there are none."""
+    data = (x for x in _targets(derivatives) if x.op is CONSTANT or x.mark is PART)
+    return min(map(by_serial, data), default=math.inf)
+
+
+def _targets(derivatives: Iterable[Tensor]) -> Iterator[Tensor]:
+    return (x for d in derivatives for x in d.inputs[2 * d.op.of :])  # type: ignore[attr-defined]
 
 
 def _visited(roots: list[Tensor]) -> list[Tensor]:
@@ -118,12 +133,14 @@ def opened(nodes: Sequence[Tensor]) -> set[int]:
     if not evaluated or not any(n.op.family == "derivative" for n in nodes):
         return set()
     here = {n.serial for n in nodes}
-    waiting = (n for n in nodes if n.op.family == "derivative" and n.stored is None)
-    floor = oldest_target(waiting)
+    waiting = [n for n in nodes if n.op.family == "derivative" and n.stored is None]
+    floor, parts = oldest_target(waiting), oldest_data(waiting)
     return {
         n.serial
         for n in evaluated
-        if n.serial > floor and here.issuperset(x.serial for x in n.inputs)
+        if n.serial > floor
+        and (n.serial > parts or n.mark is not PART)
+        and here.issuperset(x.serial for x in n.inputs)
     }
 
 

@@ -90,6 +90,7 @@ class Variable(Operand):
         "frozen",
         "metadata",
         "name",
+        "plans",
         "sparse",
         "version",
         "wanted",
@@ -131,6 +132,7 @@ class Variable(Operand):
         self._type, self.name = type_, name
         self.metadata: dict[str, Any] = Remarks()
         self._grad: Tensor | None = None
+        self.plans: Any = None  # of runs that assign it first (runtime/evaluate.py)
         self.frozen: Variable | None = None
         self.sparse = sparse
         self.version: Op = version
@@ -204,7 +206,8 @@ class Variable(Operand):
     def update_from(self, base: Tensor, fitting: Tensor) -> Tensor:
         """The Update that an assignment makes, which nobody sees yet."""
         read = _blank(self._type) if isinstance(base.op, Unbound) else base
-        return Update(self, bool(modes.get().explicit))(read, fitting)
+        update = Update(self, bool(modes.get().explicit))
+        return new_node(update, (read, fitting), self._type)
 
     def fitting(self, value: Any) -> Tensor:
         """A value as it is assigned: cast, and broadcast."""
@@ -321,6 +324,7 @@ class Variable(Operand):
         memo[id(self)] = copy
         copy._type, copy.name, copy.sparse = self._type, self.name, self.sparse
         copy.metadata, copy.grad = Remarks(self.metadata), self.grad
+        copy.plans = None
         copy.frozen = None if self.frozen is None else self.frozen.__deepcopy__({})
         copy._trainable, copy.wanted = self._trainable, self.wanted
         copy.allowed = self.allowed

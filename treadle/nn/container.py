@@ -105,7 +105,7 @@ class Sequential(_Numbered):
         self.extend(modules)
 
     def _parts(self) -> list[Any]:
-        return list(self.children())
+        return [part for part in vars(self).values() if isinstance(part, Module)]
 
     def __setitem__(self, key: int, part: Any) -> None:
         names = [name for name, _ in self.named_children()]
@@ -117,7 +117,7 @@ class Sequential(_Numbered):
         return super().append(part if isinstance(part, Module) else Lambda(part))
 
     def forward(self, x: Any, *rest: Any) -> Any:
-        for module in self.children():
+        for module in self._parts():
             x = module(x, *rest)
             rest = ()
         return x

@@ -105,10 +105,12 @@ class Controls:
         """What decides which graph is made of gradients; None if not numbers alone."""
         if self.loss_scale is not None or self.norms is not None:
             return None
-        limits = self.clip_norm, self.clip_value
-        if self.on_nan == "raise" or any(type(x) not in _NUMBERS for x in limits):
+        norm, value = self.clip_norm, self.clip_value
+        if type(norm) not in _NUMBERS or type(value) not in _NUMBERS:
             return None
-        return (*limits, self.on_nan, self.accumulate)
+        if self.on_nan == "raise":
+            return None
+        return norm, value, self.on_nan, self.accumulate
 
     def counts(self) -> list[Variable]:
         """The Variables that are always there."""

@@ -91,8 +91,11 @@ class Group:
         rows = p.sparse or self.rule.rests if wanted is None else wanted
         return rows and self.rule.by_rows
 
-    def sign(self) -> tuple[Any, ...]:
-        """What decides beside the rate how parameters are moved, and which."""
+    def sign(self) -> tuple[Any, ...] | None:
+        """What decides beside the rate how parameters are moved, and which; None where
+        the rule may make another graph at each step."""
+        if not self.rule.fixed:
+            return None
         known = self.parameters
         return self.rule, None if known is None else tuple(map(id, known))
 

@@ -273,14 +273,23 @@ class Optimizer(OptimizerState):
         >>> (x * x).backward(); opt.zero_grad(); x.grad is None
         True
         """
-        known = graded(self._since)
+        known = self._graded()
         own = [p for g in self.groups for p in self._candidates(g, known)]
         give_gradients(own, [None] * len(own))
 
-    def _candidates(self, group: Group, found: Sequence[Variable]) -> list[Variable]:
+    def _graded(self) -> list[Variable]:
+        """The parameters with gradients, if a group takes what no other one names."""
+        for group in self.groups:
+            if group.parameters is None:
+                return graded(self._since)
+        return []
+
+    def _candidates(
+        self, group: Group, found: Sequence[Variable]
+    ) -> Sequence[Variable]:
         """The parameters of a group; one without a list takes those nobody names."""
         if group.parameters is not None:
-            return list(group.parameters)
+            return group.parameters
         named = {id(p) for other in self.groups for p in other.parameters or ()}
         return [p for p in found if id(p) not in named]
 
@@ -323,12 +332,14 @@ class Optimizer(OptimizerState):
         return [(*pairs[k], found[k]) for k in sorted(found)]
 
     def _accumulated(self, only: set[int] | None) -> Work:
-        known = graded(self._since)
+        known = self._graded()
         work = [
-            (group, p, p.grad)
+            (group, p, gradient)
             for group in self.groups
             for p in self._candidates(group, known)
-            if p.trainable and p.grad is not None and (only is None or id(p) in only)
+            if (gradient := p._grad) is not None
+            and p._trainable
+            and (only is None or id(p) in only)
         ]
         if not work:
             raise GradientError(
@@ -343,18 +354,18 @@ class Optimizer(OptimizerState):
         """How a step looks, by its graph, that of its `rates`, and all else that
         decides what it does; None where it cannot be told."""
         controls, around = self.controls.sign(), settings()
-        if None in (controls, around) or not all(g.rule.fixed for g in self.groups):
+        groups = tuple([g.sign() for g in self.groups])
+        if controls is None or around is None or None in groups:
             return None
         work = self._accumulated(only) if loss is None else []
         asked = [g for _, _, g in work] if loss is None else [as_tensor(loss)]
         asked = [*{x.serial: x for x in (*asked, *endangered(asked))}.values()]
         mine = self._plans.owned(self._owned(), top().pending)
         found = look(asked, rates, mine, loss is not None, top().pending, True)
-        if found is None or any(p.frozen is not None for _, p, _ in work):
+        if found is None or [p for _, p, _ in work if p.frozen is not None]:
             return None
         chosen = None if only is None else frozenset(only)
         pairs = tuple([(id(g), id(p)) for g, p, _ in work])
-        groups = tuple([g.sign() for g in self.groups])
         more = controls, around, self.sparse_updates, self.parted
         return (found.key, chosen, pairs, groups, more), found, mine
 

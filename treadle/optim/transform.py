@@ -26,7 +26,7 @@ __all__ = ["Initial", "States", "Transform", "chain", "identity", "moving", "sta
 Update = Callable[[Tensor, Mapping[str, Tensor], Tensor, Tensor], tuple[Tensor, States]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Transform:
     """A pair: `init(type)` of a parameter gives its first states by name, and
     `update(gradient, states, parameter, step)` gives (direction, new states).

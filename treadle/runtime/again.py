@@ -9,7 +9,7 @@ of their results.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
@@ -98,8 +98,7 @@ class Plans:
             return None
         if done is not None:
             self.hits += 1
-            with suppress(KeyError):  # another thread may have emptied the table
-                self._table.move_to_end(key)
+            self._table.renew(key)
         return done
 
     def _resized(self, key: Any, look: Look) -> Plan | None:

@@ -64,15 +64,16 @@ def run(
     With `cuts` the caller cuts what was evaluated: derivatives of it that were recorded
     are evaluated too. Of `spent` he cuts all that depends on an updated Variable, so
     that its old array may be overwritten where nothing else refers to it. Runs with
-    assignments come again by `plans`, which hold their Variables. A failing run
-    drops the thread's pending updates: the Variables stay as they were.
+    assignments come again by `plans`, which hold their Variables: those of the first
+    one where there are no others. A failing run drops the thread's pending updates: the
+    Variables stay as they were.
     """
     updates = top().pending
     told = feeds or spent or recorder() is not None  # who is told wants to know of all
-    around = None if told or (updates and plans is None) else settings()
+    around = None if told else settings()
     if around is None:
         return _run_anew(roots, feeds, spent, cuts)
-    plans = plans or _plans
+    plans = plans or (_plans_of(updates[0]) if updates else _plans)
     own = plans.owned({}, updates)
     seen = look(roots, (), own, False, updates)
     if seen is None:
@@ -84,6 +85,16 @@ def run(
     note = plans.note(key, seen, own, cuts)
     with plans.kept(note):
         return _run_anew(roots, feeds, spent, cuts)
+
+
+def _plans_of(update: Tensor) -> Plans:
+    """The plans that live as long as the Variable that is assigned."""
+    variable = variable_of(update)
+    assert variable is not None
+    if variable.plans is None:
+        variable.plans = Plans()
+    plans: Plans = variable.plans
+    return plans
 
 
 def plan_of(

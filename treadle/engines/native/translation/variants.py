@@ -43,7 +43,9 @@ class Variants(Generic[_Variant]):
             found = at(variant)
             assert found is not None, "it does not serve the sizes it is made for"
         except Exception as error:  # whatever cannot be done with symbolic sizes
-            self.failed.append(error)
+            # Its frames would keep the graph, with all values.
+            self.failed.append(error.with_traceback(None))
+            error.__context__ = error.__cause__ = None
             return None
         self.all = [variant, *self.all]
         return found
