@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 import treadle as td
-from treadle.base.collector import HeldBack
+from treadle.base.collector import CollectorPaused
 from treadle.engines.base import engine
 from treadle.rewrite.pipeline import prepare
 
@@ -24,24 +24,24 @@ def enabled(request: pytest.FixtureRequest) -> Iterator[bool]:
 
 
 def test_blocks_in_one_another(enabled: bool) -> None:
-    with HeldBack():
-        with HeldBack():
+    with CollectorPaused():
+        with CollectorPaused():
             assert not gc.isenabled()
         assert not gc.isenabled()
     assert gc.isenabled() == enabled
 
 
 def test_after_an_error_it_is_as_it_was(enabled: bool) -> None:
-    with pytest.raises(KeyboardInterrupt), HeldBack():
+    with pytest.raises(KeyboardInterrupt), CollectorPaused():
         raise KeyboardInterrupt
     assert gc.isenabled() == enabled
 
 
 def test_a_block_that_never_ended_holds_nothing_back(enabled: bool) -> None:
-    block = HeldBack()
+    block = CollectorPaused()
     block.__enter__()
     del block  # an interrupt came before its end
-    with HeldBack():
+    with CollectorPaused():
         assert not gc.isenabled()
     assert gc.isenabled() == enabled
 
@@ -56,7 +56,7 @@ def test_a_block_that_never_began_ends(
         raise KeyboardInterrupt  # as a signal that comes just then
 
     monkeypatch.setattr(gc, "disable", interrupted)
-    with pytest.raises(KeyboardInterrupt), HeldBack():
+    with pytest.raises(KeyboardInterrupt), CollectorPaused():
         raise AssertionError("it does not begin")
     assert gc.isenabled() == enabled
 
@@ -67,14 +67,14 @@ def test_steps_of_threads_leave_the_collector_its_turns(enabled: bool) -> None:
     seen: list[bool] = []
 
     def other() -> None:
-        with HeldBack(alone=True):
+        with CollectorPaused(alone=True):
             begun.set()
             left.wait(10)
             seen.append(gc.isenabled())  # though this block goes on
         done.set()
 
     thread = threading.Thread(target=other)
-    with HeldBack(alone=True):
+    with CollectorPaused(alone=True):
         thread.start()
         assert begun.wait(10)
         assert not gc.isenabled()
@@ -113,12 +113,12 @@ def test_blocks_of_threads_overlap(enabled: bool) -> None:
     begun, done = threading.Event(), threading.Event()
 
     def other() -> None:
-        with HeldBack():
+        with CollectorPaused():
             begun.set()
             done.wait(10)
 
     thread = threading.Thread(target=other)
-    with HeldBack():
+    with CollectorPaused():
         thread.start()
         assert begun.wait(10)
     assert not gc.isenabled()  # the other block goes on

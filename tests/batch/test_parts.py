@@ -10,7 +10,7 @@ import pytest
 import treadle as td
 from tests.batch.nets import Net
 from tests.batch.test_batching import agree, both
-from treadle.base.room import room, steps_of
+from treadle.base.buckets import size_bucket, steps_of
 from treadle.engines.native.forest import parts
 from treadle.runtime.rows import counts
 
@@ -202,7 +202,7 @@ def test_row_counts_never_seen_compile_nothing(
 
 
 def test_there_is_room_for_few_numbers() -> None:
-    numbers = {room(n) for n in range(1, 5000)}
+    numbers = {size_bucket(n) for n in range(1, 5000)}
     assert len(numbers) < 160
-    assert all(n <= room(n) <= n + n // 16 + 1 for n in range(1, 5000))
-    assert all(room(n) % steps_of(n) == 0 for n in range(1, 5000))
+    assert all(n <= size_bucket(n) <= n + n // 16 + 1 for n in range(1, 5000))
+    assert all(size_bucket(n) % steps_of(n) == 0 for n in range(1, 5000))

@@ -32,15 +32,22 @@ class Seen:
     place: dict[int, int]  # by serial
     versions: list[Tensor] | None
 
-    def note(self, found: Reached, parameters: Sequence[Variable]) -> None:
+    def note(self, dependence: Reached, parameters: Sequence[Variable]) -> None:
         """Remember what a gradient by parameters has reached, if that is no more than
         one version of each."""
-        more = found.rows or found.derivatives or found.computed_table or found.made
-        by = {id(x.op.variable): x for x in found.versions if type(x.op) is Version}
-        own = [by.get(id(p)) for p in parameters]
-        if more or len(by) < len(found.versions):
+        more = (
+            dependence.rows
+            or dependence.derivatives
+            or dependence.computed_table
+            or dependence.rewritten
+        )
+        by = {
+            id(x.op.variable): x for x in dependence.versions if type(x.op) is Version
+        }
+        versions = [by.get(id(p)) for p in parameters]
+        if more or len(by) < len(dependence.versions):
             return
-        places = [-1 if x is None else self.place.get(x.serial, -1) for x in own]
+        places = [-1 if x is None else self.place.get(x.serial, -1) for x in versions]
         if places and -1 not in places:
             _known[self.key] = tuple(places)
 
@@ -50,19 +57,19 @@ def seen(loss: Tensor) -> Seen | None:
     now = modes.get()
     if top().tracing or top().versions or watchers or now.options.eager:
         return None
-    found = look([loss], (), {}, True)
-    if found is None:
+    columns = look([loss], (), {}, True)
+    if columns is None:
         return None
-    key = found.key, now.options.compilation
+    key = columns.key, now.options.compilation
     places = _known.get(key)
-    versions = None if places is None else _versions(found, places)
-    place = {} if versions else {x.serial: k for k, x in enumerate(found.nodes)}
+    versions = None if places is None else _versions(columns, places)
+    place = {} if versions else {x.serial: k for k, x in enumerate(columns.nodes)}
     return Seen(key, place, versions)
 
 
-def _versions(found: Look, places: Sequence[int]) -> list[Tensor] | None:
+def _versions(columns: Look, places: Sequence[int]) -> list[Tensor] | None:
     """The nodes at these places, if no other version of their Variables is there."""
-    own = [x.op.variable for x in found.nodes if type(x.op) is Version]
-    if len(set(map(id, own))) < len(own):
+    variables = [x.op.variable for x in columns.nodes if type(x.op) is Version]
+    if len(set(map(id, variables))) < len(variables):
         return None
-    return [found.nodes[k] for k in places]
+    return [columns.nodes[k] for k in places]

@@ -45,37 +45,38 @@ class Reached:
     versions: list[Tensor] = field(default_factory=list)
     derivatives: bool = False  # whether some were recorded before, and not written out
     computed_table: bool = False  # whether rows are looked up in what was computed
-    made: dict[int, Tensor] = field(default_factory=dict)  # what nodes were written as
+    # what nodes were rewritten as, by serial
+    rewritten: dict[int, Tensor] = field(default_factory=dict)
     readers: dict[int, list[Tensor]] = field(default_factory=dict)
     rows: list[Tensor] = field(default_factory=list)  # of batched runs
 
     def trainable(self) -> list[Variable]:
         """The trainable Variables that were reached, in the order of first use."""
-        found: dict[int, Variable] = {}
+        variables: dict[int, Variable] = {}
         for node in [*self.versions, *behind(map(tape_of, self.rows))]:
             variable = variable_of(node)
             if variable is not None and variable.trainable:
-                found.setdefault(id(variable), variable)
-        return list(found.values())
+                variables.setdefault(id(variable), variable)
+        return list(variables.values())
 
     def groups(self, targets: Targets) -> dict[int, list[Tensor]]:
         """The nodes that each target is, by its position; none for one not reached."""
-        found: dict[int, list[Tensor]] = {}
+        groups: dict[int, list[Tensor]] = {}
         for serial, positions in targets.nodes.items():
             if serial in self.nodes:
                 for k in positions:
-                    found.setdefault(k, []).append(self.nodes[serial])
+                    groups.setdefault(k, []).append(self.nodes[serial])
         for node in self.versions:
             for k in targets.variables.get(id(variable_of(node)), ()):
-                if all(node is not x for x in found.setdefault(k, [])):
-                    found[k].append(node)
-        return found
+                if all(node is not x for x in groups.setdefault(k, [])):
+                    groups[k].append(node)
+        return groups
 
 
 def reached(ys: Sequence[Tensor], targets: Targets) -> Reached:
     """What a derivative of `ys` reaches; an error where it cannot go on."""
-    found = Reached()
-    seen, readers = found.nodes, found.readers
+    dependence = Reached()
+    seen, readers = dependence.nodes, dependence.readers
     waiting: list[tuple[int, Tensor]] = []  # nodes of several results, newest first
     present: dict[int, set[int]] = {}  # the results of theirs that were reached
     stack = list(ys)
@@ -95,16 +96,16 @@ def reached(ys: Sequence[Tensor], targets: Targets) -> Reached:
             if targets.lost(node):
                 if not has_recipe(node):
                     raise cut_error(node)
-                found.derivatives = True
+                dependence.derivatives = True
                 break
             if variable_of(node) is not None:
-                found.versions.append(node)
+                dependence.versions.append(node)
             elif tape_of(node) is not None:  # rows of data alone have none
-                found.rows.append(node)
+                dependence.rows.append(node)
         elif type(node.op) is Output:
             below = inputs[0]
             if below.op.family in ("derivative", "tape"):
-                found.derivatives = True
+                dependence.derivatives = True
                 break
             if below.serial not in present and not blocks(below):
                 present[below.serial] = set()
@@ -113,14 +114,14 @@ def reached(ys: Sequence[Tensor], targets: Targets) -> Reached:
                 present[below.serial].add(node.op.position)
         else:
             if type(node.op) is Embedding and inputs[0].inputs:
-                found.computed_table = True
+                dependence.computed_table = True
             for x, passed in zip(inputs, _passes(node, None, targets), strict=True):
                 if passed:
                     stack.append(x)
                     if not x.inputs:
                         readers.setdefault(x.serial, []).append(node)
-    found.versions.sort(key=lambda node: node.serial)
-    return found
+    dependence.versions.sort(key=lambda node: node.serial)
+    return dependence
 
 
 def behind(tapes: Iterable[Tape | None]) -> list[Tensor]:
@@ -130,7 +131,7 @@ def behind(tapes: Iterable[Tape | None]) -> list[Tensor]:
 
 def below(tapes: Iterable[Tape | None]) -> list[Tensor]:
     """What batched runs have read, through all runs before them, the oldest first."""
-    found: list[Tensor] = []
+    read: list[Tensor] = []
     seen, stack = set(), list(tapes)
     while stack:
         tape = stack.pop()
@@ -138,9 +139,9 @@ def below(tapes: Iterable[Tape | None]) -> list[Tensor]:
             continue
         seen.add(tape.number)
         nodes = reach(tape.sources, blocks)
-        found += nodes
+        read += nodes
         stack += [tape_of(x) for x in nodes]
-    return sorted(found, key=lambda node: node.serial)
+    return sorted(read, key=lambda node: node.serial)
 
 
 def _passes(
@@ -150,8 +151,8 @@ def _passes(
     op, inputs = node.op, node.inputs
     dtype = None if present is not None else node.type.dtype
     # A mask of truth values gets none where one of numbers does.
-    own = tuple([getattr(x.type, "dtype", None) for x in inputs])
-    key = number_of(op), dtype, own, _repeats(inputs), present
+    dtypes = tuple([getattr(x.type, "dtype", None) for x in inputs])
+    key = number_of(op), dtype, dtypes, _repeats(inputs), present
     known = _passing.get(key)
     if known is None:
         try:
@@ -170,8 +171,8 @@ def _repeats(inputs: Sequence[Tensor]) -> tuple[int, ...]:
     if len(inputs) < 2:
         return ()
     places: dict[int, int] = {}
-    found = [places.setdefault(x.serial, k) for k, x in enumerate(inputs)]
-    return tuple(found) if len(places) < len(inputs) else ()
+    firsts = [places.setdefault(x.serial, k) for k, x in enumerate(inputs)]
+    return tuple(firsts) if len(places) < len(inputs) else ()
 
 
 def _tried(node: Tensor, present: tuple[int, ...] | None) -> tuple[bool, ...]:
@@ -180,8 +181,8 @@ def _tried(node: Tensor, present: tuple[int, ...] | None) -> tuple[bool, ...]:
         t = node.type
         if isinstance(t, TupleType):
             assert present is not None
-            own = [Tensor(Argument(-1), (), x) for x in t]
-            g: Any = tuple(x if k in present else None for k, x in enumerate(own))
+            arguments = [Tensor(Argument(-1), (), x) for x in t]
+            g: Any = tuple(x if k in present else None for k, x in enumerate(arguments))
         else:
             g = Tensor(Argument(-1), (), t)
         parts = cotangents_of(node, g, node)

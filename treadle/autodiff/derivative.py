@@ -21,7 +21,7 @@ from treadle.autodiff.tape import (
     unasked,
 )
 from treadle.autodiff.targets import Targets, blocks
-from treadle.autodiff.written import Derivative, spelled_out
+from treadle.autodiff.written import Derivative, written_derivatives
 from treadle.base.options import current
 from treadle.graph.frame import top
 from treadle.graph.marks import PART
@@ -34,7 +34,7 @@ from treadle.ops.lookup import Embedding
 __all__ = [
     "cotangents",
     "endangered",
-    "looked_at",
+    "analyze",
     "recorded",
     "recorded_by",
 ]
@@ -52,11 +52,11 @@ def cotangents(
 
     Outside of traces they are the results of one Derivative.
     """
-    ys, found = looked_at(ys, Targets(xs))
-    return recorded(found, ys, gs, xs, used=False)
+    ys, dependence = analyze(ys, Targets(xs))
+    return recorded(dependence, ys, gs, xs, used=False)
 
 
-def looked_at(
+def analyze(
     ys: Sequence[Tensor], targets: Targets, once: bool = False
 ) -> tuple[list[Tensor], Reached]:
     """What a derivative reaches, with derivatives among the results written out.
@@ -67,25 +67,25 @@ def looked_at(
     functions.run_rows(ys, _asked(ys, targets), once)
     every: dict[int, Tensor] = {}
     while True:
-        found = reached(ys, targets)
-        rows = found.rows if _replays(found.rows, targets) else []
-        if not found.derivatives and not rows:
-            found.made = every
-            return list(ys), found
-        made = spelled_out(reach(ys, targets.ends), replayed(rows, {}))
-        ys = [made.get(y.serial, y) for y in ys]
-        every = made | {k: made.get(x.serial, x) for k, x in every.items()}
+        dependence = reached(ys, targets)
+        rows = dependence.rows if _replays(dependence.rows, targets) else []
+        if not dependence.derivatives and not rows:
+            dependence.rewritten = every
+            return list(ys), dependence
+        expanded = written_derivatives(reach(ys, targets.ends), replayed(rows, {}))
+        ys = [expanded.get(y.serial, y) for y in ys]
+        every = expanded | {k: expanded.get(x.serial, x) for k, x in every.items()}
 
 
 def _asked(ys: Sequence[Tensor], targets: Targets) -> set[int]:
     """The serials of the nodes among the targets, and of what lies in them."""
-    found, moved = set(targets.nodes), set(targets.nodes)
-    for x in reach(ys, floor=targets.floor) if found else ():
-        if x.op.family == "movement" and x.inputs[0].serial in moved:
-            moved.add(x.serial)
+    asked, views = set(targets.nodes), set(targets.nodes)
+    for x in reach(ys, floor=targets.floor) if asked else ():
+        if x.op.family == "movement" and x.inputs[0].serial in views:
+            views.add(x.serial)
             if x.mark is PART:
-                found.add(x.serial)
-    return found
+                asked.add(x.serial)
+    return asked
 
 
 def _replays(rows: Sequence[Tensor], targets: Targets) -> bool:
@@ -98,7 +98,7 @@ def _replays(rows: Sequence[Tensor], targets: Targets) -> bool:
 
 
 def recorded(
-    found: Reached,
+    dependence: Reached,
     ys: Sequence[Tensor],
     gs: Sequence[Tensor],
     xs: Sequence[Operand],
@@ -108,23 +108,26 @@ def recorded(
 
     Those that are not `used` up by the next run are minded when their recipe is cut.
     """
-    wanted = [found.made.get(x.serial, x) if isinstance(x, Tensor) else x for x in xs]
-    if found.rows:
-        return _by_tapes(found, ys, gs, wanted, used)
+    wanted = [
+        dependence.rewritten.get(x.serial, x) if isinstance(x, Tensor) else x
+        for x in xs
+    ]
+    if dependence.rows:
+        return _by_tapes(dependence, ys, gs, wanted, used)
     targets = Targets(wanted)
-    groups = found.groups(targets)
+    groups = dependence.groups(targets)
     if not groups:
         return {}
-    if top().tracing or current().eager or found.computed_table:
+    if top().tracing or current().eager or dependence.computed_table:
         return pull(ys, gs, targets)
-    reads = {k: _reads(nodes, found) for k, nodes in groups.items()}
+    reads = {k: _reads(nodes, dependence) for k, nodes in groups.items()}
     parts: list[list[Tensor]] = []
     for k in sorted(groups):
         parts += [[x] for x in reads[k]] or [groups[k]]
-    made = _record(ys, gs, parts)
+    derivatives = _record(ys, gs, parts)
     if not used:
-        _mind(made)
-    results = iter(made)
+        _mind(derivatives)
+    results = iter(derivatives)
     return {
         k: _gathered(reads[k], results) if reads[k] else next(results)
         for k in sorted(groups)
@@ -132,7 +135,7 @@ def recorded(
 
 
 def _by_tapes(
-    found: Reached,
+    dependence: Reached,
     ys: Sequence[Tensor],
     gs: Sequence[Tensor],
     xs: Sequence[Operand],
@@ -144,36 +147,36 @@ def _by_tapes(
     before, comes from what the run has made: from rows older than that value.
     """
     total: dict[int, Tensor] = {}
-    waiting: dict[int, _Given] = {}
+    waiting: dict[int, _RowCotangents] = {}
     # A tape knows the whole cotangent of its rows, what it is given for them included.
     asked = {k: x for k, x in enumerate(xs) if isinstance(x, Tensor) and tape_of(x)}
 
     def give(row: Tensor, g: Tensor) -> None:
         tape = tape_of(row)
         assert tape is not None
-        waiting.setdefault(tape.number, _Given(tape)).add(row, g)
+        waiting.setdefault(tape.number, _RowCotangents(tape)).add(row, g)
 
     while True:
-        rows, found.rows = found.rows, []
-        made = recorded(found, ys, gs, [*xs, *rows], used)
-        for k, g in made.items():
+        rows, dependence.rows = dependence.rows, []
+        by_position = recorded(dependence, ys, gs, [*xs, *rows], used)
+        for k, g in by_position.items():
             if k >= len(xs):
                 give(rows[k - len(xs)], g)
             elif k not in asked:
                 _add(total, k, g)
         if not waiting:
             return total
-        given = waiting.pop(max(waiting, key=lambda n: waiting[n].newest))
+        seeds = waiting.pop(max(waiting, key=lambda n: waiting[n].newest))
         targets, ys, gs = Targets(xs), [], []
         for node in [x.node() for x in xs]:
-            if node.serial in given.tape.data:
+            if node.serial in seeds.tape.data:
                 raise unasked(node).located("gradient", repr(node.type), node.line)
-        mine = [k for k, x in asked.items() if tape_of(x) is given.tape]
-        sources, cotangents = through(given.tape, given.gs, [asked[k] for k in mine])
+        mine = [k for k, x in asked.items() if tape_of(x) is seeds.tape]
+        sources, cotangents = through(seeds.tape, seeds.gs, [asked[k] for k in mine])
         for k, g in zip(mine, cotangents, strict=True):
             _add(total, k, g)
         for source, g in sources:
-            if source.serial > given.newest:
+            if source.serial > seeds.newest:
                 continue  # no row that was given comes from it
             if not blocks(source):  # that it may be asked for itself is known below
                 ys, gs = [*ys, source], [*gs, g]
@@ -183,14 +186,14 @@ def _by_tapes(
                     _add(total, k, g)
             if tape_of(source) is not None:
                 give(source, g)
-        found = reached(ys, Targets(xs))
+        dependence = reached(ys, Targets(xs))
 
 
 def _add(table: dict[int, Tensor], key: int, g: Tensor) -> None:
     table[key] = table[key] + g if key in table else g
 
 
-class _Given:
+class _RowCotangents:
     """Cotangents of rows of a tape by their number; the newest row among them."""
 
     def __init__(self, tape: Tape) -> None:
@@ -207,17 +210,17 @@ def _record(
     ys: Sequence[Tensor], gs: Sequence[Tensor], parts: Sequence[Sequence[Tensor]]
 ) -> list[Tensor]:
     """One Derivative by groups of nodes; its results."""
-    own = Derivative(len(ys), tuple(len(part) for part in parts))
-    return [*outputs_of(own(*ys, *gs, *[x for part in parts for x in part]))]
+    derivative = Derivative(len(ys), tuple(len(part) for part in parts))
+    return [*outputs_of(derivative(*ys, *gs, *[x for part in parts for x in part]))]
 
 
 def recorded_by(
     ys: Sequence[Tensor], gs: Sequence[Tensor], parts: Sequence[Sequence[Tensor]]
 ) -> list[Tensor]:
     """The cotangents of groups of nodes that they are known to reach."""
-    made = _record(ys, gs, parts)
-    _mind(made)
-    return made
+    results = _record(ys, gs, parts)
+    _mind(results)
+    return results
 
 
 def _mind(results: Sequence[Tensor]) -> None:
@@ -231,16 +234,18 @@ def _mind(results: Sequence[Tensor]) -> None:
 # -- tables of rows --------------------------------------------------------------------
 
 
-def _reads(nodes: Sequence[Tensor], found: Reached) -> list[Tensor]:
+def _reads(nodes: Sequence[Tensor], dependence: Reached) -> list[Tensor]:
     """The look-ups that alone read a table, newest first; none if others do.
 
     By these it is derived, so that its gradient is known to be rows.
     """
     reads = []
     for node in nodes:
-        own = found.readers.get(node.serial, [])
-        table = [x for x in own if type(x.op) is Embedding and x.inputs[1] is not node]
-        if node.inputs or not own or len(own) > len(table):
+        readers = dependence.readers.get(node.serial, [])
+        table = [
+            x for x in readers if type(x.op) is Embedding and x.inputs[1] is not node
+        ]
+        if node.inputs or not readers or len(readers) > len(table):
             return []
         reads += table
     return sorted(reads, key=lambda x: -x.serial)
@@ -280,10 +285,10 @@ def endangered(roots: Sequence[Tensor]) -> list[Tensor]:
             pairs.append((node, missing))
     if not pairs:
         return []
-    own = {node.serial for node in reach(roots) if node.inputs}
+    rooted_serials = {node.serial for node in reach(roots) if node.inputs}
     return [
         x
         for node, results in pairs
-        if any(n.serial in own for n in reach(node.inputs))
+        if any(n.serial in rooted_serials for n in reach(node.inputs))
         for x in results
     ]

@@ -31,18 +31,18 @@ def jvp(y: Any, xs: Any, tangents: Any, *, unused: str = "error") -> Any:
     ys, structure = trees.flatten(y)
     nodes = [as_tensor(leaf) for leaf in ys]
     leaves = trees.flatten(xs)[0]
-    given = [as_tensor(t) for t in trees.flatten(tangents)[0]]
-    if len(leaves) != len(given):
-        message = f"{len(leaves)} inputs with {len(given)} tangents"
+    directions = [as_tensor(t) for t in trees.flatten(tangents)[0]]
+    if len(leaves) != len(directions):
+        message = f"{len(leaves)} inputs with {len(directions)} tangents"
         raise ArityError(message).located("jvp")
     seeds = [zeros_like(node) for node in nodes]
     pulled = derivatives(nodes, seeds, leaves, unused)
     along = [
         fitted(t, x.node() if isinstance(x, Operand) else as_tensor(x))
-        for t, x in zip(given, leaves, strict=True)
+        for t, x in zip(directions, leaves, strict=True)
     ]
-    found = derivatives(pulled, along, seeds, "zero")
-    return trees.unflatten(structure, found)
+    products = derivatives(pulled, along, seeds, "zero")
+    return trees.unflatten(structure, products)
 
 
 def jacobian(y: Any, xs: Any) -> Any:
@@ -64,11 +64,11 @@ def jacobian(y: Any, xs: Any) -> Any:
     if not all(isinstance(x, Operand) for x in leaves):
         raise GradientError("derivatives are by tensors").located("jacobian")
     rows = functions.map(pulled, basis)
-    found = [
+    blocks = [
         functions.reshape(r, (*t.shape, *x.shape))
         for r, x in zip(rows, leaves, strict=True)
     ]
-    return trees.unflatten(structure, found)
+    return trees.unflatten(structure, blocks)
 
 
 def hessian(y: Any, x: Operand) -> Tensor:
@@ -80,8 +80,8 @@ def hessian(y: Any, x: Operand) -> Tensor:
     [[6.0, 0.0], [0.0, 12.0]]
     """
     (gx,) = grad(y, [x], unused="zero")
-    found: Tensor = jacobian(gx, [x])[0]
-    return found
+    result: Tensor = jacobian(gx, [x])[0]
+    return result
 
 
 def hvp(y: Any, x: Operand, v: Any) -> Tensor:
@@ -93,5 +93,5 @@ def hvp(y: Any, x: Operand, v: Any) -> Tensor:
     [6.0, 12.0]
     """
     (gx,) = grad(y, [x], unused="zero")
-    found: Tensor = functions.sum(gx * as_tensor(v))
-    return grad(found, [x], unused="zero")[0]
+    product: Tensor = functions.sum(gx * as_tensor(v))
+    return grad(product, [x], unused="zero")[0]

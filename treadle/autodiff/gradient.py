@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from treadle.autodiff.cached import seen
-from treadle.autodiff.derivative import cotangents, looked_at, recorded, recorded_by
+from treadle.autodiff.derivative import analyze, cotangents, recorded, recorded_by
 from treadle.autodiff.reverse import fitted, seed_for, zeros_like
 from treadle.autodiff.targets import Trainable
 from treadle.base import trees
@@ -45,25 +45,25 @@ def variables(y: Any) -> list[Variable]:
     ['w', 'b']
     """
     leaves, _ = trees.flatten(y)
-    found: dict[int, Variable] = {}
+    unique: dict[int, Variable] = {}
     for node in reach(functions.written_out([as_tensor(leaf) for leaf in leaves])):
         variable = variable_of(node)
         if variable is not None:
-            found.setdefault(id(variable), variable)
-    return list(found.values())
+            unique.setdefault(id(variable), variable)
+    return list(unique.values())
 
 
 def trainable_variables(y: Any) -> list[Variable]:
     """The trainable Variables an expression reads; an error if there are none."""
-    found = [v for v in variables(y) if v.trainable]
-    if not found:
+    trainable = [v for v in variables(y) if v.trainable]
+    if not trainable:
         node = as_tensor(trees.flatten(y)[0][0])
         error = GradientError(
             "the expression reads no trainable parameter",
             hint="make what is to be learned with td.param(...)",
         )
         raise error.located("gradient", repr(node.type), node.line)
-    return found
+    return trainable
 
 
 def grad(y: Any, xs: Any = None, *, unused: str = "error") -> Any:
@@ -83,8 +83,8 @@ def grad(y: Any, xs: Any = None, *, unused: str = "error") -> Any:
     node = as_tensor(y)
     wanted = trainable_variables(node) if xs is None else xs
     leaves, structure = trees.flatten(wanted)
-    found = derivatives([node], [seed_for(node)], leaves, unused)
-    return trees.unflatten(structure, found)
+    gradients = derivatives([node], [seed_for(node)], leaves, unused)
+    return trees.unflatten(structure, gradients)
 
 
 def value_and_grad(y: Any, xs: Any = None, *, unused: str = "error") -> tuple[Any, Any]:
@@ -123,10 +123,10 @@ def derivatives(
     for x in xs:
         if not isinstance(x, Operand):
             raise GradientError(f"derivatives are by tensors, not {type(x).__name__}")
-    found = cotangents(ys, gs, xs)
+    by_position = cotangents(ys, gs, xs)
     result = []
     for k, x in enumerate(xs):
-        if k not in found and unused != "zero":
+        if k not in by_position and unused != "zero":
             name = x.name if isinstance(x, Variable) else repr(x.type)
             error = GradientError(
                 f"the result does not depend on {name}",
@@ -134,7 +134,7 @@ def derivatives(
                 "meant; y.backward() passes over it",
             )
             raise error.located("gradient", repr(ys[0].type), describe(capture()))
-        result.append(found[k] if k in found else zeros_like(x))
+        result.append(by_position[k] if k in by_position else zeros_like(x))
     return result
 
 
@@ -142,7 +142,7 @@ class _Graded(threading.local):
     """The Variables that `backward` gave gradients in this thread, with its number."""
 
     def __init__(self) -> None:
-        self.found: dict[int, tuple[weakref.ref[Variable], int]] = {}
+        self.entries: dict[int, tuple[weakref.ref[Variable], int]] = {}
         self.calls = 0
 
 
@@ -151,7 +151,7 @@ _graded = _Graded()
 
 def graded(since: int = 0) -> list[Variable]:
     """The Variables that hold a gradient from `backward`, after `since` of them."""
-    live = [(ref(), number) for ref, number in list(_graded.found.values())]
+    live = [(ref(), number) for ref, number in list(_graded.entries.values())]
     return [v for v, n in live if v is not None and n > since and v._grad is not None]
 
 
@@ -172,12 +172,12 @@ def backward(y: Any) -> None:
     7.0
     """
     node = as_tensor(y)
-    own, found = _derived(node, seed_for(node))
-    pairs = zip([p._grad for p in own], found, strict=True)
-    put_gradients(own, [g if old is None else old + g for old, g in pairs])
+    parameters, gradients = _derived(node, seed_for(node))
+    pairs = zip([p._grad for p in parameters], gradients, strict=True)
+    put_gradients(parameters, [g if old is None else old + g for old, g in pairs])
 
 
-def put_gradients(own: Sequence[Variable], gradients: Sequence[Tensor]) -> None:
+def put_gradients(parameters: Sequence[Variable], gradients: Sequence[Tensor]) -> None:
     """Have parameters hold gradients as if `backward` had made them.
 
     >>> import treadle as td
@@ -185,10 +185,10 @@ def put_gradients(own: Sequence[Variable], gradients: Sequence[Tensor]) -> None:
     >>> put_gradients([x], [td.constant(3.0)]); opt.step(); float(x)
     0.5
     """
-    give_gradients(own, gradients)
+    give_gradients(parameters, gradients)
     state = _graded
-    table = state.found
-    for p in own:
+    table = state.entries
+    for p in parameters:
         key = id(p)
         state.calls += 1
         known = table.pop(key, None)  # the order is that in which they were given last
@@ -201,18 +201,18 @@ def _derived(node: Tensor, seed: Tensor) -> tuple[list[Variable], list[Tensor]]:
     before = seen(node)
     if before is not None and before.versions is not None:
         versions = before.versions
-        made = recorded_by([node], [seed], [[x] for x in versions])
-        return [x.op.variable for x in versions], made  # type: ignore[attr-defined]
-    (whole,), below = looked_at([node], Trainable())
+        gradients = recorded_by([node], [seed], [[x] for x in versions])
+        return [x.op.variable for x in versions], gradients  # type: ignore[attr-defined]
+    (whole,), below = analyze([node], Trainable())
     parameters = below.trainable()
-    found = recorded(below, [whole], [seed], parameters, used=False)
-    if not found:
+    by_position = recorded(below, [whole], [seed], parameters, used=False)
+    if not by_position:
         raise untrained(node).located("backward", repr(node.type), node.line)
-    order = sorted(found)
-    own, made = [parameters[k] for k in order], [found[k] for k in order]
-    if before is not None and whole is node and _are_of_one(made):
-        before.note(below, own)
-    return own, made
+    order = sorted(by_position)
+    trained, gradients = [parameters[k] for k in order], [by_position[k] for k in order]
+    if before is not None and whole is node and _are_of_one(gradients):
+        before.note(below, trained)
+    return trained, gradients
 
 
 def _are_of_one(results: Sequence[Tensor]) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.autodiff.spelled import Expressed, inlined, spelled_in
+from treadle.autodiff.expressions import Expressed, expressions_in, inlined
 from treadle.autodiff.tape import TWICE, twice
 from treadle.autodiff.targets import Targets
 from treadle.base.caches import Cache
@@ -43,7 +43,7 @@ def pull(
     """
     nodes = reach(outputs, targets.ends)
     whole = current().optimize and not targets.partial
-    spelled = spelled_in(nodes, targets.between) if whole else {}
+    expressions = expressions_in(nodes, targets.between) if whole else {}
     leads: set[int] = set()
     for node in nodes:
         if (
@@ -52,7 +52,7 @@ def pull(
             or (not targets.ends(node) and any(x.serial in leads for x in node.inputs))
         ):
             leads.add(node.serial)
-    found: dict[int, Tensor] = {}
+    result: dict[int, Tensor] = {}
     flat: dict[int, Tensor] = {}  # targets that are reached, with the derivative 0
     gathered: dict[int, Any] = {}
     for y, g in zip(outputs, cotangents, strict=True):
@@ -68,15 +68,15 @@ def pull(
             if g is FLAT:
                 flat.setdefault(k, node)
             else:
-                found[k] = g if k not in found else found[k] + g
+                result[k] = g if k not in result else result[k] + g
         if targets.lost(node):
             raise cut_error(node)
         if node.inputs and not targets.ends(node):
-            read, parts = _through(node, g, spelled.get(node.serial))
+            read, parts = _through(node, g, expressions.get(node.serial))
             for x, part in zip(read, parts, strict=True):
                 if part is not None and x.serial in leads:
                     _add(gathered, x, part)
-    return {**{k: zeros_like(x) for k, x in flat.items()}, **found}
+    return {**{k: zeros_like(x) for k, x in flat.items()}, **result}
 
 
 def _through(
@@ -115,11 +115,11 @@ def cotangents_of(node: Tensor, g: Any, y: Any) -> Cotangents:
     for x in xs:
         if x.serial not in plain:
             plain[x.serial] = functions.unname(x) if has_names(x.type) else x
-    own = [plain[x.serial] for x in xs]
+    operands = [plain[x.serial] for x in xs]
     if isinstance(node.type, TupleType):
         g = tuple(functions.unname(k) if k is not None else None for k in g)
-        return op.vjp(g, op(*own), *own)
-    return op.vjp(functions.unname(g), functions.unname(y), *own)
+        return op.vjp(g, op(*operands), *operands)
+    return op.vjp(functions.unname(g), functions.unname(y), *operands)
 
 
 def _widened(x: Tensor) -> Tensor:
@@ -207,11 +207,11 @@ def pullback(y: Any, g: Any, xs: Sequence[Tensor]) -> Cotangents:
     """Cotangents of `xs` for a cotangent of `y` (tuples for several results)."""
     ys = list(y) if isinstance(y, (tuple, list)) else [y]
     gs = list(g) if isinstance(g, (tuple, list)) else [g]
-    found = pull(ys, gs, Targets(xs, partial=True))
+    cotangents = pull(ys, gs, Targets(xs, partial=True))
     first = {x.serial: k for k, x in reversed(list(enumerate(xs)))}
     # A repeated input has one cotangent: it is given to the first of its positions.
     return tuple(
-        found.get(k) if first[x.serial] == k else None for k, x in enumerate(xs)
+        cotangents.get(k) if first[x.serial] == k else None for k, x in enumerate(xs)
     )
 
 
@@ -252,14 +252,17 @@ class _Pulled:
 
     def on(self, operands: Sequence[Tensor]) -> Cotangents:
         """The same on operands: new nodes in the same order."""
-        made = {x.serial: own for x, own in zip(self.arguments, operands, strict=True)}
+        copies = {
+            x.serial: operand
+            for x, operand in zip(self.arguments, operands, strict=True)
+        }
         for node in self.nodes:
-            inputs = tuple([made[x.serial] for x in node.inputs])
-            own = Tensor(node.op, inputs, node.type, node.stored)
-            own.mark = node.mark
-            made[node.serial] = own
-        given = self.cotangents
-        return tuple([None if g is None else made[g.serial] for g in given])
+            inputs = tuple([copies[x.serial] for x in node.inputs])
+            copy = Tensor(node.op, inputs, node.type, node.stored)
+            copy.mark = node.mark
+            copies[node.serial] = copy
+        cotangents = self.cotangents
+        return tuple([None if g is None else copies[g.serial] for g in cotangents])
 
 
 @provide
@@ -276,9 +279,9 @@ def pulled_through(op: Any, g: Any, xs: Sequence[Tensor]) -> Cotangents:
         return pullback(op.expand(*xs), g, xs)
     first: dict[int, int] = {}
     places = [first.setdefault(x.serial, len(first)) for x in operands]
-    given = tuple([k for k, own in enumerate(gs) if own is not None])
+    seeded = tuple([k for k, seed in enumerate(gs) if seed is not None])
     types = [(x.type, bits_of(x)) for x in operands]
-    about = op, current().compilation, _tidying.by, len(xs), type(g) is tuple, given
+    about = op, current().compilation, _tidying.by, len(xs), type(g) is tuple, seeded
     key = *about, *places, *types
     known = _pulled.get(key, 0)
     if known == 1:
@@ -294,14 +297,14 @@ def _pull_apart(
     op: Any, g: Any, xs: Sequence[Tensor], operands: Sequence[Tensor]
 ) -> _Pulled | None:
     """The gradient of a composite over arguments; None where it is more than ops."""
-    own: dict[int, Tensor] = {}
+    argument_of: dict[int, Tensor] = {}
     for x in operands:
-        if x.serial not in own:
-            bare = Tensor(Argument(len(own)), (), x.type)
-            own[x.serial] = x if x.op is LITERAL else bare
-    inner = [own[x.serial] for x in xs]
+        if x.serial not in argument_of:
+            bare = Tensor(Argument(len(argument_of)), (), x.type)
+            argument_of[x.serial] = x if x.op is LITERAL else bare
+    inner = [argument_of[x.serial] for x in xs]
     gs = g if isinstance(g, tuple) else (g,)
-    seeds = [None if k is None else own[k.serial] for k in gs]
+    seeds = [None if k is None else argument_of[k.serial] for k in gs]
     try:
         y = op.expand(*inner)
         cotangents = pullback(y, seeds if isinstance(g, tuple) else seeds[0], inner)
@@ -310,7 +313,7 @@ def _pull_apart(
             cotangents = tuple(None if c is None else next(fresh) for c in cotangents)
     except TreadleError:  # told with the operands themselves
         return None
-    arguments = tuple([own[x.serial] for x in operands])
+    arguments = tuple([argument_of[x.serial] for x in operands])
     known = {x.serial for x in arguments}
     reached = reach([c for c in cotangents if c is not None])
     nodes = [x for x in reached if x.serial not in known]

@@ -59,7 +59,7 @@ class Pull(Protocol):
     """The requests of a tape to the run it stands for."""
 
     def pull(
-        self, given: Mapping[int, Any], asked: Sequence[int], begin: bool = False
+        self, cotangents: Mapping[int, Any], asked: Sequence[int], begin: bool = False
     ) -> list[Any]:
         """An array for each part and then for each row asked for, by cotangents of
         rows by their number; a Future, where it may only `begin`.
@@ -151,8 +151,8 @@ class Row(Leaf):
 
 def tape_of(node: Tensor) -> Tape | None:
     """The tape that a node is a row of."""
-    found: Tape | None = node.op.tape if type(node.op) is Row else None
-    return found
+    tape: Tape | None = node.op.tape if type(node.op) is Row else None
+    return tape
 
 
 RECIPE, ROWS = "recipe", "rows"  # marks of rows, and of a TapeGradient
@@ -171,8 +171,8 @@ def keep_recipes(rows: Sequence[Tensor], recipes: Sequence[Recipe]) -> None:
 
 def recipe_of(node: Tensor) -> Recipe | None:
     """How a leaf was computed, if that was noted."""
-    found: Recipe | None = node.mark.get(RECIPE) if node.mark else None
-    return found
+    recipe: Recipe | None = node.mark.get(RECIPE) if node.mark else None
+    return recipe
 
 
 def has_recipe(node: Tensor) -> bool:
@@ -180,7 +180,7 @@ def has_recipe(node: Tensor) -> bool:
     return recipe_of(node) is not None
 
 
-def replayed(rows: Sequence[Tensor], made: Mapping[int, Tensor]) -> dict[int, Tensor]:
+def replayed(rows: Sequence[Tensor], ends: Mapping[int, Tensor]) -> dict[int, Tensor]:
     """What rows were before they ran, as new nodes by serial; `made` has what stands
     for nodes, at which it ends. Raises where a recipe is gone.
     """
@@ -189,7 +189,7 @@ def replayed(rows: Sequence[Tensor], made: Mapping[int, Tensor]) -> dict[int, Te
     stack = list(rows)
     while stack:
         node = stack.pop()
-        if node.serial in nodes or node.serial in made:
+        if node.serial in nodes or node.serial in ends:
             continue
         nodes[node.serial] = node
         recipe = recipe_of(node) if type(node.op) is Row else None
@@ -198,16 +198,16 @@ def replayed(rows: Sequence[Tensor], made: Mapping[int, Tensor]) -> dict[int, Te
         elif node.stored is None:
             recipe = node.op, node.inputs
         stack += recipe[1] if recipe is not None else ()
-    if any(row.serial not in recipes and row.serial not in made for row in rows):
+    if any(row.serial not in recipes and row.serial not in ends for row in rows):
         raise twice()
-    every = dict(made)
+    every = dict(ends)
     for serial in sorted(nodes):
         node = nodes[serial]
         op, inputs = recipes.get(serial, (node.op, node.inputs))
         inner = node.stored is None and any(x.serial in every for x in inputs)
         if serial in recipes or inner:
-            own = tuple([every.get(x.serial, x) for x in inputs])
-            every[serial] = remade(node, op, own, node.type)
+            operands = tuple([every.get(x.serial, x) for x in inputs])
+            every[serial] = remade(node, op, operands, node.type)
     return every
 
 
@@ -251,9 +251,9 @@ class TapeGradient(Op):
 
     def pull(self, arrays: Sequence[Any], begin: bool = False) -> list[Any]:
         """The values for arrays of the inputs; Futures, where it may only `begin`."""
-        given = dict(zip(self.places, arrays, strict=False))
-        found: list[Any] = self.tape.run.pull(given, self.asked, begin)
-        return found
+        cotangents = dict(zip(self.places, arrays, strict=False))
+        results: list[Any] = self.tape.run.pull(cotangents, self.asked, begin)
+        return results
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         raise twice()
@@ -289,13 +289,13 @@ def through(
     every = [*[tape.row(k) for k in gs], *rows]
     if all(row is not None and has_recipe(row) for row in every):
         node.mark = {ROWS: every}
-    found = []
+    parts = []
     for k, part in enumerate(tape.parts):
         g = Tensor(Output(k), (node,), part.type)
         if part.ids is not None:
             count = part.source.type.shape[0]
             g = RowsToDense(count)(constant_node(part.ids), g)
-        found.append((part.source, g))
+        parts.append((part.source, g))
     first = len(tape.parts)
-    own = [Tensor(Output(first + k), (node,), t) for k, t in enumerate(types)]
-    return found, own
+    cotangents = [Tensor(Output(first + k), (node,), t) for k, t in enumerate(types)]
+    return parts, cotangents

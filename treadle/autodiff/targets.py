@@ -78,13 +78,13 @@ class Targets:
 
     def of(self, node: Tensor) -> list[int]:
         """Positions of the targets that a node is."""
-        found = list(self.nodes.get(node.serial, ()))
+        positions = list(self.nodes.get(node.serial, ()))
         variable = variable_of(node)
         if variable is not None:
             for k in self.variables.get(id(variable), ()):
-                if k not in found:
-                    found.append(k)
-        return found
+                if k not in positions:
+                    positions.append(k)
+        return positions
 
 
 class Trainable(Targets):

@@ -29,7 +29,7 @@ from treadle.graph.traversal import by_serial, pending, reach
 from treadle.ops.families import Output
 from treadle.ops.lookup import shares
 
-__all__ = ["Derivative", "derived", "expansion", "spelled_out"]
+__all__ = ["Derivative", "derived", "expansion", "written_derivatives"]
 
 
 @op()
@@ -43,11 +43,11 @@ class Derivative(Op):
     family = "derivative"
 
     def infer(self, *types: Any) -> TupleType:
-        found, place = [], 2 * self.of
+        selected, place = [], 2 * self.of
         for size in self.sizes:
-            found.append(types[place])
+            selected.append(types[place])
             place += size
-        return TupleType(tuple(found))
+        return TupleType(tuple(selected))
 
 
 if native is not None:  # how a graph looks hangs on whether it has some
@@ -55,7 +55,7 @@ if native is not None:  # how a graph looks hangs on whether it has some
 
 
 def expansion(
-    node: Tensor, made: Mapping[int, Tensor] | None = None
+    node: Tensor, replacements: Mapping[int, Tensor] | None = None
 ) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
     """What the results of a Derivative are, as graphs of what it derives; what is read
     of the nodes that were there, and the new ones, in order.
@@ -64,14 +64,18 @@ def expansion(
     """
     op = node.op
     assert isinstance(op, Derivative)
-    inputs = [made.get(x.serial, x) for x in node.inputs] if made else node.inputs
+    inputs = (
+        [replacements.get(x.serial, x) for x in node.inputs]
+        if replacements
+        else node.inputs
+    )
     ys, gs = inputs[: op.of], inputs[op.of : 2 * op.of]
     rest = iter(inputs[2 * op.of :])
     groups = [[next(rest) for _ in range(size)] for size in op.sizes]
     start = newest_serial()
     with apart():
-        found = pull(ys, gs, Targets.of_nodes(groups))
-    results = [found[k] for k in range(len(groups))]
+        cotangents = pull(ys, gs, Targets.of_nodes(groups))
+    results = [cotangents[k] for k in range(len(groups))]
     nodes = reach(results, lambda n: n.serial < start)
     first = bisect(nodes, start, key=by_serial)
     old, fresh = nodes[:first], nodes[first:]
@@ -81,70 +85,72 @@ def expansion(
     return results, old, fresh
 
 
-def _of_rows(node: Tensor, made: Mapping[int, Tensor]) -> list[Tensor]:
+def _of_rows(node: Tensor, replacements: Mapping[int, Tensor]) -> list[Tensor]:
     """The results of a TapeGradient as graphs of how its rows were computed."""
     op, rows = node.op, rows_given(node)
     assert isinstance(op, TapeGradient)
     if rows is None:
         raise twice().located("gradient", repr(node.type), node.line)
-    inputs = [made.get(x.serial, x) for x in node.inputs]
+    inputs = [replacements.get(x.serial, x) for x in node.inputs]
     gs, sources = inputs[: len(op.places)], inputs[len(op.places) :]
     pairs = zip(node.inputs[len(op.places) :], sources, strict=True)
-    copies = replayed(rows, {x.serial: own for x, own in pairs})
-    own = [copies[row.serial] for row in rows]
-    ys, asked = own[: len(gs)], own[len(gs) :]
+    copies = replayed(rows, {x.serial: source for x, source in pairs})
+    row_copies = [copies[row.serial] for row in rows]
+    ys, asked = row_copies[: len(gs)], row_copies[len(gs) :]
     wanted = [*sources, *asked]
-    found = pull(ys, gs, Targets(wanted, ends=sources))
+    cotangents = pull(ys, gs, Targets(wanted, ends=sources))
     place = {x.serial: k for k, x in enumerate(op.tape.sources)}
     results = []
     for part in op.tape.parts:
         # The parts of a source are added up: one of them has all.
-        g = found.pop(place[part.source.serial], None)
+        g = cotangents.pop(place[part.source.serial], None)
         if g is None:
             g = constant_node(np.zeros(part.type.shape, part.type.dtype))
         elif part.ids is not None:
             g = shares(g, constant_node(part.ids))
         results.append(g)
     rest = enumerate(asked, len(sources))
-    return results + [found[k] if k in found else zeros_like(x) for k, x in rest]
+    return results + [
+        cotangents[k] if k in cotangents else zeros_like(x) for k, x in rest
+    ]
 
 
-def spelled_out(
-    nodes: Iterable[Tensor], made: dict[int, Tensor] | None = None
+def written_derivatives(
+    nodes: Iterable[Tensor], replaced: dict[int, Tensor] | None = None
 ) -> dict[int, Tensor]:
     """What nodes, in order, become where derivatives are written out, by serial."""
-    made = {} if made is None else made
+    replaced = {} if replaced is None else replaced
     results: dict[int, list[Tensor]] = {}
     for node in nodes:
-        if node.serial in made:
+        if node.serial in replaced:
             continue
         if type(node.op) is Derivative:
-            results[node.serial] = expansion(node, made)[0]
+            results[node.serial] = expansion(node, replaced)[0]
         elif type(node.op) is TapeGradient and rows_given(node) is not None:
-            results[node.serial] = _of_rows(node, made)
+            results[node.serial] = _of_rows(node, replaced)
         elif isinstance(node.op, Cut) and (recipe := recipe_of(node)) is not None:
             op, (below,) = recipe
             assert isinstance(op, Output)
             if below.serial not in results:
-                results[below.serial] = _of_rows(below, made)
-            made[node.serial] = results[below.serial][op.position]
+                results[below.serial] = _of_rows(below, replaced)
+            replaced[node.serial] = results[below.serial][op.position]
         elif node.inputs and node.inputs[0].serial in results:
             assert isinstance(node.op, Output)
-            made[node.serial] = _standing_for(
+            replaced[node.serial] = _standing_for(
                 results[node.inputs[0].serial][node.op.position], node
             )
-        elif any(x.serial in made for x in node.inputs):
-            inputs = tuple(made.get(x.serial, x) for x in node.inputs)
-            made[node.serial] = _copied(node.op, inputs, node)
-    return made
+        elif any(x.serial in replaced for x in node.inputs):
+            inputs = tuple(replaced.get(x.serial, x) for x in node.inputs)
+            replaced[node.serial] = _copied(node.op, inputs, node)
+    return replaced
 
 
-def _standing_for(found: Tensor, like: Tensor) -> Tensor:
+def _standing_for(result: Tensor, like: Tensor) -> Tensor:
     """What a result is, with the value and the notes that the result has."""
     plain = like.stored is None and not (like.mark or like._name or like._metadata)
-    if plain or not found.inputs:
-        return found
-    return _copied(found.op, found.inputs, like)
+    if plain or not result.inputs:
+        return result
+    return _copied(result.op, result.inputs, like)
 
 
 def _copied(op: Op, inputs: tuple[Tensor, ...], like: Tensor) -> Tensor:
@@ -160,10 +166,10 @@ def derived(
     """
     if not any(type(node.op) is Derivative for node in nodes):
         return nodes, {serial: serial for serial in keep}
-    made = spelled_out([n for n in nodes if n.stored is None])
+    replaced = written_derivatives([n for n in nodes if n.stored is None])
     wanted = [n for n in nodes if n.serial in keep and type(n.op) is not Derivative]
-    own = {n.serial: made.get(n.serial, n).serial for n in wanted}
-    return pending([made.get(n.serial, n) for n in wanted]), own
+    serials = {n.serial: replaced.get(n.serial, n).serial for n in wanted}
+    return pending([replaced.get(n.serial, n) for n in wanted]), serials
 
 
 @provide
@@ -172,5 +178,5 @@ def written_out(roots: Sequence[Tensor]) -> list[Tensor]:
     nodes = reach(roots)
     if not any(type(node.op) is Derivative for node in nodes):
         return list(roots)
-    made = spelled_out(nodes)
-    return [made.get(root.serial, root) for root in roots]
+    replaced = written_derivatives(nodes)
+    return [replaced.get(root.serial, root) for root in roots]

@@ -32,9 +32,9 @@ def memory_for(bytes: int, live: Callable[[], int] | None = None) -> Iterator[No
     except (MemoryError, OSError) as error:
         if isinstance(error, OutOfMemoryError):
             raise
-        beside = f" with {live():,} bytes live" if live else ""
+        live_bytes = f" with {live():,} bytes live" if live else ""
         raise OutOfMemoryError(
-            f"out of memory: {bytes:,} bytes asked{beside}",
+            f"out of memory: {bytes:,} bytes asked{live_bytes}",
             hint="smaller batches or td.options(workspace=...) need less",
         ) from error
 

@@ -99,10 +99,10 @@ class Axes:
         """Whether the axis is one of these; another length is an error."""
         if axis.name not in self.names:
             return False
-        own = self[axis.name]
-        if own.length != axis.length:
+        known = self[axis.name]
+        if known.length != axis.length:
             raise AxisError(
-                f"axis {axis.name!r} has lengths {own.length} and {axis.length}"
+                f"axis {axis.name!r} has lengths {known.length} and {axis.length}"
             )
         return True
 
@@ -112,8 +112,8 @@ class Axes:
 
     def is_superset(self, other: Iterable[Axis]) -> bool:
         """Whether these are all that the other has, and perhaps more."""
-        found = Axes(*_axes(other))
-        return len(self & found) == len(found)
+        others = Axes(*_axes(other))
+        return len(self & others) == len(others)
 
     def is_same_set(self, other: Iterable[Axis]) -> bool:
         """Whether both have the same axes, in whatever order."""

@@ -63,21 +63,21 @@ def refusal(
         args, parameters = args[1:], parameters[1:]
     shown = [*map(_shown, args), *[f"{k}={_shown(x)}" for k, x in kwargs.items()]]
     form = ", ".join(str(p.replace(annotation=p.empty)) for p in parameters)
-    made = CallError(
+    refused = CallError(
         f"does not take ({', '.join(shown)})", hint=f"it is called as {name}({form})"
     )
-    return made.located(name)
+    return refused.located(name)
 
 
 def _layer(frame: TracebackType | None) -> str:
     """The folder of the package that the innermost frame of it stands in."""
-    found = ""
+    layer = ""
     while frame is not None:
         name = frame.tb_frame.f_code.co_filename
         if name.startswith(_HOME):
-            found = name.removeprefix(_HOME).partition(os.sep)[0]
+            layer = name.removeprefix(_HOME).partition(os.sep)[0]
         frame = frame.tb_next
-    return found
+    return layer
 
 
 def _is_raw(error: Exception) -> bool:
@@ -154,18 +154,18 @@ def _renamed(f: Callable[..., Any], kwargs: dict[str, Any]) -> dict[str, Any] | 
     names = inspect.signature(f).parameters
     if any(p.kind is p.VAR_KEYWORD for p in names.values()):
         return None
-    own = {
+    renamed = {
         word: name
         for word in kwargs.keys() - names.keys()
         for name in TORCH.get(word, ())
         if name in names and name not in kwargs
     }
-    if own and f.__name__ in OTHERWISE and "correction" not in kwargs:
-        message = f"means something else in torch where {min(own)} is given"
+    if renamed and f.__name__ in OTHERWISE and "correction" not in kwargs:
+        message = f"means something else in torch where {min(renamed)} is given"
         raise CallError(message, hint=OTHERWISE[f.__name__]).located(
             f.__name__
         ) from None
-    return {own.get(k, k): x for k, x in kwargs.items()} if own else None
+    return {renamed.get(k, k): x for k, x in kwargs.items()} if renamed else None
 
 
 HANDS_ON = guarded(_shown).__code__  # of all such functions
@@ -182,14 +182,14 @@ def guard(
     for name in names.get("__all__", list(names)):
         value = names[name]
         if name[:1] != "_" and _is_public(value):
-            made: Any = vars(value).get("guarded")  # of another namespace, too
-            if made is None:
-                vars(value)["guarded"] = made = guarded(value)
-                made.__module__, made.__qualname__ = (
+            function: Any = vars(value).get("guarded")  # of another namespace, too
+            if function is None:
+                vars(value)["guarded"] = function = guarded(value)
+                function.__module__, function.__qualname__ = (
                     names["__name__"],
                     name,
                 )  # to pickle
-            names[name] = made
+            names[name] = function
         elif isinstance(value, type) and not issubclass(value, whole):
             for cls in value.__mro__:
                 if cls.__module__.startswith("treadle."):
@@ -202,17 +202,17 @@ def _guard_class(cls: type, hot: bool) -> None:
             continue
         bound = isinstance(value, (classmethod, staticmethod))
         if _is_public(value.__func__ if bound else value):
-            made = type(value)(guarded(value.__func__)) if bound else guarded(value)
-            setattr(cls, name, made)
+            guard = type(value)(guarded(value.__func__)) if bound else guarded(value)
+            setattr(cls, name, guard)
 
 
 def _is_light(name: str, value: Any, hot: bool) -> bool:
     """Whether it is what a layer of one operand computes, or an operand of each node
     that takes no axes: nodes, and little more."""
     code = getattr(value, "__code__", None)
-    given = code.co_varnames[: code.co_argcount] if code else ()
-    return (name == "forward" and given == ("self", "x")) or (
-        hot and "axis" not in given
+    parameters = code.co_varnames[: code.co_argcount] if code else ()
+    return (name == "forward" and parameters == ("self", "x")) or (
+        hot and "axis" not in parameters
     )
 
 

@@ -57,9 +57,9 @@ def cached(
     """`functools.lru_cache` of at most `limit` results, listed and emptied with all."""
 
     def wrapped(f: Callable[..., _R]) -> functools._lru_cache_wrapper[_R]:
-        made = functools.lru_cache(limit, typed)(f)
-        _register(f"{f.__module__}.{f.__qualname__}", made)
-        return made
+        cache = functools.lru_cache(limit, typed)(f)
+        _register(f"{f.__module__}.{f.__qualname__}", cache)
+        return cache
 
     return wrapped
 

@@ -31,7 +31,7 @@ def changed() -> None:
     changes.now = next(_numbers)
 
 
-class Again:
+class StampCheck:
     """A check of what moves the stamp, which holds from one stamp to the next.
 
     Who asks often compares `seen` with the stamp himself, and calls if it is another.

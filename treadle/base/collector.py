@@ -1,4 +1,4 @@
-"""Python's cyclic collector, held back while much is built and little goes."""
+"""The cyclic garbage collector, paused while much is built and little is freed."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from typing import Any, ParamSpec, TypeVar
 
 from treadle.base.locks import in_child, lock
 
-__all__ = ["HeldBack", "held_back"]
+__all__ = ["CollectorPaused", "collector_paused"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 class _State:
-    """Of all threads: which blocks hold the collector back, and how it was.
+    """Of all threads: which blocks pause the collector, and how it was.
 
     A block that an interrupt kept from its end is none any more when it is freed.
     """
 
     def __init__(self) -> None:
         self.lock = lock()
-        self.blocks: dict[int, weakref.ref[HeldBack]] = {}
+        self.blocks: dict[int, weakref.ref[CollectorPaused]] = {}
         self.enabled = False
-        self.held = False
+        self.paused = False
 
 
 _state = _State()
 
 
-class HeldBack:
-    """A block in which the collector does not run by itself; then it is as it was.
+class CollectorPaused:
+    """A block in which the garbage collector is paused; afterwards it is as it was.
 
     A compilation makes a million objects, hardly any of them in cycles: they are freed
     by their counts, and going through what lives of them again and again costs a tenth
@@ -41,7 +41,7 @@ class HeldBack:
     to be `alone` does nothing inside of or beside another: where threads are always in
     some of these, the collector has its turn whenever one ends.
 
-    >>> with HeldBack():
+    >>> with CollectorPaused():
     ...     gc.isenabled()
     False
     """
@@ -59,9 +59,10 @@ class HeldBack:
                     return
                 blocks, key = _state.blocks, id(self)
                 if not blocks:
-                    _state.enabled = gc.isenabled() or (_state.held and _state.enabled)
+                    before = _state.paused and _state.enabled
+                    _state.enabled = gc.isenabled() or before
                 blocks[key] = weakref.ref(self, partial(blocks.pop, key))
-                self._holds = _state.held = True
+                self._holds = _state.paused = True
                 gc.disable()
         except BaseException:  # an interrupt: the block does not begin
             self.__exit__()
@@ -74,13 +75,13 @@ class HeldBack:
             self._holds = False
             _state.blocks.pop(id(self), None)
             if not _state.blocks:
-                _state.held = False
+                _state.paused = False
                 if _state.enabled:
                     gc.enable()
 
 
-def held_back(function: Callable[P, R]) -> Callable[P, R]:
-    """A function during which the collector does not run, if it is the only one.
+def collector_paused(function: Callable[P, R]) -> Callable[P, R]:
+    """A decorator that pauses the garbage collector, unless a block does so already.
 
     A step makes thousands of objects that go with it. What the collector sees of them
     it takes for old ones, and too many old ones bring it to look at all there are.
@@ -88,7 +89,7 @@ def held_back(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def within(*args: P.args, **kwargs: P.kwargs) -> R:
-        with HeldBack(alone=True):
+        with CollectorPaused(alone=True):
             return function(*args, **kwargs)
 
     return within

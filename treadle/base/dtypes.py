@@ -115,13 +115,13 @@ def as_dtype(dtype: Any) -> DType:
     if isinstance(dtype, str) and dtype in _BY_NAME:
         return _BY_NAME[dtype]
     try:
-        found = np.dtype(dtype).newbyteorder("=")
+        native = np.dtype(dtype).newbyteorder("=")
     except TypeError:
-        found = None
-    if found is None or found not in OWN:
+        native = None
+    if native is None or native not in OWN:
         known = ", ".join(_BY_NAME)
         raise DTypeError(f"{dtype!r} is not an element type", hint=f"one of {known}")
-    return OWN[found]
+    return OWN[native]
 
 
 @cached(1024)

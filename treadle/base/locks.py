@@ -34,13 +34,13 @@ def lock() -> Any:
 
     The same thread may come again in a signal handler or a finalizer, at any line.
     """
-    made = threading.RLock()
-    known = weakref.ref(made, _gone.append)
+    new = threading.RLock()
+    known = weakref.ref(new, _gone.append)
     _locks[id(known)] = known
     with suppress(IndexError):  # another thread takes the last
         while _gone:
             _locks.pop(id(_gone.popleft()), None)
-    return made
+    return new
 
 
 def is_mine(one: Any) -> bool:
@@ -51,7 +51,7 @@ def is_mine(one: Any) -> bool:
 
 def locks() -> list[Any]:
     """All locks that are alive."""
-    return [made for one in list(_locks.values()) if (made := one()) is not None]
+    return [alive for one in list(_locks.values()) if (alive := one()) is not None]
 
 
 def around_fork(before: Call, after: Call) -> None:

@@ -17,12 +17,12 @@ def listed(names: Mapping[str, Any], modules: Iterable[str] = ()) -> list[str]:
     >>> listed({"sum": 1, "mean": 2, "_own": 3})
     ['mean', 'sum']
     """
-    own = {
+    public = {
         name
         for name, value in names.items()
         if name[:1] != "_" and not isinstance(value, ModuleType)
     }
-    return sorted(own.union(modules))
+    return sorted(public.union(modules))
 
 
 def public(names: Mapping[str, Any], modules: Iterable[str] = ()) -> list[str]:

@@ -76,10 +76,12 @@ def brief_traceback(error: BaseException) -> list[str]:
             within = f" in {name}" if name != "<module>" else ""
             lines.append(f"{_GREEN}{place_of(filename, number)}{_PLAIN}{within}")
         lines.append(f"    {source}")
-    told = str(error)
+    message = str(error)
     for filename, number, _, _ in calls:  # as the calls above are named
-        told = told.replace(f"{filename}:{number}:", f"{place_of(filename, number)}:")
-    first, *more = told.splitlines() or [""]
+        message = message.replace(
+            f"{filename}:{number}:", f"{place_of(filename, number)}:"
+        )
+    first, *more = message.splitlines() or [""]
     return [*lines, f"{_RED}{type(error).__name__}{_PLAIN}: {first}", *more]
 
 

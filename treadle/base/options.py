@@ -112,8 +112,8 @@ class Options:
         """What of these decides what a graph is compiled to."""
         chosen = {f.name: getattr(self, f.name) for f in fields(Compilation)}
         chosen["threads"] = self.threads if self.workspace else 0
-        made = Compilation(**chosen)
-        return _compilations.setdefault(tuple(chosen.values()), made)
+        compilation = Compilation(**chosen)
+        return _compilations.setdefault(tuple(chosen.values()), compilation)
 
 
 SETTINGS = tuple(f.name for f in fields(Options) if f.name != "scope")
@@ -148,26 +148,26 @@ def _count(name: str, value: Any) -> int:
 
 def _bytes(name: str, value: Any) -> int:
     """A number of bytes, which may be written with a unit."""
-    found = as_bytes(value) if isinstance(value, str) else value
-    if found is None:
+    count = as_bytes(value) if isinstance(value, str) else value
+    if count is None:
         raise OptionError(
             f"option {name!r} is a number of bytes, not {value!r}",
             hint='a number, or a text such as "512 MB" or "2 GiB"',
         )
-    return _count(name, found)
+    return _count(name, count)
 
 
 def _rules(value: Any) -> tuple[Any, ...]:
     """A tuple of rules from a list of them and of rule sets."""
     if isinstance(value, str) or not hasattr(value, "__iter__"):
         raise OptionError(f"option 'rules' is a list of rules, not {value!r}")
-    found: list[Any] = []
+    rules: list[Any] = []
     for rule in value:
-        found += list(rule) if hasattr(rule, "__iter__") else [rule]
-    for rule in found:
+        rules += list(rule) if hasattr(rule, "__iter__") else [rule]
+    for rule in rules:
         if not (hasattr(rule, "left") and hasattr(rule, "right")):
             raise OptionError(f"{rule!r} is no rule", hint="make it with td.Rule(...)")
-    return tuple(found)
+    return tuple(rules)
 
 
 def _checked(settings: dict[str, Any]) -> dict[str, Any]:

@@ -28,10 +28,10 @@ def as_bytes(text: str) -> int | None:
     >>> as_bytes("512 MB"), as_bytes("1.5GiB"), as_bytes("4096"), as_bytes("much")
     (512000000, 1610612736, 4096, None)
     """
-    found = _WRITTEN.fullmatch(text.strip())
-    if found is None:
+    match = _WRITTEN.fullmatch(text.strip())
+    if match is None:
         return None
-    number, unit, binary = found[1], found[2].lower(), bool(found[3])
+    number, unit, binary = match[1], match[2].lower(), bool(match[3])
     if binary and not unit:
         return None
     power = "kmgt".index(unit) + 1 if unit else 0

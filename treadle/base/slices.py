@@ -46,8 +46,8 @@ class SliceRange(NamedTuple):
     @property
     def count(self) -> Any:
         """How many there are."""
-        found = -((self.start - self.stop) // self.step)
-        return found if found > 0 else 0
+        count = -((self.start - self.stop) // self.step)
+        return count if count > 0 else 0
 
     @property
     def low(self) -> Any:

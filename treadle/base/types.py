@@ -59,8 +59,8 @@ class Type:
 
     def __new__(cls, shape: Shape, dtype: DType, axes: Names | None = None) -> Type:
         known = _types.get((shape, dtype, axes))
-        made = known() if known is not None else None
-        return made if made is not None else _made(shape, dtype, axes)
+        type_ = known() if known is not None else None
+        return type_ if type_ is not None else _made(shape, dtype, axes)
 
     @property
     def ndim(self) -> int:
@@ -105,17 +105,17 @@ def _made(shape: Shape, dtype: DType, axes: Names | None) -> Type:
         if _gone:
             _forget()
         known = _types.get(key)
-        made = known() if known is not None else None
-        if made is None:
-            made = object.__new__(Type)
-            made.shape = tuple(map(whole, shape))
-            made.dtype, made.axes = OWN.get(dtype, dtype), axes
-            made.size = math.prod(made.shape)
-            made.nbytes = made.size * made.dtype.itemsize
-            known = _Known(made, _gone.append)
+        type_ = known() if known is not None else None
+        if type_ is None:
+            type_ = object.__new__(Type)
+            type_.shape = tuple(map(whole, shape))
+            type_.dtype, type_.axes = OWN.get(dtype, dtype), axes
+            type_.size = math.prod(type_.shape)
+            type_.nbytes = type_.size * type_.dtype.itemsize
+            known = _Known(type_, _gone.append)
             known.key = key
             _types[key] = known
-        return made
+        return type_
 
 
 def _forget() -> None:
@@ -184,9 +184,9 @@ def as_integers(value: Any) -> tuple[int, ...] | None:
         if one is not None:
             return (one,)
     items = as_items(value)
-    found = [as_integer(n) for n in items] if items is not None else [None]
-    whole = tuple([n for n in found if n is not None])
-    return whole if len(whole) == len(found) else None
+    integers = [as_integer(n) for n in items] if items is not None else [None]
+    whole = tuple([n for n in integers if n is not None])
+    return whole if len(whole) == len(integers) else None
 
 
 def as_items(values: Any) -> tuple[Any, ...] | None:
@@ -205,14 +205,14 @@ def as_shape(shape: Any) -> Shape:
     >>> as_shape(3), as_shape([2, 3])
     ((3,), (2, 3))
     """
-    found = as_integers(shape)
-    if found is None:
+    extents = as_integers(shape)
+    if extents is None:
         raise ShapeError(f"a shape holds integers, not {shape!r}")
-    if any(n < 0 for n in found):
-        raise ShapeError(f"a shape holds no negative extents, got {found}")
-    if any(n >= 1 << 63 for n in found):
-        raise ShapeError(f"no extent is as large as in {found}")
-    return found
+    if any(n < 0 for n in extents):
+        raise ShapeError(f"a shape holds no negative extents, got {extents}")
+    if any(n >= 1 << 63 for n in extents):
+        raise ShapeError(f"no extent is as large as in {extents}")
+    return extents
 
 
 def broadcast_shapes(*shapes: Shape) -> Shape:
@@ -260,11 +260,11 @@ def normalize_axes(axes: Any, type_: Type) -> tuple[int, ...]:
     if axes is None:
         return tuple(range(type_.ndim))
     items: Iterable[Any] = axes if isinstance(axes, (tuple, list)) else (axes,)
-    found = tuple(resolve_axis(axis, type_) for axis in items)
-    if len(set(found)) != len(found):
+    positions = tuple(resolve_axis(axis, type_) for axis in items)
+    if len(set(positions)) != len(positions):
         which = f" of {type_}" if type_.axes else ""
         raise AxisError(f"axes {tuple(axes)} name a dimension twice{which}")
-    return found
+    return positions
 
 
 def resolve_axis(axis: Any, type_: Type) -> int:

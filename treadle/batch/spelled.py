@@ -6,7 +6,7 @@ from collections.abc import Container, Sequence
 
 import numpy as np
 
-from treadle.autodiff.spelled import ENDS, GROWS, Expression, spelled_in
+from treadle.autodiff.expressions import ENDS, GROWS, Expression, expressions_in
 from treadle.base.arrays import Numbers
 from treadle.batch.kinds import LEFT, PLAIN, Ops
 from treadle.batch.walk import Walk
@@ -36,7 +36,7 @@ def join_spelled(walk: Walk, ops: Ops, asked: Container[int]) -> dict[int, Body]
         return x.serial in inner and x.serial not in asked
 
     nodes = [walk.nodes[k] for k in np.flatnonzero(ends).tolist()]
-    found = spelled_in(nodes, between)
+    found = expressions_in(nodes, between)
     if not found:
         return {}
     bodies = {body.number: body for body, _ in found.values()}

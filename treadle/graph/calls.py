@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from treadle.base.changes import Again, changes
+from treadle.base.changes import StampCheck, changes
 from treadle.graph.leaves import (
     CONSTANT,
     INTEGER,
@@ -73,8 +73,8 @@ class Seen:
     """A value seen around a function when a call was traced.
 
     The place is an ATTRIBUTE, an ITEM of a dict, or a MODE of the task that calls: an
-    attribute of what a context variable has. A STAMP is an owner that looks `Again`
-    where the stamp has moved.
+    attribute of what a context variable has. A STAMP is an owner with a `StampCheck`,
+    which looks again where the stamp has moved.
     """
 
     kind: int
@@ -134,7 +134,7 @@ if native_calls is not None:
         changes=changes,
         written=written,
         written_at=written_at,
-        again=Again,
+        again=StampCheck,
         variable=Variable,
     )
 

@@ -121,8 +121,8 @@ class _Search:
         candidates = (rows + self.total[:, :, None]).reshape(sentences, -1)
         chosen = _largest(candidates, beam)
         self.total = np.take_along_axis(candidates, chosen, 1)
-        room = np.array([beam - len(found) for found in self.finished])
-        self.total[np.arange(beam) >= room[:, None]] = -np.inf
+        missing = np.array([beam - len(hypotheses) for hypotheses in self.finished])
+        self.total[np.arange(beam) >= missing[:, None]] = -np.inf
         self.steps.append((chosen // vocabulary, chosen % vocabulary))
         over = len(self.steps) == self.max_length
         ended = (
@@ -135,13 +135,13 @@ class _Search:
     def _finish(self, sentence: int, slot: int, ended: bool) -> None:
         tokens = []
         at = slot
-        for parents, made in reversed(self.steps):
-            tokens.append(int(made[sentence, at]))
+        for parents, tokens_at in reversed(self.steps):
+            tokens.append(int(tokens_at[sentence, at]))
             at = parents[sentence, at]
         total = float(self.total[sentence, slot])
         score = total / self._length_penalty(len(tokens))
-        found = Hypothesis(tuple(reversed(tokens)), total, score, ended)
-        self.finished[sentence].append(found)
+        hypothesis = Hypothesis(tuple(reversed(tokens)), total, score, ended)
+        self.finished[sentence].append(hypothesis)
         self.total[sentence, slot] = -np.inf
 
     def _retire(self) -> None:
@@ -149,9 +149,9 @@ class _Search:
         longer = (len(self.steps) + 1, self.max_length)
         # Totals only fall and the penalty is monotonic: at one end is the best score.
         divisor = max(self._length_penalty(n) for n in longer)
-        for sentence, found in enumerate(self.finished):
-            if len(found) >= self.n_best:
-                bar = sorted(h.score for h in found)[-self.n_best]
+        for sentence, hypotheses in enumerate(self.finished):
+            if len(hypotheses) >= self.n_best:
+                bar = sorted(h.score for h in hypotheses)[-self.n_best]
                 if self.total[sentence].max() / divisor <= bar:
                     self.total[sentence] = -np.inf
 
@@ -160,8 +160,8 @@ class _Search:
 
     def best(self, sentence: int) -> list[Hypothesis]:
         """The n best of a sentence; equal scores in the order they were found."""
-        found = sorted(self.finished[sentence], key=lambda h: -h.score)
-        return found[: self.n_best]
+        ranked = sorted(self.finished[sentence], key=lambda h: -h.score)
+        return ranked[: self.n_best]
 
 
 def _largest(values: Array, count: int) -> Array:
@@ -172,5 +172,5 @@ def _largest(values: Array, count: int) -> Array:
     missing = count - above.sum(1, keepdims=True)
     kept = above | (equal & (equal.cumsum(1) <= missing))
     places = np.nonzero(kept)[1].reshape(len(values), count)
-    found = np.take_along_axis(values, places, 1)
-    return np.take_along_axis(places, np.argsort(-found, axis=1, kind="stable"), 1)
+    largest = np.take_along_axis(values, places, 1)
+    return np.take_along_axis(places, np.argsort(-largest, axis=1, kind="stable"), 1)

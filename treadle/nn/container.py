@@ -49,9 +49,9 @@ class _Numbered(Module):
             ) from None
 
     def _like(self, parts: list[Any]) -> Any:
-        found = type(self).__new__(type(self))
-        found.extend(parts)
-        return found
+        container = type(self).__new__(type(self))
+        container.extend(parts)
+        return container
 
     def __setitem__(self, key: int, part: Any) -> None:
         setattr(self, str(self._place(key)), part)
@@ -183,10 +183,10 @@ class ModuleDict(Module):
             self[name] = module
 
     def __getitem__(self, name: str) -> Module:
-        found = dict(self.named_children())
-        if name not in found:
+        children = dict(self.named_children())
+        if name not in children:
             raise KeyError(name)
-        return found[name]
+        return children[name]
 
     def __setitem__(self, name: str, module: Module) -> None:
         if hasattr(type(self), name) or name == "training":

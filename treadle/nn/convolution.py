@@ -30,10 +30,10 @@ _MODES = ("zeros", "reflect", "replicate", "circular")  # of borders, as torch h
 
 def each(value: Any, rank: int, name: str) -> tuple[int, ...]:
     """One number for every dimension, from one number or `rank` of them."""
-    found = (value,) * rank if hasattr(value, "__index__") else tuple(value)
-    if len(found) != rank:
+    numbers = (value,) * rank if hasattr(value, "__index__") else tuple(value)
+    if len(numbers) != rank:
         raise ArgumentError(f"{name} is one number or {rank}, got {value!r}")
-    return found
+    return numbers
 
 
 class _Convolution(Module):

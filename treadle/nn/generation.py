@@ -99,16 +99,16 @@ def _check(values: Array, alive: Array, end: int | None) -> None:
 def taken(state: Any, rows: Array, count: int) -> Any:
     """The state of these rows; numbers in it stay as they are."""
     leaves, structure = trees.flatten(state)
-    moved = []
+    chosen = []
     for leaf in leaves:
         shape = getattr(leaf, "shape", ())
         if not shape:
-            moved.append(leaf)
+            chosen.append(leaf)
         elif shape[0] == count:
-            moved.append(leaf[rows])
+            chosen.append(leaf[rows])
         else:
             raise ShapeError(
                 f"an array {list(shape)} of the state does not have {count} rows",
                 hint="its first axis runs over the sentences: permute it before",
             )
-    return trees.unflatten(structure, moved)
+    return trees.unflatten(structure, chosen)

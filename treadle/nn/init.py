@@ -143,13 +143,13 @@ def gain(nonlinearity: str, slope: float = 0.01) -> float:
 
 
 def _uniform(shape: Shape, dtype: Any, low: float, high: float) -> Array:
-    found = random.uniform(shape, low, high, dtype=accumulator(dtype))
-    return np.asarray(found.numpy())
+    draws = random.uniform(shape, low, high, dtype=accumulator(dtype))
+    return np.asarray(draws.numpy())
 
 
 def _normal(shape: Shape, dtype: Any, mean: float, std: float) -> Array:
-    found = random.normal(shape, mean, std, dtype=accumulator(dtype))
-    return np.asarray(found.numpy())
+    draws = random.normal(shape, mean, std, dtype=accumulator(dtype))
+    return np.asarray(draws.numpy())
 
 
 @Initializer
@@ -186,11 +186,11 @@ def identity(shape: Shape, dtype: Any, value: float = 1.0) -> Array:
     """
     if len(shape) < 2:
         raise ShapeError(f"identity makes at least a matrix, not shape {shape}")
-    found = np.zeros(shape, dtype)
+    array = np.zeros(shape, dtype)
     center = tuple(n // 2 for n in shape[2:])
     for k in range(min(shape[:2])):
-        found[(k, k, *center)] = value
-    return found
+        array[(k, k, *center)] = value
+    return array
 
 
 @Initializer
@@ -212,12 +212,12 @@ def truncated_normal(
     """Normal, drawn again where it is more than `bound` deviations off the mean."""
     if not bound > 0:
         raise ArgumentError(f"bound is above 0, got {bound}")
-    found = _normal(shape, dtype, 0.0, 1.0).copy()
-    outside = np.abs(found) > bound
+    draws = _normal(shape, dtype, 0.0, 1.0).copy()
+    outside = np.abs(draws) > bound
     while outside.any():
-        found[outside] = _normal((int(outside.sum()),), dtype, 0.0, 1.0)
-        outside = np.abs(found) > bound
-    return np.asarray(mean + std * found)
+        draws[outside] = _normal((int(outside.sum()),), dtype, 0.0, 1.0)
+        outside = np.abs(draws) > bound
+    return np.asarray(mean + std * draws)
 
 
 @Initializer
@@ -261,11 +261,11 @@ def variance_scaling(
 
 def _scaled(name: str, doc: str, distribution: str, rule: Callable[..., Any]) -> Any:
     """A named member of the variance-scaling family: `rule` gives (scale, mode)."""
-    own = inspect.signature(rule).parameters
+    parameters = inspect.signature(rule).parameters
 
     def scaled(shape: Shape, dtype: Any, layout: str = "oi", **settings: Any) -> Array:
         scale, mode = rule(**settings)
-        found: Array = variance_scaling(
+        array: Array = variance_scaling(
             shape,
             dtype,
             scale=scale,
@@ -273,14 +273,14 @@ def _scaled(name: str, doc: str, distribution: str, rule: Callable[..., Any]) ->
             distribution=distribution,
             layout=layout,
         )
-        return found
+        return array
 
     kinds = inspect.Parameter
     heads = [kinds(k, kinds.POSITIONAL_OR_KEYWORD) for k in ("shape", "dtype")]
     last = kinds("layout", kinds.POSITIONAL_OR_KEYWORD, default="oi")
     scaled.__name__, scaled.__doc__ = name, doc
     scaled.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [*heads, *own.values(), last]
+        [*heads, *parameters.values(), last]
     )
     return Initializer(scaled)
 
@@ -375,9 +375,9 @@ def sinusoidal(
 
 
 _TABLE: dict[str, Initializer] = {
-    name: found
-    for name, found in list(globals().items())
-    if isinstance(found, Initializer)
+    name: entry
+    for name, entry in list(globals().items())
+    if isinstance(entry, Initializer)
 }
 
 
@@ -396,5 +396,5 @@ def by_name(name: str, **settings: Any) -> Initializer:
         raise ArgumentError(
             f"there is no initializer {name!r}", hint=f"one of {', '.join(_TABLE)}"
         )
-    found: Initializer = _TABLE[name](**settings)
-    return found
+    initializer: Initializer = _TABLE[name](**settings)
+    return initializer

@@ -31,22 +31,22 @@ Init = Any
 
 
 def weight_like_torch(
-    shape: Sequence[int], dtype: Any, given: Init = None
+    shape: Sequence[int], dtype: Any, initial: Init = None
 ) -> Parameter:
     """A weight drawn as torch does by default: within 1 / sqrt(fan-in).
 
     That is kaiming_uniform with a = sqrt(5).
     """
-    chosen = init.kaiming_uniform(a=math.sqrt(5.0)) if given is None else given
+    chosen = init.kaiming_uniform(a=math.sqrt(5.0)) if initial is None else initial
     return param(shape=tuple(shape), init=chosen, dtype=dtype)
 
 
 def bias_like_torch(
-    count: int, fan_in: int, dtype: Any, given: Init = None
+    count: int, fan_in: int, dtype: Any, initial: Init = None
 ) -> Parameter:
     """A bias drawn as torch does by default: within 1 / sqrt(fan-in) of its weight."""
     limit = 1.0 / math.sqrt(fan_in) if fan_in else 0.0
-    chosen = init.uniform(low=-limit, high=limit) if given is None else given
+    chosen = init.uniform(low=-limit, high=limit) if initial is None else initial
     return param(shape=(count,), init=chosen, dtype=dtype)
 
 
@@ -58,19 +58,19 @@ def affine(x: Any, weight: Any, bias: Any) -> Tensor:
     return y if bias is None else y + addend(bias, y)
 
 
-def above_zero(**given: Any) -> None:
+def above_zero(**extents: Any) -> None:
     """Refuse extents, or several of them, that are no whole numbers from 1 up."""
-    _from(1, given)
+    _from(1, extents)
 
 
-def from_zero(**given: Any) -> None:
+def from_zero(**extents: Any) -> None:
     """Refuse what is added at borders, if it is no whole number from 0 up; words as
     convolutions take them pass."""
-    _from(0, {k: v for k, v in given.items() if not isinstance(v, str)})
+    _from(0, {k: v for k, v in extents.items() if not isinstance(v, str)})
 
 
-def _from(least: int, given: dict[str, Any]) -> None:
-    for name, value in given.items():
+def _from(least: int, extents: dict[str, Any]) -> None:
+    for name, value in extents.items():
         several = isinstance(value, (tuple, list))
         for n in value if several else (value,):
             if isinstance(n, (tuple, list)):
@@ -129,13 +129,13 @@ class Linear(Module):
         try:
             return affine(x, self.weight, self.bias)
         except ShapeError:
-            given = as_tensor(x).type
-            if given.shape[-1:] == (self.in_features,):
+            type_ = as_tensor(x).type
+            if type_.shape[-1:] == (self.in_features,):
                 raise
             raise ShapeError(
-                f"got {given.shape[-1] if given.shape else 'no'} columns, "
+                f"got {type_.shape[-1] if type_.shape else 'no'} columns, "
                 f"takes {self.in_features}"
-            ).located("Linear", repr(given)) from None
+            ).located("Linear", repr(type_)) from None
 
     def extra_repr(self) -> str:
         return (
@@ -233,10 +233,10 @@ class Embedding(Module):
         >>> table([1]).tolist()
         [[3.0, 4.0]]
         """
-        given = np.asarray(whole(array))
-        if given.ndim != 2:
-            raise ArgumentError(f"a table is (rows, width), not {given.shape}")
-        return cls(*given.shape, weight_init=given, **settings)
+        rows = np.asarray(whole(array))
+        if rows.ndim != 2:
+            raise ArgumentError(f"a table is (rows, width), not {rows.shape}")
+        return cls(*rows.shape, weight_init=rows, **settings)
 
     def forward(self, ids: Any) -> Tensor:
         return embedding(self.weight, ids, self.padding_index)
@@ -260,8 +260,8 @@ class Flatten(Module):
         self.start_dim, self.end_dim = start_dim, end_dim
 
     def forward(self, x: Any) -> Tensor:
-        found: Tensor = flatten(x, self.start_dim, self.end_dim)
-        return found
+        y: Tensor = flatten(x, self.start_dim, self.end_dim)
+        return y
 
     def extra_repr(self) -> str:
         return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
@@ -279,8 +279,8 @@ class Unflatten(Module):
         self.dim, self.sizes = dim, tuple(sizes)
 
     def forward(self, x: Any) -> Tensor:
-        found: Tensor = unflatten(x, self.dim, self.sizes)
-        return found
+        y: Tensor = unflatten(x, self.dim, self.sizes)
+        return y
 
     def extra_repr(self) -> str:
         return f"dim={self.dim}, sizes={self.sizes}"

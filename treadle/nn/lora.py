@@ -91,21 +91,23 @@ def replaced(
 
     A part that several hold is changed once. Parts of what is put in are left alone.
     """
-    made: dict[int, tuple[Any, Module]] = {}
+    replacements: dict[int, tuple[Any, Module]] = {}
     paths, owners = [], list(module.named_modules())
     for path, owner in owners:
-        if id(owner) in {id(part) for _, part in made.values()}:
+        if id(owner) in {id(part) for _, part in replacements.values()}:
             continue
         for name, part in list(owner.named_children()):
-            if not isinstance(part, kind) or any(part is x for _, x in made.values()):
+            if not isinstance(part, kind) or any(
+                part is x for _, x in replacements.values()
+            ):
                 continue
             full = f"{path}.{name}" if path else name
-            if id(part) in made:
-                _put(owner, name, made[id(part)][1])
+            if id(part) in replacements:
+                _put(owner, name, replacements[id(part)][1])
                 continue
             new = change(full, part)
             if new is not None:
-                made[id(part)] = part, new
+                replacements[id(part)] = part, new
                 _put(owner, name, new)
                 paths.append(full)
     order = {path: k for k, (path, _) in enumerate(owners)}
@@ -118,10 +120,10 @@ def _put(owner: Module, name: str, part: Module) -> None:
     if not rest:
         setattr(owner, first, part)
         return
-    held: Any = getattr(owner, first)
+    container: Any = getattr(owner, first)
     for key in rest[:-1]:
-        held = held[key if isinstance(held, dict) else int(key)]
-    held[rest[-1] if isinstance(held, dict) else int(rest[-1])] = part
+        container = container[key if isinstance(container, dict) else int(key)]
+    container[rest[-1] if isinstance(container, dict) else int(rest[-1])] = part
 
 
 def add_lora(
@@ -145,7 +147,7 @@ def add_lora(
     """
     chosen = None if only is None else set(only)
     module.requires_grad_(False)
-    found = replaced(
+    paths = replaced(
         module,
         Linear,
         lambda path, layer: (
@@ -154,7 +156,7 @@ def add_lora(
             else None
         ),
     )
-    if not found:
+    if not paths:
         names = sorted(
             {k.rpartition(".")[2] for k, m in module.named_modules()
              if isinstance(m, Linear)}
@@ -163,7 +165,7 @@ def add_lora(
             f"no Linear layer of this {type(module).__name__} is chosen",
             hint=f"only= names some of: {', '.join(names)}",
         )
-    return found
+    return paths
 
 
 def merge_lora(module: Module) -> list[str]:

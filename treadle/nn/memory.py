@@ -53,16 +53,16 @@ class _Attention(Module):
         keys: Any = None,
         values: Any = None,
     ) -> tuple[Tensor, Tensor]:
-        given, memory = as_tensor(query), as_tensor(memory)
-        if memory.ndim < 2 or not given.ndim:
+        queries, memory = as_tensor(query), as_tensor(memory)
+        if memory.ndim < 2 or not queries.ndim:
             raise ShapeError(
                 f"a memory is [..., length, width], a query [..., width]; got "
-                f"{memory.type} and {given.type}"
+                f"{memory.type} and {queries.type}"
             )
-        one = given.ndim < memory.ndim
+        one = queries.ndim < memory.ndim
         known = self.project(memory) if keys is None else as_tensor(keys)
-        found = self.scores(expand_dims(given, -2) if one else given, known)
-        weights = _weights(found, mask, memory.ndim)
+        scores = self.scores(expand_dims(queries, -2) if one else queries, known)
+        weights = _weights(scores, mask, memory.ndim)
         context = matmul(weights, memory if values is None else as_tensor(values))
         if one:
             return squeeze(context, -2), squeeze(weights, -2)
@@ -78,8 +78,8 @@ def _weights(scores: Tensor, mask: Any, ndim: int) -> Tensor:
         seen = expand_dims(seen, -2)
     scores = where(seen, scores, -math.inf)
     some = scores.max(-1, keepdims=True) != -math.inf
-    found: Tensor = where(some, softmax(where(some, scores, 0.0), -1), 0.0)
-    return found
+    weights: Tensor = where(some, softmax(where(some, scores, 0.0), -1), 0.0)
+    return weights
 
 
 class AdditiveAttention(_Attention):
@@ -120,8 +120,8 @@ class AdditiveAttention(_Attention):
 
     def project(self, memory: Any) -> Tensor:
         y = self.key(memory)
-        found: Tensor = y if self.key_norm is None else self.key_norm(y)
-        return found
+        projected: Tensor = y if self.key_norm is None else self.key_norm(y)
+        return projected
 
     def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
         y = self.query(queries)
@@ -143,8 +143,8 @@ class DotAttention(_Attention):
         self.scaled = scaled
 
     def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
-        found = matmul(queries, keys.mT)
-        return found / math.sqrt(keys.shape[-1]) if self.scaled else found
+        products = matmul(queries, keys.mT)
+        return products / math.sqrt(keys.shape[-1]) if self.scaled else products
 
 
 class GeneralAttention(_Attention):
@@ -215,15 +215,15 @@ class ALiBi(Module):
         places = np.arange(first, first + queries)[:, None]
         ahead = np.arange(keys) - places
         apart = as_tensor(np.minimum(ahead, -ahead).astype(self.slopes.dtype))
-        found: Tensor = reshape(self.slopes, (-1, 1, 1)) * apart
+        bias: Tensor = reshape(self.slopes, (-1, 1, 1)) * apart
         if self.causal:
-            found = where(as_tensor(ahead <= 0), found, -math.inf)
+            bias = where(as_tensor(ahead <= 0), bias, -math.inf)
         if mask is None:
-            return found
-        given = as_tensor(mask)
-        if given.dtype.kind != "b":
-            return found + given
-        return functions.where(given, found, -math.inf)
+            return bias
+        allowed = as_tensor(mask)
+        if allowed.dtype.kind != "b":
+            return bias + allowed
+        return functions.where(allowed, bias, -math.inf)
 
     def extra_repr(self) -> str:
         return f"{self.heads}, causal={self.causal}"

@@ -27,7 +27,7 @@ from treadle.nn.state import (
     one_value,
     parted,
 )
-from treadle.nn.trained import released, settle, trains
+from treadle.nn.trained import released, trains, update_trainable
 from treadle.runtime.evaluate import evaluate
 from treadle.runtime.store import store
 
@@ -81,7 +81,7 @@ class Module(Noted):
         self.__dict__.update(state, _above=WeakSet(), _notes=(None,) * 3)
         for part in self.children():
             part._above.add(self)
-        settle(self)
+        update_trainable(self)
 
     def __init__(self) -> None:
         pass
@@ -256,8 +256,8 @@ class Module(Noted):
     ) -> Keys:
         """The names without a partner; raises ModelFileError where a state of these
         types, or what else is `wrong` with it, does not let it be loaded."""
-        own = {k: v.type for k, v in self._state_variables().items()}
-        return compare(own, types, strict, type(self).__name__, wrong)
+        types_here = {k: v.type for k, v in self._state_variables().items()}
+        return compare(types_here, types, strict, type(self).__name__, wrong)
 
     def load_state_dict(
         self,
@@ -279,18 +279,18 @@ class Module(Noted):
         Keys(missing_keys=[], unexpected_keys=[])
         """
         taken = choose(state, rename, prefix)
-        own = self._state_variables()
-        given = parted(state, taken.names, own)
-        arrays = {k: np.asarray(whole(v)) for k, v in given.items() if k in own}
+        variables = self._state_variables()
+        values = parted(state, taken.names, variables)
+        arrays = {k: np.asarray(whole(v)) for k, v in values.items() if k in variables}
         types = {
             name: Type(arrays[name].shape, as_dtype(arrays[name].dtype))
-            if name in own
+            if name in variables
             else None
-            for name in given
+            for name in values
         }
-        known, who = {k: v.type for k, v in own.items()}, type(self).__name__
+        known, who = {k: v.type for k, v in variables.items()}, type(self).__name__
         keys = compare(known, types, strict, who, taken.wrong)
-        store(one_value([(k, own[k], array) for k, array in arrays.items()]))
+        store(one_value([(k, variables[k], array) for k, array in arrays.items()]))
         return keys
 
     # -- modes ---------------------------------------------------------------------
@@ -322,7 +322,7 @@ class Module(Noted):
     @trainable.setter
     def trainable(self, value: bool) -> None:
         self.__dict__["_trains"] = bool(value)
-        settle(self)
+        update_trainable(self)
         changed()
         if value and not trains(self):
             unheard(self._path or type(self).__name__)
@@ -348,10 +348,10 @@ class Module(Noted):
                 f"a network is held in a float type, not {wanted.name}",
                 hint="td.nn.quantize_weights(net) makes int8 of its layers",
             )
-        made: dict[int, Variable] = {}
+        converted: dict[int, Variable] = {}
         for module in self.modules():
             for name, value in module._attributes():
-                after = in_dtype(value, wanted, made)
+                after = in_dtype(value, wanted, converted)
                 if after is not value:
                     setattr(module, name, after)
         return self

@@ -42,10 +42,10 @@ __all__ = [
 
 def _shape_of(normalized_shape: Any) -> tuple[int, ...]:
     above_zero(normalized_shape=normalized_shape)
-    found = as_shape(normalized_shape)
-    if not found:
+    shape = as_shape(normalized_shape)
+    if not shape:
         raise ArgumentError("a normalization needs at least one dimension")
-    return found
+    return shape
 
 
 class LayerNorm(Module):
@@ -97,8 +97,8 @@ class RMSNorm(Module):
     ) -> None:
         self.normalized_shape, self.eps = _shape_of(normalized_shape), eps
         shape = self.normalized_shape
-        given = elementwise_affine
-        self.weight = param(shape=shape, init=1.0, dtype=dtype) if given else None
+        scaled = elementwise_affine
+        self.weight = param(shape=shape, init=1.0, dtype=dtype) if scaled else None
 
     def forward(self, x: Any) -> Tensor:
         return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
@@ -115,8 +115,8 @@ def _per_channel(v: Variable | Tensor, ndim: int) -> Tensor:
 @carried_wide
 def _scaled(x: Tensor, mean: Tensor, var: Tensor, eps: float) -> Tensor:
     """x standardized by statistics that are known."""
-    found: Tensor = (x - mean) * functions.rsqrt(var + eps)
-    return found
+    standardized: Tensor = (x - mean) * functions.rsqrt(var + eps)
+    return standardized
 
 
 class _Channels(Module):
@@ -173,11 +173,11 @@ def _followed(
     var = (centered * centered).mean(axes, keepdims=True)
     count = x.size // max(mean.size, 1)
     unbiased = var.reshape(-1) * (count / max(count - 1, 1))
-    moved = [
+    updated = [
         (old + (stop_gradient(new) - old) * part).astype(old.dtype)
         for old, new in ((old_mean, mean.reshape(-1)), (old_var, unbiased))
     ]
-    return moved[0], moved[1]
+    return updated[0], updated[1]
 
 
 class _BatchNorm(_Channels):
@@ -376,11 +376,11 @@ class WeightNorm(Module):
     """
 
     def __init__(self, layer: Module, name: str = "weight") -> None:
-        given = vars(layer).get(name)
-        if not isinstance(given, Parameter) or not given.shape:
+        parameter = vars(layer).get(name)
+        if not isinstance(parameter, Parameter) or not parameter.shape:
             raise ArgumentError(f"{type(layer).__name__} has no parameter {name!r}")
         self.layer, self.weight_name = layer, name
-        array = given.numpy()
+        array = parameter.numpy()
         axes = tuple(range(1, array.ndim))
         wide = array.astype(np.float64)
         norm = np.sqrt((wide * wide).sum(axes, keepdims=True))

@@ -74,8 +74,8 @@ class QuantizedEmbedding(Module):
     def forward(self, ids: Any) -> Tensor:
         rows = functions.take(self.weight, as_tensor(ids), axis=0)
         scale = functions.take(self.scale, as_tensor(ids), axis=0)
-        found: Tensor = rows.astype(self.scale.dtype) * functions.expand_dims(scale, -1)
-        return found
+        y: Tensor = rows.astype(self.scale.dtype) * functions.expand_dims(scale, -1)
+        return y
 
     def extra_repr(self) -> str:
         return f"{self.rows}, {self.width}"
@@ -147,17 +147,17 @@ def quantize_weights(
         named = chosen is None or path.rpartition(".")[2] in chosen
         if not named or len(holders.get(id(layer.weight), ())) != 1:
             return None
-        made: Module = kinds[type(layer)](layer)
-        return made.train(layer.training)
+        quantized: Module = kinds[type(layer)](layer)
+        return quantized.train(layer.training)
 
-    found: list[str] = []
+    paths: list[str] = []
     for kind in kinds:
-        found += replaced(module, kind, change)
-    if not found:
+        paths += replaced(module, kind, change)
+    if not paths:
         raise ArgumentError(
             f"no layer of this {type(module).__name__} is chosen",
             hint=f"{' and '.join(kind.__name__ for kind in kinds)} layers are; only= "
             "names the last part of paths",
         )
     order = [path for path, _ in module.named_modules()]
-    return sorted(found, key=order.index)
+    return sorted(paths, key=order.index)

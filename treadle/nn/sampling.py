@@ -74,8 +74,8 @@ def sample(
                 alive = alive & (tokens != end)
             if not alive.any():
                 break
-    found = drawn.hypotheses(~alive)
-    return [found[k : k + count] for k in range(0, len(found), count)]
+    hypotheses = drawn.hypotheses(~alive)
+    return [hypotheses[k : k + count] for k in range(0, len(hypotheses), count)]
 
 
 def truncated_log_probabilities(
@@ -159,10 +159,10 @@ class _Drawn:
 
     def add(self, tokens: Array, values: Array, alive: Array) -> None:
         """A token for each row, which counts where the row is alive."""
-        own = np.take_along_axis(values, tokens[:, None], 1)[:, 0]
+        chosen = np.take_along_axis(values, tokens[:, None], 1)[:, 0]
         self.steps.append(tokens)
         self.length += alive
-        self.total[alive] += own[alive]
+        self.total[alive] += chosen[alive]
 
     def hypotheses(self, ended: Array) -> list[Hypothesis]:
         """One for each row, scored by its probability."""

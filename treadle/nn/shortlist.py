@@ -90,8 +90,8 @@ class CodeIndex:
         self.weight, self.bits, self.seed = weight, bits, seed
         (self.count, self.width), self.words = weight.shape, -(-bits // WORD)
         dtype = weight.dtype if weight.dtype.itemsize > 2 else np.dtype(np.float32)
-        turn = _rotation(self.width, bits, seed)
-        self.rotation = None if turn is None else turn.astype(dtype)
+        rotation = _rotation(self.width, bits, seed)
+        self.rotation = None if rotation is None else rotation.astype(dtype)
         self.codes = _Codes(self)
 
     def nearest(self, x: Any, k: int) -> Tensor:
@@ -112,21 +112,21 @@ class CodeIndex:
         return matmul(x.astype(self.rotation.dtype), self.rotation)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CodeIndex:
-        made = CodeIndex(copy.deepcopy(self.weight, memo), self.bits, self.seed)
-        memo[id(self)] = made
-        return made
+        index = CodeIndex(copy.deepcopy(self.weight, memo), self.bits, self.seed)
+        memo[id(self)] = index
+        return index
 
     def encoded(self, rows: Array) -> Array:
         """The codes (words, n) of rows, as `sign_codes` makes those of vectors."""
-        found = np.zeros((len(rows), self.words * (WORD // 8)), np.uint8)
+        codes = np.zeros((len(rows), self.words * (WORD // 8)), np.uint8)
         size = max(_BLOCK // max(self.bits, self.width), 1)
         for k in range(0, len(rows), size):
             part = rows[k : k + size]
             if self.rotation is not None:
                 part = part.astype(self.rotation.dtype, copy=False) @ self.rotation
             packed = np.packbits(part >= 0, axis=1, bitorder="little")
-            found[k : k + size, : packed.shape[1]] = packed
-        return np.ascontiguousarray(found.view("<u8").T).astype(np.uint64, copy=False)
+            codes[k : k + size, : packed.shape[1]] = packed
+        return np.ascontiguousarray(codes.view("<u8").T).astype(np.uint64, copy=False)
 
 
 def _rotation(width: int, bits: int, seed: int) -> Array | None:
@@ -191,8 +191,8 @@ class ApproximateOutput(Module):
         flat, places = reshape(logits, (-1, self.k)), reshape(ids, (-1, self.k))
         put = PutAlong(1, n)
         known = put(constant_node(np.ones(flat.shape, bool)), places)
-        found = where(known, put(flat, places), -math.inf)
-        return reshape(found, (*lead, n))
+        full = where(known, put(flat, places), -math.inf)
+        return reshape(full, (*lead, n))
 
     def extra_repr(self) -> str:
         return f"k={self.k}, bits={self._index.bits}"

@@ -57,27 +57,27 @@ def choose(
     >>> choose(["net.a.w", "net.b", "x"], {"a.": "encoder.", "b": None}, "net.").names
     {'encoder.w': 'net.a.w'}
     """
-    found: dict[str, str] = {}
+    sources: dict[str, str] = {}
     twice: list[str] = []
     used: set[str] = set()
-    for given in names:
-        if not given.startswith(prefix):
+    for stored in names:
+        if not stored.startswith(prefix):
             continue
-        name = given[len(prefix) :]
+        name = stored[len(prefix) :]
         if callable(rename):
-            own = rename(name)
+            target = rename(name)
         else:
-            own, key = _renamed(name, rename or {})
+            target, key = _renamed(name, rename or {})
             used.add(key)
-        if own is None:
+        if target is None:
             continue
-        if own in found:
-            twice.append(f"{own} (from {found[own]} and {given})")
+        if target in sources:
+            twice.append(f"{target} (from {sources[target]} and {stored})")
         else:
-            found[own] = given
+            sources[target] = stored
     idle = [] if rename is None or callable(rename) else list(rename.keys() - used)
     return Chosen(
-        found, [("renamed to one name", twice), ("not there to rename", idle)]
+        sources, [("renamed to one name", twice), ("not there to rename", idle)]
     )
 
 
@@ -93,7 +93,9 @@ def _renamed(name: str, rename: Mapping[str, str | None]) -> tuple[str | None, s
 
 
 def parted(
-    state: Mapping[str, Any], names: Mapping[str, str], own: Mapping[str, Variable]
+    state: Mapping[str, Any],
+    names: Mapping[str, str],
+    variables: Mapping[str, Variable],
 ) -> dict[str, Any]:
     """The values of a state by names here; None for what nobody here has.
 
@@ -102,16 +104,20 @@ def parted(
     they become those of three layers.
     """
     values: dict[str, Any] = {}
-    for name, given in names.items():
-        if name not in own and name.endswith(_APART):
+    for name, key in names.items():
+        if name not in variables and name.endswith(_APART):
             name = name.removesuffix("_weight") + ".weight"
         start, joined, kind_ = name.rpartition("in_proj_")
         parts = [f"{start}{letter}_proj.{kind_}" for letter in "qkv"]
-        if name in own or not joined or not all(part in own for part in parts):
-            values[name] = state[given] if name in own else None
+        if (
+            name in variables
+            or not joined
+            or not all(part in variables for part in parts)
+        ):
+            values[name] = state[key] if name in variables else None
             continue
-        array = np.asarray(whole(state[given]))
-        if array.ndim and len(array) == sum(own[part].shape[0] for part in parts):
+        array = np.asarray(whole(state[key]))
+        if array.ndim and len(array) == sum(variables[part].shape[0] for part in parts):
             values.update(zip(parts, np.split(array, 3), strict=True))
         else:
             values[name] = None
@@ -119,8 +125,8 @@ def parted(
 
 
 def compare(
-    own: Mapping[str, Type],
-    given: Mapping[str, Type | None],
+    needed: Mapping[str, Type],
+    types: Mapping[str, Type | None],
     strict: bool,
     who: str,
     wrong: Iterable[tuple[str, list[str]]] = (),
@@ -130,8 +136,12 @@ def compare(
     Another shape, other axes or a kind of number that loses something is an error; so
     are missing and unexpected names when `strict`. What has no type is not looked at.
     """
-    keys = Keys([k for k in own if k not in given], [k for k in given if k not in own])
-    pairs = [(k, t, own[k]) for k, t in given.items() if t is not None and k in own]
+    keys = Keys(
+        [k for k in needed if k not in types], [k for k in types if k not in needed]
+    )
+    pairs = [
+        (k, t, needed[k]) for k, t in types.items() if t is not None and k in needed
+    ]
     others = [pair for pair in pairs if pair[1] is not pair[2]]  # equal types are one
     misfits = [
         f"{k} is {t.shape}, here {mine.shape}"
@@ -148,12 +158,15 @@ def compare(
         for k, t, mine in others
         if t.axes and mine.axes and t.shape == mine.shape and t.axes != mine.axes
     ]
-    told = [("misshapen", misfits), ("of another kind", narrowed), *wrong]
-    told += [("of other axes", renamed)]
+    problems = [("misshapen", misfits), ("of another kind", narrowed), *wrong]
+    problems += [("of other axes", renamed)]
     if strict:
-        told += [("missing", keys.missing_keys), ("unexpected", keys.unexpected_keys)]
-    if any(names for _, names in told):
-        text = "; ".join(f"{what}: {_shown(n)}" for what, n in told if n)
+        problems += [
+            ("missing", keys.missing_keys),
+            ("unexpected", keys.unexpected_keys),
+        ]
+    if any(names for _, names in problems):
+        text = "; ".join(f"{what}: {_shown(n)}" for what, n in problems if n)
         hint = "strict=False leaves out missing and unexpected names"
         if renamed:
             hint += "; dict(td.load(path)) has arrays without axes, to load by position"
@@ -166,16 +179,16 @@ def one_value(
 ) -> list[tuple[Variable, Array]]:
     """Each Variable once with its array; a state in which one that several names share
     has several values is a ModelFileError."""
-    found: dict[int, tuple[str, Variable, Array]] = {}
+    first_of: dict[int, tuple[str, Variable, Array]] = {}
     for name, variable, array in named:
-        first, _, other = found.setdefault(id(variable), (name, variable, array))
+        first, _, other = first_of.setdefault(id(variable), (name, variable, array))
         if other is not array and not _alike(other, array):
             raise ModelFileError(
                 f"{first!r} and {name!r} are one parameter here, with different values "
                 "in the state",
                 hint="leave one out (rename={name: None}), or give the parts their own",
             )
-    return [(variable, array) for _, variable, array in found.values()]
+    return [(variable, array) for _, variable, array in first_of.values()]
 
 
 def _alike(a: Array, b: Array) -> bool:
@@ -204,27 +217,27 @@ def _shown(names: list[str]) -> str:
     return ", ".join(names[:_SHOWN]) + more
 
 
-def in_dtype(value: Any, dtype: DType, made: dict[int, Variable]) -> Any:
+def in_dtype(value: Any, dtype: DType, converted: dict[int, Variable]) -> Any:
     """An attribute with the floats in it as Variables of `dtype`, each made once."""
     if isinstance(value, Variable):
         if kind(value.dtype) != "float" or value.dtype == dtype:
             return value
         if isinstance(value, Placeholder):
             return value
-        known = made.get(id(value))
+        known = converted.get(id(value))
         if known is None:
-            known = made[id(value)] = type(value)(
+            known = converted[id(value)] = type(value)(
                 value.numpy().astype(dtype), name=value.name, dtype=dtype,
                 trainable=value.trainable, axes=value.axes, sparse=value.sparse,
             )  # fmt: skip
             known.frozen = value.frozen
         return known
     if isinstance(value, dict):
-        found = {k: in_dtype(v, dtype, made) for k, v in value.items()}
-        same = all(found[k] is v for k, v in value.items())
-        return value if same else found
+        entries = {k: in_dtype(v, dtype, converted) for k, v in value.items()}
+        same = all(entries[k] is v for k, v in value.items())
+        return value if same else entries
     if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
-        items = [in_dtype(v, dtype, made) for v in value]
+        items = [in_dtype(v, dtype, converted) for v in value]
         same = all(a is b for a, b in zip(items, value, strict=True))
         return value if same else type(value)(items)
     return value

@@ -8,7 +8,7 @@ from weakref import WeakSet
 
 from treadle.graph.variable import Variable
 
-__all__ = ["released", "settle", "trains"]
+__all__ = ["released", "update_trainable", "trains"]
 
 
 class Part(Protocol):
@@ -25,7 +25,7 @@ def trains(module: Part) -> bool:
     return all(m._trains for m in _around(module))
 
 
-def settle(module: Part) -> None:
+def update_trainable(module: Part) -> None:
     """Tell every Variable of the network of which this is a part whether it may train.
 
     One that several modules hold trains if all of them do.
@@ -52,24 +52,24 @@ def settle(module: Part) -> None:
 def released(module: Part, gone: Sequence[Any]) -> None:
     """What was in an attribute trains as it may without this module around it; what is
     new there as it may within."""
-    held = {id(item) for _, item in module._items()} if gone else set()
+    kept = {id(item) for _, item in module._items()} if gone else set()
     for item in gone:
         if isinstance(item, Variable):
             item.allow(True)
-        elif id(item) not in held:
+        elif id(item) not in kept:
             item._above.discard(module)
-            settle(item)
+            update_trainable(item)
     if gone or not trains(module):
-        settle(module)
+        update_trainable(module)
 
 
 def _around(module: Part) -> list[Any]:
     """The module, and all that hold it, directly or not."""
-    found = {id(module): module}
+    modules = {id(module): module}
     stack: list[Any] = [module]
     while stack:
         for above in stack.pop()._above:
-            if id(above) not in found:
-                found[id(above)] = above
+            if id(above) not in modules:
+                modules[id(above)] = above
                 stack.append(above)
-    return list(found.values())
+    return list(modules.values())

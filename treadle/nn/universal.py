@@ -77,8 +77,8 @@ class UniversalEmbedding(Module):
         self.queries, self.keys = Variable(q), Variable(k)
         chosen = init.glorot_uniform if weight_init is None else weight_init
         self.universal = param(shape=(len(k), width), init=chosen)
-        own = initial_array(chosen, (self.rows, width), None)
-        self.own = Parameter(own, sparse=True, copy=False)
+        table = initial_array(chosen, (self.rows, width), None)
+        self.own = Parameter(table, sparse=True, copy=False)
         self.transform = param(
             shape=(d, d),
             init=init.glorot_uniform if train_transform else init.eye,
@@ -111,8 +111,8 @@ class UniversalEmbedding(Module):
         return f"{self.rows}, {self.width}, tokens={self.keys.shape[0]}"
 
 
-def _table(given: Any, name: str) -> Array:
-    found = np.asarray(whole(given), dtype=float32)
-    if found.ndim != 2 or not found.size:
-        raise ArgumentError(f"{name} are a vector for each word, not {found.shape}")
-    return found
+def _table(vectors: Any, name: str) -> Array:
+    table = np.asarray(whole(vectors), dtype=float32)
+    if table.ndim != 2 or not table.size:
+        raise ArgumentError(f"{name} are a vector for each word, not {table.shape}")
+    return table

@@ -52,19 +52,26 @@ class ClassFactoredSoftmax(Module):
 
     def __init__(self, width: int, classes: Sequence[int] | Array) -> None:
         above_zero(width=width)
-        own = np.asarray(classes)
-        if own.ndim != 1 or not own.size or own.dtype.kind not in "iu" or own.min() < 0:
+        class_of = np.asarray(classes)
+        if (
+            class_of.ndim != 1
+            or not class_of.size
+            or class_of.dtype.kind not in "iu"
+            or class_of.min() < 0
+        ):
             raise ArgumentError(
                 "classes are whole numbers from 0 up, one for each word"
             )
-        sizes = np.bincount(own)
+        sizes = np.bincount(class_of)
         if not sizes.all():
             raise ArgumentError(f"class {int(np.argmin(sizes))} has no word")
         self.width, count, most = width, len(sizes), int(sizes.max())
-        order = np.argsort(own, kind="stable")
-        within = np.empty_like(own)
-        within[order] = np.arange(len(own)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        self._class, self._place = own.astype(np.int64), within.astype(np.int64)
+        order = np.argsort(class_of, kind="stable")
+        within = np.empty_like(class_of)
+        within[order] = np.arange(len(class_of)) - np.repeat(
+            np.cumsum(sizes) - sizes, sizes
+        )
+        self._class, self._place = class_of.astype(np.int64), within.astype(np.int64)
         self._known = np.arange(most) < sizes[:, None]
         self.classes = Linear(width, count)
         limit = 1.0 / math.sqrt(width)
@@ -74,15 +81,15 @@ class ClassFactoredSoftmax(Module):
 
     def forward(self, states: Any, words: Any) -> Tensor:
         h, ids = as_tensor(states), as_tensor(words)
-        own = embedding(constant_node(self._class), ids)
+        classes = embedding(constant_node(self._class), ids)
         place = embedding(constant_node(self._place), ids)
         most = self._known.shape[1]
-        rows = reshape(embedding(self.words, own), (*ids.shape, most, self.width))
+        rows = reshape(embedding(self.words, classes), (*ids.shape, most, self.width))
         scores = squeeze(matmul(rows, expand_dims(h, -1)), -1)
-        scores = scores + embedding(self.bias, own)
-        known = embedding(constant_node(self._known), own)
+        scores = scores + embedding(self.bias, classes)
+        known = embedding(constant_node(self._known), classes)
         within = _picked(log_softmax(where(known, scores, -math.inf), -1), place)
-        return -(_picked(log_softmax(self.classes(h), -1), own) + within)
+        return -(_picked(log_softmax(self.classes(h), -1), classes) + within)
 
     def log_probs(self, states: Any) -> Tensor:
         """log p of every word."""
@@ -176,8 +183,8 @@ def _picked(logs: Tensor, places: Tensor) -> Tensor:
 def _decided(scores: Tensor, signs: Tensor) -> Tensor:
     """-log of the probability of all decisions on a way; where there is none, 0."""
     taken = signs.astype(scores.dtype) * scores
-    found: Tensor = -where(signs != 0, F.logsigmoid(taken), 0.0).sum(-1)
-    return found
+    loss: Tensor = -where(signs != 0, F.logsigmoid(taken), 0.0).sum(-1)
+    return loss
 
 
 class CharacterEncoder(Module):

@@ -40,8 +40,8 @@ def _decayed(weight_decay: Any, decoupled: bool, rule: Transform) -> Transform:
     return chain(rule, decay) if decoupled else chain(decay, rule)
 
 
-def _fraction(**given: Any) -> None:
-    for name, value in given.items():
+def _fraction(**settings: Any) -> None:
+    for name, value in settings.items():
         if isinstance(value, (int, float)) and not 0.0 <= value <= 1.0:
             raise ArgumentError(f"{name} is from 0 to 1, got {value}")
 

@@ -102,10 +102,10 @@ class WeightAverage:
 
     def state_dict(self) -> dict[str, np.ndarray[Any, Any]]:
         """The count and the stored averages: name -> array."""
-        found = {"updates": self.count.numpy()}
+        state = {"updates": self.count.numpy()}
         for k, a in enumerate(self.averages):
-            found[self._key(k)] = a.numpy()
-        return found
+            state[self._key(k)] = a.numpy()
+        return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state_dict` gave."""

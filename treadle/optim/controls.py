@@ -118,26 +118,26 @@ class Controls:
 
     def states(self) -> dict[str, Variable]:
         """What is kept beside the parameters' states, by name."""
-        found: dict[str, Variable] = {}
+        states: dict[str, Variable] = {}
         if self.watches:
-            found["skipped"] = self.skipped
+            states["skipped"] = self.skipped
         if self.gathers:
-            found |= {"gathered": self.gathered, "owed": self.owed}
+            states |= {"gathered": self.gathered, "owed": self.owed}
         if self.loss_scale is not None:
-            found |= self.loss_scale.states()
+            states |= self.loss_scale.states()
         if self.norms is not None:
-            found |= self.norms.states()
-        return found
+            states |= self.norms.states()
+        return states
 
     def apply(
-        self, given: Sequence[Gradient], sums: Sequence[Tensor], flush: bool = False
+        self, derived: Sequence[Gradient], sums: Sequence[Tensor], flush: bool = False
     ) -> Controlled:
         """The gradients a rule is to see, from those of the loss and the sums; with
         `flush` from the sums alone, which wait no longer."""
         if flush:
-            means, left, none, changes = self._flushed(given, sums)
+            means, left, none, changes = self._flushed(derived, sums)
             return self._clipped(means, none, changes, None, left)
-        gradients, changes = list(given), []
+        gradients, changes = list(derived), []
         finite = hold = None
         if self.loss_scale is not None:
             gradients = _times(gradients, 1.0 / self.loss_scale.scale.node())
@@ -164,8 +164,8 @@ class Controls:
     ) -> Controlled:
         """What of these is to be applied, brought within the norms."""
         if self.norms is not None:
-            told, factor = self.norms.next(global_norm(gradients))
-            changes += held(told, hold)
+            norm_changes, factor = self.norms.next(global_norm(gradients))
+            changes += kept_where(norm_changes, hold)
             if factor is not None:
                 gradients = _times(gradients, factor)
         if self.clip_value is not None:
@@ -215,8 +215,8 @@ class Controls:
         return means, [s * 0.0 for s in sums], count < 1, changes
 
 
-def held(changes: Changes, hold: Tensor | None) -> Changes:
-    """The changes where nothing is held; what was there where it is."""
+def kept_where(changes: Changes, hold: Tensor | None) -> Changes:
+    """The changes, but the old value where `hold` is true."""
     if hold is None:
         return changes
     return [(v, functions.where(hold, v.node(), x)) for v, x in changes]
@@ -230,7 +230,7 @@ def _times(gradients: Sequence[Gradient], factor: Tensor) -> list[Gradient]:
 
 def _all_finite(gradients: Sequence[Gradient]) -> Tensor:
     """Whether every element of every gradient is finite."""
-    found: Tensor = functions.isfinite(gradients[0].value).all()
+    finite: Tensor = functions.isfinite(gradients[0].value).all()
     for gradient in gradients[1:]:
-        found = found & functions.isfinite(gradient.value).all()
-    return found
+        finite = finite & functions.isfinite(gradient.value).all()
+    return finite

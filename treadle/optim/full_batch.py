@@ -76,13 +76,13 @@ class FullBatch:
         >>> x.tolist()
         [1.0, 1.0]
         """
-        found: list[float] = []
+        losses: list[float] = []
         for _ in range(steps):
-            found.append(self.step(loss))
-            still = len(found) > 1 and found[-1] == found[-2]
+            losses.append(self.step(loss))
+            still = len(losses) > 1 and losses[-1] == losses[-2]
             if self.gradient_norm <= tolerance or still:
                 break
-        return found
+        return losses
 
     def _first(self, slope: float, direction: Array) -> float:
         """The length that is tried first."""
@@ -177,14 +177,14 @@ class ConjugateGradient(FullBatch):
 
     def direction(self, loss: Loss, gradient: Array) -> Array:
         if self._last is None or self._age >= gradient.size:
-            found, self._age = -gradient, 0
+            direction, self._age = -gradient, 0
         else:
             beta = self._beta(gradient, *self._last)
-            found = -gradient + beta * self._last[1]
-            if not float(found @ gradient) < 0.0:
-                found, self._age = -gradient, 0
-        self._last, self._age = (gradient, found), self._age + 1
-        return found
+            direction = -gradient + beta * self._last[1]
+            if not float(direction @ gradient) < 0.0:
+                direction, self._age = -gradient, 0
+        self._last, self._age = (gradient, direction), self._age + 1
+        return direction
 
     def _beta(self, g: Array, g0: Array, d: Array) -> float:
         y = g - g0

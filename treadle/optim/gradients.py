@@ -80,8 +80,8 @@ def _thawed(gradient: Gradient, frozen: Any) -> Gradient:
     if frozen is None:
         return gradient
     value, ids = gradient.value, gradient.ids
-    own = frozen if ids is None else functions.embedding(frozen, ids)
-    wide = functions.reshape(own, (-1,) + (1,) * (value.type.ndim - 1))
+    mask = frozen if ids is None else functions.embedding(frozen, ids)
+    wide = functions.reshape(mask, (-1,) + (1,) * (value.type.ndim - 1))
     return replace(gradient, value=functions.where(wide, 0.0, value), frozen=wide)
 
 
@@ -95,8 +95,8 @@ def global_norm(gradients: Sequence[Gradient]) -> Tensor:
     total = gradients[0].square_sum()
     for gradient in gradients[1:]:
         total = total + gradient.square_sum()
-    found: Tensor = functions.sqrt(total)
-    return found
+    norm: Tensor = functions.sqrt(total)
+    return norm
 
 
 def clip_by_norm(gradients: Sequence[Gradient], limit: Any) -> list[Gradient]:

@@ -101,9 +101,9 @@ class Group:
 
     def rate(self, step: Tensor) -> Tensor:
         """The learning rate after `step` finished steps, as an expression."""
-        given = self._rate
-        found = given(step) if not isinstance(given, Operand) else given
-        return as_tensor(found, float64).astype(float64)
+        schedule = self._rate
+        rate = schedule(step) if not isinstance(schedule, Operand) else schedule
+        return as_tensor(rate, float64).astype(float64)
 
     def __repr__(self) -> str:
         count = "all" if self.parameters is None else len(self.parameters)
@@ -134,27 +134,27 @@ def parameters_of(source: Any) -> list[Variable]:
         source = method()
     if isinstance(source, Mapping):
         source = source.values()
-    found: dict[int, Variable] = {}
+    unique: dict[int, Variable] = {}
     for item in source:
         if not isinstance(item, Variable):
             raise ArgumentError(
                 f"an optimizer changes parameters, not {type(item).__name__}",
                 hint="pass model.parameters(), or nothing for all the loss reaches",
             )
-        found[id(item)] = item
-    return list(found.values())
+        unique[id(item)] = item
+    return list(unique.values())
 
 
 def named(groups: Sequence[Group], only: Set[int] | None = None) -> set[int] | None:
     """Ids of the parameters that groups may train, `only` some; None where one has no
     list and any may be.
     """
-    found: set[int] = set()
+    ids: set[int] = set()
     for group in groups:
         if group.parameters is None:
             return None if only is None else set(only)
-        found.update(map(id, group.parameters))
-    return found if only is None else found & only
+        ids.update(map(id, group.parameters))
+    return ids if only is None else ids & only
 
 
 @dataclass(frozen=True)
@@ -188,17 +188,17 @@ class GroupMaker:
 
     def group(self, entry: Mapping[str, Any]) -> Group:
         """The group of a dict."""
-        own = dict(entry)
-        if "params" not in own:
+        changed = dict(entry)
+        if "params" not in changed:
             raise ArgumentError('a parameter group is a dict with "params"')
-        chosen, rate = own.pop("params"), own.pop("lr", self.lr)
-        unknown = [name for name in own if name not in self.settings]
+        chosen, rate = changed.pop("params"), changed.pop("lr", self.lr)
+        unknown = [name for name in changed if name not in self.settings]
         if unknown:
             raise ArgumentError(
                 f"a parameter group has no setting {unknown[0]!r}",
                 hint=f"settings: {', '.join(['params', 'lr', *self.settings])}",
             )
-        settings = {**self.settings, **own}
+        settings = {**self.settings, **changed}
         parameters = None if chosen is None else parameters_of(chosen)
         return Group(parameters, rate, self.finish(self.rule(**settings)), settings)
 

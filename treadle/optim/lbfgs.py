@@ -95,7 +95,7 @@ class LBFGS(FullBatch):
             if slope > -self.tolerance_change:
                 break
             start, before = self._vector(), value
-            length, value, gradient, more = self._moved(
+            length, value, gradient, more = self._line_search(
                 loss, start, direction, value, gradient, iteration < self.max_iter
             )
             self._last = direction, length
@@ -120,7 +120,7 @@ class LBFGS(FullBatch):
         self._before = gradient
         return self.direction(loss, gradient)
 
-    def _moved(
+    def _line_search(
         self,
         loss: Loss,
         start: Array,
@@ -129,7 +129,7 @@ class LBFGS(FullBatch):
         gradient: Array,
         look: bool,
     ) -> tuple[float, float, Array, int]:
-        """Go along a direction: how far, the loss and gradient there, and how often the
+        """A line search: the length, the loss and gradient there, and how often the
         loss was looked at."""
         length = self.lr
         if self.iterations == 1:

@@ -28,8 +28,8 @@ class _SecondOrder(FullBatch):
     def _times_hessian(self, loss: Loss, vector: Array) -> Array:
         """H v, as the derivative of the sum of g v; no Hessian is formed."""
         gradients = grad(as_tensor(loss()), self.parameters, unused="zero")
-        given = zip(self.parameters, self._parts(vector), strict=True)
-        along = [as_tensor(part.astype(p.dtype)) for p, part in given]
+        parts = zip(self.parameters, self._parts(vector), strict=True)
+        along = [as_tensor(part.astype(p.dtype)) for p, part in parts]
         products = [functions.sum(g * v) for g, v in zip(gradients, along, strict=True)]
         total = products[0]
         for product in products[1:]:
@@ -69,14 +69,14 @@ def _solved(hessian: Array, gradient: Array) -> Array:
     unit = _SHIFT * max(float(np.abs(hessian).max()), 1.0)
     shift = 0.0 if least > 0.0 else unit - least
     while True:
-        moved = hessian + shift * np.eye(len(hessian))
+        shifted = hessian + shift * np.eye(len(hessian))
         try:
-            lower = np.linalg.cholesky(moved)
+            lower = np.linalg.cholesky(shifted)
         except np.linalg.LinAlgError:
             shift = max(2.0 * shift, unit)
         else:
-            found: Array = np.linalg.solve(lower.T, np.linalg.solve(lower, gradient))
-            return found
+            solution: Array = np.linalg.solve(lower.T, np.linalg.solve(lower, gradient))
+            return solution
 
 
 class NewtonCG(_SecondOrder):

@@ -52,8 +52,8 @@ class NormAverage:
     @property
     def mean(self) -> float:
         """The running mean of the norm, geometric with `log`."""
-        found = float(self._states["mean"])
-        return math.exp(found) if self.log else found
+        mean = float(self._states["mean"])
+        return math.exp(mean) if self.log else mean
 
     @property
     def deviation(self) -> float:

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from treadle.autodiff.derivative import endangered, looked_at, recorded
+from treadle.autodiff.derivative import analyze, endangered, recorded
 from treadle.autodiff.gradient import graded, gradings, variables
 from treadle.autodiff.reverse import seed_for
 from treadle.autodiff.targets import Trainable
-from treadle.base.collector import held_back
+from treadle.base.collector import collector_paused
 from treadle.base.dtypes import float64
 from treadle.base.errors import GradientError, RunError
 from treadle.graph.awaited import Awaited
@@ -22,7 +22,7 @@ from treadle.graph.serials import newest_serial
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
 from treadle.ops.create import zeros
-from treadle.optim.controls import Controls, held
+from treadle.optim.controls import Controls, kept_where
 from treadle.optim.gradients import prepare
 from treadle.optim.groups import (
     Group,
@@ -39,7 +39,7 @@ from treadle.optim.release import release
 from treadle.optim.scaling import LossScale
 from treadle.optim.state import OptimizerState
 from treadle.optim.transform import Transform, identity, moving
-from treadle.optim.update import Traced, changed, moved
+from treadle.optim.update import Traced, changed, next_value
 from treadle.runtime.again import Plans
 from treadle.runtime.around import settings
 from treadle.runtime.evaluate import run
@@ -196,7 +196,7 @@ class Optimizer(OptimizerState):
             return None if loss is None else Awaited(seen[1].nodes[0].stored)
         return self._step_anew(loss, only, now, seen and self._plans.note(*seen))
 
-    @held_back
+    @collector_paused
     def _step_anew(
         self, loss: Any, only: set[int] | None, now: Now | None, note: Recording | None
     ) -> Any:
@@ -274,8 +274,8 @@ class Optimizer(OptimizerState):
         True
         """
         known = self._graded()
-        own = [p for g in self.groups for p in self._candidates(g, known)]
-        give_gradients(own, [None] * len(own))
+        parameters = [p for g in self.groups for p in self._candidates(g, known)]
+        give_gradients(parameters, [None] * len(parameters))
 
     def _graded(self) -> list[Variable]:
         """The parameters with gradients, if a group takes what no other one names."""
@@ -285,13 +285,13 @@ class Optimizer(OptimizerState):
         return []
 
     def _candidates(
-        self, group: Group, found: Sequence[Variable]
+        self, group: Group, reached: Sequence[Variable]
     ) -> Sequence[Variable]:
         """The parameters of a group; one without a list takes those nobody names."""
         if group.parameters is not None:
             return group.parameters
         named = {id(p) for other in self.groups for p in other.parameters or ()}
-        return [p for p in found if id(p) not in named]
+        return [p for p in reached if id(p) not in named]
 
     def _asked(
         self, loss: Any, only: set[int] | None, now: Now
@@ -308,7 +308,7 @@ class Optimizer(OptimizerState):
         return roots, *self._changes(work, now), chosen
 
     def _derived(self, loss: Tensor, only: set[int] | None) -> Work:
-        (whole,), below = looked_at([loss], Trainable(named(self.groups, only)), True)
+        (whole,), below = analyze([loss], Trainable(named(self.groups, only)), True)
         read = below.trainable()
         known = {id(v) for v in read if only is None or id(v) in only}
         pairs = [
@@ -320,8 +320,8 @@ class Optimizer(OptimizerState):
         seed = seed_for(loss)
         if self.loss_scale is not None:
             seed = self.loss_scale.scale.node().astype(loss.type.dtype)
-        found = recorded(below, [whole], [seed], [p for _, p in pairs])
-        if not found:
+        gradients = recorded(below, [whole], [seed], [p for _, p in pairs])
+        if not gradients:
             error = GradientError(
                 "the loss reads no trainable parameter"
                 if not any(v.trainable for v in variables(loss))
@@ -329,7 +329,7 @@ class Optimizer(OptimizerState):
                 hint="make what is to be learned with td.param(...)",
             )
             raise error.located("step", repr(loss.type), loss.line)
-        return [(*pairs[k], found[k]) for k in sorted(found)]
+        return [(*pairs[k], gradients[k]) for k in sorted(gradients)]
 
     def _accumulated(self, only: set[int] | None) -> Work:
         known = self._graded()
@@ -361,13 +361,13 @@ class Optimizer(OptimizerState):
         asked = [g for _, _, g in work] if loss is None else [as_tensor(loss)]
         asked = [*{x.serial: x for x in (*asked, *endangered(asked))}.values()]
         mine = self._plans.owned(self._owned(), top().pending)
-        found = look(asked, rates, mine, loss is not None, top().pending, True)
-        if found is None or [p for _, p, _ in work if p.frozen is not None]:
+        columns = look(asked, rates, mine, loss is not None, top().pending, True)
+        if columns is None or [p for _, p, _ in work if p.frozen is not None]:
             return None
         chosen = None if only is None else frozenset(only)
         pairs = tuple([(id(g), id(p)) for g, p, _ in work])
         more = controls, around, self.sparse_updates, self.parted
-        return (found.key, chosen, pairs, groups, more), found, mine
+        return (columns.key, chosen, pairs, groups, more), columns, mine
 
     def _step(self) -> Tensor:
         return self.count.node().astype(float64)
@@ -384,8 +384,8 @@ class Optimizer(OptimizerState):
         yet."""
         controls, sparse = self.controls, self.sparse_updates
         states, since = self._states_in(work), newest_serial()
-        sums = [own.pop("accumulated") for own in states if controls.gathers]
-        told = controls.apply(
+        sums = [state.pop("accumulated") for state in states if controls.gathers]
+        controlled = controls.apply(
             [
                 prepare(g, not sums and group.by_rows(p, sparse), p.frozen)
                 for group, p, g in work
@@ -394,17 +394,18 @@ class Optimizer(OptimizerState):
             flush,
         )
         rates = {id(g): x for g, x in zip(self.groups, now.rates, strict=True)}
-        found: Changes = [*zip(sums, told.sums, strict=True)]
-        for (group, p, _), own, gradient in zip(
-            work, states, told.gradients, strict=True
+        changes: Changes = [*zip(sums, controlled.sums, strict=True)]
+        for (group, p, _), state, gradient in zip(
+            work, states, controlled.gradients, strict=True
         ):
             rate = rates[id(group)].astype(gradient.value.type.dtype)
             once = group.rule.fixed and gradient.ids is None and not top().tracing
-            make = self._traced if once else moved
+            make = self._traced if once else next_value
             move = partial(make, group.rule, rate=rate, step=now.step)
-            found += changed(p, gradient, own, move, told.hold)
-        counted = held([(self.count, self.count.node() + 1)], told.hold)
-        return told.finite, each_once([*found, *told.changes, *counted]), since
+            changes += changed(p, gradient, state, move, controlled.hold)
+        counted = kept_where([(self.count, self.count.node() + 1)], controlled.hold)
+        changes += [*controlled.changes, *counted]
+        return controlled.finite, each_once(changes), since
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(repr, self.groups))})"

@@ -21,10 +21,10 @@ def _sum(params: Any, one: Any) -> Tensor:
     nodes = [plain(p.node()) for p in parameters]
     # Squares of 16-bit floats are float32: they may be too large, or too small.
     parts = [one(x.astype(accumulator(x.dtype))) for x in nodes]
-    found: Tensor = parts[0]
+    total: Tensor = parts[0]
     for part in parts[1:]:
-        found = found + part
-    return found
+        total = total + part
+    return total
 
 
 def l1(params: Any, factor: Any = 1.0) -> Tensor:
@@ -58,8 +58,8 @@ def l2_norm(params: Any, factor: Any = 1.0) -> Tensor:
     """
 
     def norm(p: Tensor) -> Tensor:
-        found: Tensor = functions.norm_of((p * p).sum())
-        return found
+        root: Tensor = functions.norm_of((p * p).sum())
+        return root
 
     return _sum(params, norm) * factor
 

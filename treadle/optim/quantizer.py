@@ -68,9 +68,9 @@ class WeightQuantizer:
         kept = self.count.node() > 0
         pairs: list[tuple[Variable, Any]] = []
         for p, e in zip(self.parameters, self.errors, strict=True):
-            given = p.node().astype(e.dtype) + e.node()
-            stored = self.rounded(given).astype(p.dtype)
-            lost = given - stored.astype(e.dtype)
+            exact = p.node().astype(e.dtype) + e.node()
+            stored = self.rounded(exact).astype(p.dtype)
+            lost = exact - stored.astype(e.dtype)
             pairs += [(p, stored), (e, functions.where(kept, lost, 0.0))]
         store([*pairs, (self.count, self.count + 1)])
 
@@ -81,10 +81,10 @@ class WeightQuantizer:
 
     def state_dict(self) -> dict[str, np.ndarray[Any, Any]]:
         """The count and the errors: name -> array."""
-        found = {"updates": self.count.numpy()}
+        state = {"updates": self.count.numpy()}
         for k, e in enumerate(self.errors):
-            found[self._key(k)] = e.numpy()
-        return found
+            state[self._key(k)] = e.numpy()
+        return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state_dict` gave."""

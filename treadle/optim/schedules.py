@@ -59,8 +59,8 @@ def _real(i: Any) -> Tensor:
     return as_tensor(i, float64).astype(float64)
 
 
-def _positive(**given: float) -> None:
-    for name, value in given.items():
+def _positive(**settings: float) -> None:
+    for name, value in settings.items():
         if not value > 0:
             raise ArgumentError(f"{name} of a schedule is above 0, got {value}")
 
@@ -295,8 +295,8 @@ def _warm_up(
 
 def _power(base: float, exponent: Tensor) -> Tensor:
     """base^exponent for a number and a float64 tensor."""
-    found: Tensor = functions.pow(_real(base), exponent)
-    return found
+    power: Tensor = functions.pow(_real(base), exponent)
+    return power
 
 
 _TABLE: dict[str, Callable[..., Schedule]] = {

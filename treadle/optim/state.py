@@ -56,16 +56,16 @@ class OptimizerState:
         self.parted = 0  # how often what was common was parted
 
     def __new__(cls, *args: Any, **settings: Any) -> Self:
-        made = super().__new__(cls)
-        made._arguments = args, settings
-        return made
+        optimizer = super().__new__(cls)
+        optimizer._arguments = args, settings
+        return optimizer
 
     def __reduce__(self) -> Any:
         # Rules are functions: it is made again as it was, and goes on from its state.
-        given = zip(self.groups, self._rates, strict=True)
-        rates = [None if g.owns_rate or g.lr is rate else g.lr for g, rate in given]
-        made = type(self), self._arguments, self._added, rates
-        return _again, (*made, self.state_dict())
+        pairs = zip(self.groups, self._rates, strict=True)
+        rates = [None if g.owns_rate or g.lr is rate else g.lr for g, rate in pairs]
+        recipe = type(self), self._arguments, self._added, rates
+        return _unpickled, (*recipe, self.state_dict())
 
     @property
     def param_groups(self) -> list[ParameterGroup]:
@@ -109,13 +109,13 @@ class OptimizerState:
     def _first(self, p: Variable, rule: Transform) -> State:
         """The first states of a parameter."""
         wide = p.type.with_dtype(accumulator(p.type.dtype))
-        found = rule.states(wide)
+        states = rule.states(wide)
         if self.masters and wide.dtype != p.type.dtype and rule.move.copies:
             # Zeros are no rounding of the parameter: the first step reads that.
-            found[MASTER] = np.zeros(wide.shape, wide.dtype)
+            states[MASTER] = np.zeros(wide.shape, wide.dtype)
         if self.controls.gathers:
-            found["accumulated"] = np.zeros(wide.shape, wide.dtype)
-        return found
+            states["accumulated"] = np.zeros(wide.shape, wide.dtype)
+        return states
 
     def _states_in(self, work: Work) -> list[dict[str, Variable]]:
         """The state Variables of the parameters that a step updates."""
@@ -133,18 +133,18 @@ class OptimizerState:
 
     def _outside(self, chosen: set[int]) -> bool:
         """Whether these parameters have anything in common with others."""
-        own = {id(v) for known, _, _, v in self._counts() if known in chosen}
-        return any(id(v) in own for k, _, _, v in self._counts() if k not in chosen)
+        inside = {id(v) for known, _, _, v in self._counts() if known in chosen}
+        return any(id(v) in inside for k, _, _, v in self._counts() if k not in chosen)
 
     def _part(self) -> None:
         """Give each parameter counts of its own."""
         seen: set[int] = set()
         for known, key, name, v in list(self._counts()):
             if id(v) in seen:
-                own = Variable(
+                count = Variable(
                     v.committed.array, name=f"{key}/{name}", dtype=v.type.dtype
                 )
-                self._states[known][2][name] = own
+                self._states[known][2][name] = count
                 self.parted += 1
                 self._numbered = ()
             seen.add(id(v))
@@ -159,20 +159,23 @@ class OptimizerState:
         key = self._key(p)
         states: dict[str, Variable] = {}
         for name, initial in self._first(p, rule).items():
-            given = self._waiting.get(f"{key}/{name}")
-            if given is not None and given.shape != initial.shape:
+            loaded = self._waiting.get(f"{key}/{name}")
+            if loaded is not None and loaded.shape != initial.shape:
                 raise ModelFileError(
-                    f"state {key}/{name} has shape {given.shape}, "
+                    f"state {key}/{name} has shape {loaded.shape}, "
                     f"the optimizer needs {initial.shape}"
                 )
-            value = initial if given is None else given
-            made = Variable(
-                value, name=f"{key}/{name}", dtype=initial.dtype, copy=given is not None
+            value = initial if loaded is None else loaded
+            variable = Variable(
+                value,
+                name=f"{key}/{name}",
+                dtype=initial.dtype,
+                copy=loaded is not None,
             )
             if common is not None and name in rule.counts:
                 start = np.asarray(value, initial.dtype).tobytes()
-                made = common.setdefault((rule, name, start), made)
-            states[name] = made
+                variable = common.setdefault((rule, name, start), variable)
+            states[name] = variable
         self._rules[id(p)] = rule
         self._states[id(p)] = key, p, states
         for name in states:
@@ -236,29 +239,29 @@ class OptimizerState:
         {'step': 1.0, 'lr.0': 0.1, 'x/momentum': 4.0}
         """
         named = self._state_variables()
-        found = dict(zip(named, evaluate(list(named.values())), strict=True))
-        return {**found, **self._waiting}
+        state = dict(zip(named, evaluate(list(named.values())), strict=True))
+        return {**state, **self._waiting}
 
     def _state_variables(self) -> dict[str, Variable]:
-        found = self._own()
+        variables = self._own()
         for k, group in enumerate(self.groups):
             if group.own_rate is not None:
-                found[f"lr.{k}"] = group.own_rate
+                variables[f"lr.{k}"] = group.own_rate
         for key, _, states in self._states.values():
             for name, variable in states.items():
-                found[f"{key}/{name}"] = variable
-        return found
+                variables[f"{key}/{name}"] = variable
+        return variables
 
     def _targets(self, names: Container[str]) -> dict[str, Variable]:
         """Where a state with these names goes, of what is there already."""
-        found = self._own()
+        targets = self._own()
         for k, group in enumerate(self.groups):
             if group.own_rate is not None and f"lr.{k}" in names:
-                found[f"lr.{k}"] = group.own_rate
+                targets[f"lr.{k}"] = group.own_rate
         for key, _, states in self._states.values():
             for name, variable in states.items():
-                found[f"{key}/{name}"] = variable
-        return found
+                targets[f"{key}/{name}"] = variable
+        return targets
 
     def check_state(
         self,
@@ -268,9 +271,9 @@ class OptimizerState:
     ) -> Keys:
         """The names without a partner; raises ModelFileError where a state of these
         types, or what else is `wrong` with it, does not let it be loaded."""
-        own = {name: v.type for name, v in self._targets(types).items()}
-        known = {k: t for k, t in types.items() if k in own or not _may_wait(k)}
-        return compare(own, known, strict, type(self).__name__, wrong)
+        needed = {name: v.type for name, v in self._targets(types).items()}
+        known = {k: t for k, t in types.items() if k in needed or not _may_wait(k)}
+        return compare(needed, known, strict, type(self).__name__, wrong)
 
     def load_state_dict(
         self,
@@ -288,14 +291,14 @@ class OptimizerState:
         >>> import treadle as td
         >>> x, opt = td.param("x", init=2.0), td.optim.Adam()
         >>> _ = opt.step(x * x)
-        >>> again = td.optim.Adam()
-        >>> _ = again.load_state_dict(opt.state_dict())
-        >>> sorted(again.state_dict()) == sorted(opt.state_dict())
+        >>> other = td.optim.Adam()
+        >>> _ = other.load_state_dict(opt.state_dict())
+        >>> sorted(other.state_dict()) == sorted(opt.state_dict())
         True
         """
         taken = choose(state, rename, prefix)
-        own = taken.names.items()
-        rest = {name: np.array(whole(state[given])) for name, given in own}
+        pairs = taken.names.items()
+        rest = {name: np.array(whole(state[key])) for name, key in pairs}
         types = {k: Type(v.shape, as_dtype(v.dtype)) for k, v in rest.items()}
         keys = self.check_state(types, strict, taken.wrong)
         self._part()
@@ -310,7 +313,7 @@ def _may_wait(name: str) -> bool:
     return "/" in name or name.startswith("lr.")
 
 
-def _again(
+def _unpickled(
     kind: type[OptimizerState],
     arguments: tuple[tuple[Any, ...], dict[str, Any]],
     added: list[dict[str, Any]],
@@ -319,11 +322,11 @@ def _again(
 ) -> OptimizerState:
     """An optimizer of what a pickle says."""
     args, settings = arguments
-    made = kind(*args, **settings)
+    optimizer = kind(*args, **settings)
     for entry in added:
-        made.add_param_group(entry)
-    for group, rate in zip(made.groups, rates, strict=True):
+        optimizer.add_param_group(entry)
+    for group, rate in zip(optimizer.groups, rates, strict=True):
         if rate is not None:
             group.lr = rate
-    made.load_state_dict(state)
-    return made
+    optimizer.load_state_dict(state)
+    return optimizer

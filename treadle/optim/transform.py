@@ -123,19 +123,19 @@ def chain(*parts: Transform) -> Transform:
 
     def names(t: Type) -> list[tuple[Transform, Initial, dict[str, str]]]:
         taken: set[str] = set()
-        found = []
+        named = []
         for k, part in enumerate(parts):
-            own = part.init(t)
-            outer = {name: name if name not in taken else f"{name}.{k}" for name in own}
+            initial = part.init(t)
+            outer = {x: x if x not in taken else f"{x}.{k}" for x in initial}
             taken |= set(outer.values())
-            found.append((part, own, outer))
-        return found
+            named.append((part, initial, outer))
+        return named
 
     def init(t: Type) -> Initial:
         return {
             outer[name]: array
-            for _, own, outer in names(t)
-            for name, array in own.items()
+            for _, initial, outer in names(t)
+            for name, array in initial.items()
         }
 
     def update(
@@ -144,15 +144,15 @@ def chain(*parts: Transform) -> Transform:
         direction, changed = gradient, {}
         # Names depend on no extent, so a scalar stands for the parameter's type.
         for part, _, outer in names(Type((), parameter.type.dtype)):
-            own = {name: states[outside] for name, outside in outer.items()}
-            direction, new = part.update(direction, own, parameter, step)
+            inner = {name: states[outside] for name, outside in outer.items()}
+            direction, new = part.update(direction, inner, parameter, step)
             changed.update({outer[name]: value for name, value in new.items()})
         return direction, changed
 
     rowwise = all(part.rowwise for part in parts)
     fixed = all(part.fixed for part in parts)
     scalar = names(Type((), float32))
-    counts = tuple(own[name] for part, _, own in scalar for name in part.counts)
+    counts = tuple(initial[name] for part, _, initial in scalar for name in part.counts)
     resting = all(part.resting for part in parts)
     return Transform(init, update, rowwise, fixed, counts=counts, resting=resting)
 

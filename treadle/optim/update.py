@@ -15,12 +15,12 @@ from treadle.ops.families import outputs_of
 from treadle.optim.gradients import Gradient, plain
 from treadle.optim.transform import States, Transform
 
-__all__ = ["MASTER", "Traced", "changed", "moved"]
+__all__ = ["MASTER", "Traced", "changed", "next_value"]
 
 MASTER = "master"  # the state that holds a 16-bit parameter in float32
 
 
-def moved(
+def next_value(
     rule: Transform,
     gradient: Tensor,
     old: Tensor,
@@ -33,14 +33,14 @@ def moved(
     A master copy goes on from where it was, unless the parameter, its rounding, was
     assigned from elsewhere since.
     """
-    short, own = old.type.dtype, states.get(MASTER)
+    short, master = old.type.dtype, states.get(MASTER)
     wide = old.astype(gradient.type.dtype)
-    if own is not None:
-        same = own.astype(old.type.dtype) == old
-        wide = old = functions.where(same, own, wide)
+    if master is not None:
+        same = master.astype(old.type.dtype) == old
+        wide = old = functions.where(same, master, wide)
     direction, new = rule.update(gradient, states, wide, step)
     value, more = rule.move.to(old, direction, rate, states)
-    if own is not None:
+    if master is not None:
         more = {**more, MASTER: value}
     return value.astype(short), {**new, **more}
 
@@ -62,14 +62,14 @@ def changed(
     def seen(variable: Variable) -> Tensor:
         node = plain(variable.node())
         whole = ids is None or variable.shape != p.shape
-        found: Tensor = node if whole else functions.embedding(node, ids)
-        return found
+        rows: Tensor = node if whole else functions.embedding(node, ids)
+        return rows
 
     def whole(variable: Variable, value: Tensor) -> Tensor:
         if ids is None or variable.shape != p.shape:
             return value
-        found: Tensor = functions.at(plain(variable.node()))[ids].set(value)
-        return found
+        updated: Tensor = functions.at(plain(variable.node()))[ids].set(value)
+        return updated
 
     def kept(variable: Variable, before: Tensor, after: Tensor) -> Tensor:
         """What was there where the parameter is frozen or nothing is to change."""
@@ -77,18 +77,18 @@ def changed(
             after = functions.where(gradient.frozen, before, after)
         return after if hold is None else functions.where(hold, before, after)
 
-    own = {name: seen(variable) for name, variable in states.items()}
+    old_states = {name: seen(variable) for name, variable in states.items()}
     old = seen(p)
-    value, new = move(gradient.value, old, own)
-    found = [
-        (states[name], whole(states[name], kept(states[name], own[name], x)))
+    value, new = move(gradient.value, old, old_states)
+    versions = [
+        (states[name], whole(states[name], kept(states[name], old_states[name], x)))
         for name, x in new.items()
     ]
-    return [*found, (p, whole(p, kept(p, old, value)))]
+    return [*versions, (p, whole(p, kept(p, old, value)))]
 
 
 class Traced:
-    """`moved`, by calls of bodies that are traced once for each rule and types."""
+    """`next_value`, by calls of bodies that are traced once for each rule and types."""
 
     def __init__(self) -> None:
         self._known: dict[Any, tuple[Trace, tuple[str, ...]]] = {}
@@ -108,9 +108,9 @@ class Traced:
         if known is None:
 
             def update(g: Tensor, old: Tensor, rate: Tensor, step: Tensor,
-                       *own: Tensor) -> list[Tensor]:  # fmt: skip
-                given = dict(zip(states, own, strict=True))
-                value, new = moved(rule, g, old, given, rate, step)
+                       *values: Tensor) -> list[Tensor]:  # fmt: skip
+                old_states = dict(zip(states, values, strict=True))
+                value, new = next_value(rule, g, old, old_states, rate, step)
                 names.extend(new)
                 return [value, *new.values()]
 

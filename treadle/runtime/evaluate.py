@@ -11,7 +11,7 @@ from treadle.autodiff.dependence import behind
 from treadle.autodiff.derivative import endangered
 from treadle.autodiff.tape import Tape, TapeGradient, cut_pulled, tape_of
 from treadle.base import trees
-from treadle.base.collector import held_back
+from treadle.base.collector import collector_paused
 from treadle.base.options import current, modes
 from treadle.base.types import TupleType
 from treadle.graph.carried import Carried
@@ -113,7 +113,7 @@ def plan_of(
     return of_call(plans.known(key), seen, asked, inputs)
 
 
-@held_back
+@collector_paused
 def _run_anew(
     roots: Sequence[Tensor],
     feeds: Mapping[int, Any] | None = None,

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.caches import cached, lazy
-from treadle.base.changes import Again, changes
+from treadle.base.changes import StampCheck, changes
 from treadle.base.options import modes
 from treadle.graph.calls import ATTRIBUTE, ITEM, MODE, STAMP, Seen
 from treadle.graph.operators import Operand
@@ -82,7 +82,7 @@ class Guard:
     def _plain(self) -> tuple[Seen, ...]:
         if not self._stamped:
             return tuple(self._seen)
-        return *self._seen, Seen(STAMP, Again(self._checked(self._stamped)))
+        return *self._seen, Seen(STAMP, StampCheck(self._checked(self._stamped)))
 
     # -- terms ---------------------------------------------------------------------
 

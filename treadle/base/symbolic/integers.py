@@ -120,7 +120,7 @@ class SymbolicTrace:
             return 0.0, math.inf
         if kind == "call" and parts[0] in (min, max):
             ends = [self.bounds(x) for x in parts[1]]
-            low, high = (parts[0](own) for own in zip(*ends, strict=True))
+            low, high = (parts[0](pair) for pair in zip(*ends, strict=True))
             return low, high
         if kind == "//" and self.bounds(parts[1])[0] > 0:
             least, most = self.bounds(parts[0])
@@ -217,16 +217,16 @@ def form_of(x: Any) -> Form:
     return x.form if type(x) is Symbolic else forms.whole(operator.index(x))
 
 
-def call(function: Callable[..., int], *given: Any) -> Any:
+def call(function: Callable[..., int], *arguments: Any) -> Any:
     """What a function makes of integers: an atom, if one of them is symbolic.
 
     Equal functions are the same atom of the same integers.
     """
-    trace = _trace_of(given)
+    trace = _trace_of(arguments)
     if trace is None:
-        return function(*given)
-    value = function(*[x.value if type(x) is Symbolic else x for x in given])
-    atom = trace.atom(("call", function, tuple(map(form_of, given))))
+        return function(*arguments)
+    value = function(*[x.value if type(x) is Symbolic else x for x in arguments])
+    atom = trace.atom(("call", function, tuple(map(form_of, arguments))))
     return trace.make(value, atom)
 
 
@@ -238,9 +238,9 @@ def at_least(x: Any, y: Any) -> bool:
     trace = _trace_of((x, y))
     if trace is None:
         return bool(x >= y)
-    found = bool(_value(x) >= _value(y))
-    trace.compare(form_of(x), ">=", form_of(y), found, loose=True)
-    return found
+    answer = bool(_value(x) >= _value(y))
+    trace.compare(form_of(x), ">=", form_of(y), answer, loose=True)
+    return answer
 
 
 def least(x: Any, y: Any) -> Any:
@@ -258,24 +258,24 @@ def most(x: Any, y: Any) -> Any:
     return call(max, x, y)
 
 
-def gcd(*given: Any) -> int:
+def gcd(*integers: Any) -> int:
     """The greatest common divisor, as an int: a guard says that it is this one.
 
     None is left where one of them is it, and the others are multiples of it.
     """
-    trace = _trace_of(given)
+    trace = _trace_of(integers)
     if trace is None:
-        return math.gcd(*given)
-    found = call(math.gcd, *given)
-    value = int(found.value if type(found) is Symbolic else found)
-    divided = all(c % value == 0 for x in given for _, c in form_of(x))
-    if divided and any(type(x) is not Symbolic and x == value for x in given):
+        return math.gcd(*integers)
+    divisor = call(math.gcd, *integers)
+    value = int(divisor.value if type(divisor) is Symbolic else divisor)
+    divided = all(c % value == 0 for x in integers for _, c in form_of(x))
+    if divided and any(type(x) is not Symbolic and x == value for x in integers):
         return value
-    return int(found)
+    return int(divisor)
 
 
-def _trace_of(given: Sequence[Any]) -> SymbolicTrace | None:
-    return next((x.trace for x in given if type(x) is Symbolic), None)
+def _trace_of(arguments: Sequence[Any]) -> SymbolicTrace | None:
+    return next((x.trace for x in arguments if type(x) is Symbolic), None)
 
 
 # -- operators -------------------------------------------------------------------------
@@ -346,9 +346,9 @@ def _compared(name: str) -> None:
     def compare(self: Symbolic, other: Any) -> Any:
         if not _is_whole(other):
             return on(int(self), other) if type(other) is float else NotImplemented
-        found = on(self.value, _value(other))
-        self.trace.compare(self.form, sign, form_of(other), bool(found))
-        return found
+        answer = on(self.value, _value(other))
+        self.trace.compare(self.form, sign, form_of(other), bool(answer))
+        return answer
 
     setattr(Symbolic, f"__{name}__", compare)
 

@@ -32,15 +32,15 @@ class SymbolicNumber:
 
     __slots__ = ("function", "given", "shape", "trace", "value")
 
-    def __init__(self, function: Callable[..., Any], *given: Any) -> None:
+    def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
         """What a function of arrays gives: of those of other numbers, symbolic
         integers and whatever else. Equal functions of equal ones are equal.
         """
         self.trace = next(
-            x.trace for x in given if type(x) in (SymbolicNumber, Symbolic)
+            x.trace for x in arguments if type(x) in (SymbolicNumber, Symbolic)
         )
-        self.function, self.given = function, given
-        self.value: Any = function(*map(plain, given))
+        self.function, self.arguments = function, arguments
+        self.value: Any = function(*map(plain, arguments))
         self.shape: tuple[Any, ...] = ()
 
     @property
@@ -62,13 +62,13 @@ class SymbolicNumber:
     @property
     def key(self) -> Any:
         """What decides its value."""
-        return self.function, self.dtype, *map(_key, self.given)
+        return self.function, self.dtype, *map(_key, self.arguments)
 
-    def integer(self, function: Callable[..., int], *given: Any) -> Any:
+    def integer(self, function: Callable[..., int], *arguments: Any) -> Any:
         """What a function makes of its array and others: a symbolic integer."""
-        value = function(self.value, *given)
+        value = function(self.value, *arguments)
         return self.trace.make(
-            value, self.trace.atom(("number", function, self, given))
+            value, self.trace.atom(("number", function, self, arguments))
         )
 
     def __hash__(self) -> int:
@@ -95,9 +95,9 @@ class SymbolicNumber:
 
     def item(self) -> Any:
         """The number, which it is from now on."""
-        found = self.value.item()
-        assert self == found or found != found, "a number is what it is"
-        return found
+        number = self.value.item()
+        assert self == number or number != number, "a number is what it is"
+        return number
 
     def tobytes(self) -> bytes:
         return np.array(self).tobytes()
@@ -121,8 +121,8 @@ class SymbolicNumber:
     def write(self, writer: Any) -> str:
         """The name of its array in a function of sizes."""
         function = writer.object(self.function)
-        given = [writer.value(x) for x in self.given]
-        return str(writer.named(self.key, f"{function}({', '.join(given)})"))
+        arguments = [writer.value(x) for x in self.arguments]
+        return str(writer.named(self.key, f"{function}({', '.join(arguments)})"))
 
 
 def arange(size: Any, dtype: Any = np.int64) -> Any:
@@ -130,17 +130,19 @@ def arange(size: Any, dtype: Any = np.int64) -> Any:
     return array_of(_counted, (size,), size, dtype)
 
 
-def array_of(function: Callable[..., Any], shape: tuple[Any, ...], *given: Any) -> Any:
+def array_of(
+    function: Callable[..., Any], shape: tuple[Any, ...], *arguments: Any
+) -> Any:
     """The array of a shape that a function gives; symbolic if a size is.
 
     >>> array_of(np.eye, (2, 2), 2, 2).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
-    if not any(type(x) is Symbolic for x in given):
-        return function(*given)
-    found = SymbolicNumber(function, *given)
-    found.shape = shape
-    return found
+    if not any(type(x) is Symbolic for x in arguments):
+        return function(*arguments)
+    array = SymbolicNumber(function, *arguments)
+    array.shape = shape
+    return array
 
 
 def counted(size: Any) -> Any:
@@ -200,8 +202,8 @@ class _Operated:
 
     name: str
 
-    def __call__(self, *given: Any) -> Any:
-        return np.asarray(getattr(operator, self.name)(*map(_scalar, given)))
+    def __call__(self, *operands: Any) -> Any:
+        return np.asarray(getattr(operator, self.name)(*map(_scalar, operands)))
 
 
 @dataclass(frozen=True)

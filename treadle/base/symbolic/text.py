@@ -23,14 +23,14 @@ def guards_of(trace: SymbolicTrace) -> list[tuple[str, str]]:
     >>> [text for text, _ in guards_of(trace)]
     ['n0*n1 > 20', 'n0 // n1 != 3']
     """
-    found = []
+    lines = []
     for (form, sign, holds), line in trace.guards.items():
         left = [(m, c) for m, c in form if m and c > 0]
         right = [(m, -c) for m, c in form if not m or c < 0]
         shown = sign if holds else TURNED[sign]
         sides = _terms(trace, tuple(left)), _terms(trace, tuple(right))
-        found.append((f"{sides[0]} {shown} {sides[1]}", line))
-    return found
+        lines.append((f"{sides[0]} {shown} {sides[1]}", line))
+    return lines
 
 
 def _terms(trace: SymbolicTrace, form: Form) -> str:
@@ -49,8 +49,10 @@ def _atom(trace: SymbolicTrace, number: int, inside: bool) -> str:
     if kind in ("//", "%"):
         text = f"{_operand(trace, parts[0])} {kind} {_operand(trace, parts[1])}"
         return f"({text})" if inside else text
-    given = ", ".join([_terms(trace, x) for x in parts[1]]) if kind == "call" else "..."
-    return f"{_name(parts[0])}({given})"
+    arguments = (
+        ", ".join([_terms(trace, x) for x in parts[1]]) if kind == "call" else "..."
+    )
+    return f"{_name(parts[0])}({arguments})"
 
 
 def _operand(trace: SymbolicTrace, form: Form) -> str:

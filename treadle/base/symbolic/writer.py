@@ -63,10 +63,10 @@ class _Writer:
 
         def checked(sizes: Sequence[int]) -> list[Any] | None:
             try:
-                found: list[Any] | None = evaluate(sizes)
+                values: list[Any] | None = evaluate(sizes)
             except (ArithmeticError, ValueError):
                 return None  # a quotient by nothing: not the program of these sizes
-            return found
+            return values
 
         return checked
 
@@ -78,11 +78,11 @@ class _Writer:
         others = []
         for guard in guards:
             symbol = self.symbol(guard[0])
-            own = bounds.setdefault(symbol, Bounds()) if symbol is not None else None
-            if own is None or not own.take(*guard):
+            limits = bounds.setdefault(symbol, Bounds()) if symbol is not None else None
+            if limits is None or not limits.take(*guard):
                 others.append(guard)
-        for symbol, own in bounds.items():
-            test = own.test(self.atom(symbol))
+        for symbol, limits in bounds.items():
+            test = limits.test(self.atom(symbol))
             if test:
                 self.lines.append(f"if {test}: return None")
         return others
@@ -149,10 +149,10 @@ class _Writer:
         elif kind in ("//", "%"):
             text = f"{self.form(parts[0])} {kind} {self.form(parts[1])}"
         elif kind == "call":
-            given = ", ".join([self.form(x) for x in parts[1]])
-            text = f"{self.object(parts[0])}({given})"
+            arguments = ", ".join([self.form(x) for x in parts[1]])
+            text = f"{self.object(parts[0])}({arguments})"
         else:  # an integer of a number
-            function, own, others = parts
-            given = ", ".join([own.write(self), *map(self.object, others)])
-            text = f"{self.object(function)}({given})"
+            function, array, others = parts
+            arguments = ", ".join([array.write(self), *map(self.object, others)])
+            text = f"{self.object(function)}({arguments})"
         return self.named(number, text)

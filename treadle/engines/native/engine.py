@@ -14,7 +14,7 @@ import numpy as np
 
 from treadle.base.allocate import headroom
 from treadle.base.caches import tables
-from treadle.base.collector import HeldBack
+from treadle.base.collector import CollectorPaused
 from treadle.base.errors import OutOfMemoryError
 from treadle.base.events import watchers
 from treadle.base.options import current
@@ -283,7 +283,7 @@ class Native(Engine):
             if sum(t.nbytes for t in types) > sys.maxsize:
                 error = OutOfMemoryError(f"no memory holds a result of {node.type!r}")
                 raise error.located(node.name, "", node.line)
-        with HeldBack():
+        with CollectorPaused():
             linked, leaves = self._sized(key, wanted)
         linked.lines = first_lines(wanted.made.nodes)
         linked.link()

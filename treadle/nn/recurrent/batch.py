@@ -54,8 +54,8 @@ class Even(Batch):
     def run(
         self, cell: Cell, rows: Tensor, state: State, masks: Any, backwards: bool
     ) -> tuple[Tensor, State]:
-        own, mask = masks
-        projected = cell.project(rows if own is None else rows * own)
+        input_mask, mask = masks
+        projected = cell.project(rows if input_mask is None else rows * input_mask)
         if state is None:
             state = cell.initial_state((self.count,), first(projected).dtype)
         last, ys = over_time(cell, projected, state, None, mask, backwards)
@@ -75,10 +75,10 @@ class EndToEnd(Batch):
     def run(
         self, cell: Cell, rows: Tensor, state: State, masks: Any, backwards: bool
     ) -> tuple[Tensor, State]:
-        own, mask = masks
-        if own is not None:
+        input_mask, mask = masks
+        if input_mask is not None:
             whose = np.repeat(np.arange(self.count), self.plan.lengths)
-            rows = rows * embedding(own, constant_node(whose))
+            rows = rows * embedding(input_mask, constant_node(whose))
         return self.plan.run(cell, rows, state, mask, backwards)
 
     def result(self, rows: Tensor) -> Any:
@@ -120,8 +120,8 @@ class Masked(Even):
     def run(
         self, cell: Cell, rows: Tensor, state: State, masks: Any, backwards: bool
     ) -> tuple[Tensor, State]:
-        own, mask = masks
-        rows = rows if own is None else rows * own
+        input_mask, mask = masks
+        rows = rows if input_mask is None else rows * input_mask
         return masked(cell, rows, self.lengths, state, mask, backwards)
 
 
@@ -142,14 +142,14 @@ def batch_of(
     if node.ndim != 3:
         raise ShapeError(f"lengths go with (time, batch, width), got {node.type}")
     steps, count = node.shape[:2][::-1] if batch_first else node.shape[:2]
-    given = as_tensor(lengths)
-    if given.dtype.kind not in "iu":
-        raise DTypeError(f"lengths are whole numbers, got {given.type}")
-    if given.shape != (count,):
-        raise ShapeError(f"{count} sequences have {count} lengths, got {given.type}")
-    known = _known(given)
+    counts = as_tensor(lengths)
+    if counts.dtype.kind not in "iu":
+        raise DTypeError(f"lengths are whole numbers, got {counts.type}")
+    if counts.shape != (count,):
+        raise ShapeError(f"{count} sequences have {count} lengths, got {counts.type}")
+    known = _known(counts)
     if known is None:
-        return Masked(node, given, batch_first)
+        return Masked(node, counts, batch_first)
     wrong = (known < 0) | (known > steps)
     if wrong.any():
         k = int(np.argmax(wrong))
@@ -201,8 +201,8 @@ def _joined(nodes: Sequence[Tensor]) -> Tensor:
     """The rows of sequences. If they are those of one table at ids that are data, these
     are joined as data: how many there are is no structure then.
     """
-    looked_up = all(type(x.op) is Embedding and x.stored is None for x in nodes)
-    if looked_up and len({x.inputs[0].serial for x in nodes}) == 1:
+    are_lookups = all(type(x.op) is Embedding and x.stored is None for x in nodes)
+    if are_lookups and len({x.inputs[0].serial for x in nodes}) == 1:
         ids = [x.inputs[1] for x in nodes]
         if all(x.op is CONSTANT and type(x.stored) is np.ndarray for x in ids):
             joined = np.concatenate([x.stored for x in ids])

@@ -54,7 +54,7 @@ class Cell(Module):
         """The projection of inputs [..., input_size]: a tensor or several."""
         raise NotImplementedError(f"{type(self).__name__} does not define project")
 
-    def step(self, own: Any, state: State, mask: Any = None) -> State:
+    def step(self, projected: Any, state: State, mask: Any = None) -> State:
         """The next state from a projected input; `mask` scales what is read of h."""
         raise NotImplementedError(f"{type(self).__name__} does not define step")
 
@@ -65,10 +65,10 @@ class Cell(Module):
 
     def advance(self, x: Any, state: State = None, mask: Any = None) -> State:
         """The next state from an input; no state is zeros."""
-        own = self.project(x)
+        projected = self.project(x)
         if state is None:
-            state = self.initial_state(x.shape[:-1], first(own).dtype)
-        return self.step(own, state, mask)
+            state = self.initial_state(x.shape[:-1], first(projected).dtype)
+        return self.step(projected, state, mask)
 
     @by_role(1)
     def forward(self, x: Any, state: State = None) -> State:
@@ -186,8 +186,8 @@ class Gated(Cell):
 
     def split(self, gates: Tensor) -> list[Tensor]:
         """The gates one by one."""
-        found: list[Tensor] = parts(gates, self.gates)
-        return found
+        pieces: list[Tensor] = parts(gates, self.gates)
+        return pieces
 
 
 def normed(y: Tensor, gain: Any, bias: Any = None) -> Tensor:
@@ -200,6 +200,6 @@ def shifted(y: Tensor, bias: Any) -> Tensor:
     return y if bias is None else y + bias
 
 
-def total(own: Any, past: Tensor) -> Tensor:
+def total(projected: Any, past: Tensor) -> Tensor:
     """Both parts of the gates together; cells without input have one."""
-    return past if own is None else own + past
+    return past if projected is None else projected + past

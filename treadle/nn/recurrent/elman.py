@@ -37,6 +37,6 @@ class RNNCell(Gated):
             )
         self.nonlinearity = nonlinearity
 
-    def step(self, own: Any, state: State, mask: Any = None) -> State:
-        y = total(own, self.past(state, mask))
+    def step(self, projected: Any, state: State, mask: Any = None) -> State:
+        y = total(projected, self.past(state, mask))
         return F.tanh(y) if self.nonlinearity == "tanh" else F.relu(y)

@@ -105,14 +105,14 @@ def _flat(root: Any, children: Parts) -> tuple[list[Any], list[list[int]]]:
     below: list[list[int]] = []
     open_: list[tuple[Any, list[Any], list[int]]] = [(root, list(children(root)), [])]
     while open_:
-        node, left, found = open_[-1]
-        if left and len(found) < len(left):
-            part = left[len(found)]
+        node, left, positions = open_[-1]
+        if left and len(positions) < len(left):
+            part = left[len(positions)]
             open_.append((part, list(children(part)), []))
             continue
         open_.pop()
         nodes.append(node)
-        below.append(found)
+        below.append(positions)
         if open_:
             open_[-1][2].append(len(nodes) - 1)
     return nodes, below

@@ -41,20 +41,22 @@ class GRUCell(Gated):
         super().__init__(input_size, hidden_size, bias, dtype, **settings)
         self.reset_after = reset_after
 
-    def step(self, own: Any, state: State, mask: Any = None) -> State:
+    def step(self, projected: Any, state: State, mask: Any = None) -> State:
         if self.reset_after:
             past = self.past(state, mask)
-            own = zeros(past.shape, past.dtype) if own is None else own
-            return gru_cell(own, past, state)
+            projected = (
+                zeros(past.shape, past.dtype) if projected is None else projected
+            )
+            return gru_cell(projected, past, state)
         seen, n = state if mask is None else state * mask, 2 * self.hidden_size
         weight = self.matrix("weight_hh")
         past = self._part(seen, weight, slice(None, n))
-        if own is not None:
-            past = own[..., :n] + past
+        if projected is not None:
+            past = projected[..., :n] + past
         gates = F.sigmoid(past)
         r, z = gates[..., : self.hidden_size], gates[..., self.hidden_size :]
         new = self._part(r * seen, weight, slice(n, None))
-        new = F.tanh(new if own is None else own[..., n:] + new)
+        new = F.tanh(new if projected is None else projected[..., n:] + new)
         return new + z * (state - new)
 
     def _part(self, h: Any, weight: Any, rows: slice) -> Any:
@@ -118,9 +120,9 @@ class NematusGRUCell(Gated):
         y = shifted(matmul_transposed(x, self.matrix("weight_ih")), self.bias_ih)
         return self._normed(y, "ih")
 
-    def step(self, own: Any, state: State, mask: Any = None) -> State:
+    def step(self, projected: Any, state: State, mask: Any = None) -> State:
         seen = state if mask is None else state * mask
         past = self._normed(matmul_transposed(seen, self.matrix("weight_hh")), "hh")
-        if own is None:
-            own = shifted(zeros(past.shape, past.dtype), self.bias_ih)
-        return gru_cell(own, past, state)
+        if projected is None:
+            projected = shifted(zeros(past.shape, past.dtype), self.bias_ih)
+        return gru_cell(projected, past, state)

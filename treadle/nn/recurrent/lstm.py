@@ -63,17 +63,17 @@ class LSTMCell(Gated):
         self.norm_c = self.filled((hidden_size,), 1.0) if layer_norm else None
         self.bias_c = self.filled((hidden_size,), 0.0) if layer_norm else None
 
-    def _lifted(self, given: Any, amount: float) -> Parameter:
+    def _lifted(self, bias: Any, amount: float) -> Parameter:
         """A bias with more for f, the second of the gates."""
-        if given is None:
+        if bias is None:
             raise ArgumentError("forget_bias is the first value of a bias: bias=True")
-        array, n = given.numpy().copy(), self.hidden_size
+        array, n = bias.numpy().copy(), self.hidden_size
         array[n : 2 * n] += amount
         return param(init=array, dtype=array.dtype)
 
-    def step(self, own: Any, state: State, mask: Any = None) -> State:
+    def step(self, projected: Any, state: State, mask: Any = None) -> State:
         h, c = state
-        gates = total(own, self.past(h, mask))
+        gates = total(projected, self.past(h, mask))
         if self.norm_c is None:
             return lstm_cell(gates, c)
         i, f, g, o = self.split(gates)
@@ -102,9 +102,9 @@ class PeepholeLSTMCell(Gated):
         self.peephole_i, self.peephole_f = self.filled(n, 0.0), self.filled(n, 0.0)
         self.peephole_o = self.filled(n, 0.0)
 
-    def step(self, own: Any, state: State, mask: Any = None) -> State:
+    def step(self, projected: Any, state: State, mask: Any = None) -> State:
         h, c = state
-        i, f, g, o = self.split(total(own, self.past(h, mask)))
+        i, f, g, o = self.split(total(projected, self.past(h, mask)))
         kept = F.sigmoid(f + self.peephole_f * c) * c
         after = kept + F.sigmoid(i + self.peephole_i * c) * F.tanh(g)
         return F.sigmoid(o + self.peephole_o * after) * F.tanh(after), after
@@ -156,9 +156,9 @@ class CoupledLSTMCell(Gated):
             return matmul_transposed(c, self.matrix(name))
         return c * getattr(self, name)
 
-    def step(self, own: Any, state: State, mask: Any = None) -> State:
+    def step(self, projected: Any, state: State, mask: Any = None) -> State:
         h, c = state
-        i, g, o = self.split(total(own, self.past(h, mask)))
+        i, g, o = self.split(total(projected, self.past(h, mask)))
         let = F.sigmoid(i + self._peep("peephole_i", c))
         after = c + let * (F.tanh(g) - c)
         out = F.sigmoid(o + self._peep("peephole_o", after))

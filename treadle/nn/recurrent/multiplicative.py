@@ -43,10 +43,10 @@ class _Multiplicative(Gated):
         y = matmul_transposed(x, self.matrix("weight_mx"))
         return super().project(x), shifted(normed(y, self.norm_mx), self.bias_mx)
 
-    def mixed(self, own: Any, h: Any) -> Any:
+    def mixed(self, factor: Any, h: Any) -> Any:
         """What the gates see."""
         y = matmul_transposed(h, self.matrix("weight_mh"))
-        return own * shifted(normed(y, self.norm_mh), self.bias_mh)
+        return factor * shifted(normed(y, self.norm_mh), self.bias_mh)
 
 
 class MLSTMCell(_Multiplicative, LSTMCell):
@@ -60,8 +60,8 @@ class MLSTMCell(_Multiplicative, LSTMCell):
     ((2, 4), (2, 4))
     """
 
-    def step(self, own: Any, state: State, mask: Any = None) -> State:
-        gates, factor = own
+    def step(self, projected: Any, state: State, mask: Any = None) -> State:
+        gates, factor = projected
         h, c = state
         return super().step(gates, (self.mixed(factor, h), c), mask)
 
@@ -76,6 +76,6 @@ class MGRUCell(_Multiplicative, GRUCell):
     (2, 4)
     """
 
-    def step(self, own: Any, state: State, mask: Any = None) -> State:
-        gates, factor = own
+    def step(self, projected: Any, state: State, mask: Any = None) -> State:
+        gates, factor = projected
         return super().step(gates, self.mixed(factor, state), mask)

@@ -80,15 +80,19 @@ class Ragged:
 
         `state` and `mask` have a row for each sequence.
         """
-        own = cell.project(rows)
-        dtype = first(own).dtype
+        projected = cell.project(rows)
+        dtype = first(projected).dtype
         if state is None:
             state = cell.initial_state((len(self.lengths),), dtype)
         if not self.loops:
             return zeros((0, cell.hidden_size), dtype), state
         # Side by side: the rows of a loop are found once.
-        widths = [part.shape[-1] for part in own] if isinstance(own, tuple) else None
-        whole = own if widths is None else concat(list(own), -1)
+        widths = (
+            [part.shape[-1] for part in projected]
+            if isinstance(projected, tuple)
+            else None
+        )
+        whole = projected if widths is None else concat(list(projected), -1)
         order = constant_node(self.order)
         waiting = each(lambda x: embedding(x, order), state)
         mask = None if mask is None else embedding(mask, order)
@@ -106,29 +110,29 @@ class Ragged:
             waiting = _head(after, waiting, loop.count)
         rank = constant_node(self.rank)
         last = each(lambda x: embedding(x, rank), waiting)
-        found = concat(outputs[::-1] if backwards else outputs)
+        stacked = concat(outputs[::-1] if backwards else outputs)
         home = constant_node(self.homes)
-        return RowsToDense(self.total + 1)(home, found)[: self.total], last
+        return RowsToDense(self.total + 1)(home, stacked)[: self.total], last
 
 
 def over_time(
-    cell: Cell, own: Any, state: State, live: Any, mask: Any, backwards: bool
+    cell: Cell, projected: Any, state: State, live: Any, mask: Any, backwards: bool
 ) -> tuple[State, Tensor]:
     """A cell along the first dimension of projected inputs; states that are not `live`
     stay as they are. The last state, and the outputs of all steps.
     """
 
-    def step(state: State, given: Any) -> tuple[State, Any]:
-        own, on = given if live is not None else (given, None)
-        after = cell.step(own, state, mask)
+    def step(state: State, inputs: Any) -> tuple[State, Any]:
+        row, on = inputs if live is not None else (inputs, None)
+        after = cell.step(row, state, mask)
         output = first(after)
         if on is not None:
             after = each(lambda new, old: functions.where(on, new, old), after, state)
         return after, output
 
-    rows = own if live is None else (own, live)
-    found: tuple[State, Tensor] = scan(step, state, rows, reverse=backwards)
-    return found
+    rows = projected if live is None else (projected, live)
+    results: tuple[State, Tensor] = scan(step, state, rows, reverse=backwards)
+    return results
 
 
 def each(f: Any, *states: State) -> State:
@@ -155,9 +159,9 @@ def masked(
     """
     steps = as_tensor(np.arange(x.shape[0])[:, None])
     live = reshape(steps < reshape(lengths, (1, -1)), (*x.shape[:2], 1))
-    own = cell.project(functions.where(live, x, 0.0))
+    projected = cell.project(functions.where(live, x, 0.0))
     if state is None:
-        state = cell.initial_state((x.shape[1],), first(own).dtype)
-    last, ys = over_time(cell, own, state, live, mask, backwards)
-    found: Tensor = functions.where(live, ys, 0.0)
-    return found, last
+        state = cell.initial_state((x.shape[1],), first(projected).dtype)
+    last, ys = over_time(cell, projected, state, live, mask, backwards)
+    outputs: Tensor = functions.where(live, ys, 0.0)
+    return outputs, last

@@ -14,7 +14,14 @@ from treadle.nn.recurrent.cell import State, first
 from treadle.ops.join import concat, stack
 from treadle.ops.naming import named_like, unname
 
-__all__ = ["beside", "joined", "named_state", "one_by_one", "parted", "plain_state"]
+__all__ = [
+    "concatenated",
+    "joined",
+    "named_state",
+    "one_by_one",
+    "parted",
+    "plain_state",
+]
 
 
 def one_by_one(
@@ -40,7 +47,7 @@ def one_by_one(
     return (outputs[::-1] if backwards else outputs), state
 
 
-def beside(xs: Sequence[Any]) -> Any:
+def concatenated(xs: Sequence[Any]) -> Any:
     """Tensors joined along the last dimension; one stays as it is."""
     return concat(list(xs), -1) if len(xs) > 1 else xs[0]
 

@@ -43,7 +43,7 @@ class _Simple(Gated):
 
     def project(self, x: Any) -> Any:
         n, y = self.hidden_size, matmul_transposed(x, self.matrix("weight_ih"))
-        found = parts(y, self.gates + self.mapped)
+        pieces = parts(y, self.gates + self.mapped)
         for k in range(self.gates):
             gain: Any = self.norm_ih
             bias: Any = self.bias_ih if k else None
@@ -51,8 +51,8 @@ class _Simple(Gated):
                 gain = gain[k * n : (k + 1) * n]
             if bias is not None:
                 bias = bias[(k - 1) * n : k * n]
-            found[k] = shifted(normed(found[k], gain), bias)
-        return tuple(found)
+            pieces[k] = shifted(normed(pieces[k], gain), bias)
+        return tuple(pieces)
 
 
 class SRUCell(_Simple):
@@ -71,11 +71,11 @@ class SRUCell(_Simple):
     gates, wide = 3, True
 
     def project(self, x: Any) -> Any:
-        found = super().project(x)
-        return found if self.mapped else (*found, x)
+        pieces = super().project(x)
+        return pieces if self.mapped else (*pieces, x)
 
-    def step(self, own: Any, state: State, mask: Any = None) -> State:
-        new, f, r, x = own
+    def step(self, projected: Any, state: State, mask: Any = None) -> State:
+        new, f, r, x = projected
         c = new + F.sigmoid(f) * (state[1] - new)
         return x + F.sigmoid(r) * (F.tanh(c) - x), c
 
@@ -92,7 +92,7 @@ class SSRUCell(_Simple):
     ((2, 4), (2, 4))
     """
 
-    def step(self, own: Any, state: State, mask: Any = None) -> State:
-        new, f = own
+    def step(self, projected: Any, state: State, mask: Any = None) -> State:
+        new, f = projected
         c = new + F.sigmoid(f) * (state[1] - new)
         return F.relu(c), c

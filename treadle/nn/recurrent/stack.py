@@ -16,7 +16,7 @@ from treadle.nn.module import Module
 from treadle.nn.recurrent.batch import Batch, batch_of
 from treadle.nn.recurrent.cell import Cell, State, checked, first
 from treadle.nn.recurrent.sequence import (
-    beside,
+    concatenated,
     joined,
     named_state,
     one_by_one,
@@ -117,10 +117,10 @@ class Recurrent(Module):
         for cell, names in zip(self._layers.cells, self._layers.names, strict=True):
             if cell.training is not self.training:
                 cell.training = self.training
-            for own, outer in names:
+            for inner, outer in names:
                 value = getattr(self, outer)
-                if cell.__dict__[own] is not value:
-                    setattr(cell, own, value)
+                if cell.__dict__[inner] is not value:
+                    setattr(cell, inner, value)
         return list(self._layers.cells)
 
     # -- a sequence at once --------------------------------------------------------
@@ -166,24 +166,28 @@ class Recurrent(Module):
         tops: list[list[Any]] = []
         for layer in range(self.num_layers):
             below = self._below(steps, inputs, layer)
-            found = []
+            outputs_by_direction = []
             for direction in self.directions:
                 k = len(lasts)
                 first_mask, mask = self._masks(cells[k], lead, steps[0].dtype)
-                given = below if first_mask is None else [x * first_mask for x in below]
+                masked = (
+                    below if first_mask is None else [x * first_mask for x in below]
+                )
                 outputs, last = one_by_one(
                     self._layers.call(k),
-                    given,
+                    masked,
                     starts[k],
                     mask,
                     bool(direction),
                 )
-                found.append(outputs)
+                outputs_by_direction.append(outputs)
                 lasts.append(last)
-            steps = [beside(both) for both in zip(*found, strict=True)]
+            steps = [
+                concatenated(both) for both in zip(*outputs_by_direction, strict=True)
+            ]
             tops.append(steps)
         if self.skip:
-            steps = [beside(every) for every in zip(*tops, strict=True)]
+            steps = [concatenated(every) for every in zip(*tops, strict=True)]
         return steps, lasts
 
     def _below(self, steps: list[Any], inputs: list[Any], layer: int) -> list[Any]:
@@ -193,7 +197,7 @@ class Recurrent(Module):
         if self.dropout:
             steps = [F.dropout(h, self.dropout, self.training) for h in steps]
         if self.skip:
-            steps = [beside(pair) for pair in zip(steps, inputs, strict=True)]
+            steps = [concatenated(pair) for pair in zip(steps, inputs, strict=True)]
         return steps
 
     def _masks(self, cell: Cell, lead: Any, dtype: Any) -> tuple[Any, Any]:
@@ -213,18 +217,18 @@ class Recurrent(Module):
         tops: list[Tensor] = []
         for layer in range(self.num_layers):
             (below,) = self._below([rows], [batch.rows], layer)
-            found = []
+            outputs = []
             for direction in self.directions:
                 k = len(lasts)
                 masks = self._masks(cells[k], (batch.count,), rows.dtype)
                 output, last = batch.run(
                     cells[k], below, starts[k], masks, bool(direction)
                 )
-                found.append(output)
+                outputs.append(output)
                 lasts.append(last)
-            rows = beside(found)
+            rows = concatenated(outputs)
             tops.append(rows)
-        return batch.result(beside(tops) if self.skip else rows), joined(lasts)
+        return batch.result(concatenated(tops) if self.skip else rows), joined(lasts)
 
     # -- step by step --------------------------------------------------------------
 
@@ -266,7 +270,7 @@ class Recurrent(Module):
     def output_of(self, states: Sequence[State]) -> Tensor:
         """The output that goes with the layers' states."""
         tops = [first(state) for state in states]
-        return beside(tops) if self.skip else tops[-1]
+        return concatenated(tops) if self.skip else tops[-1]
 
     def extra_repr(self) -> str:
         text = f"{self.input_size}, {self.hidden_size}"
@@ -295,10 +299,10 @@ class _Layers:
 
     def call(self, k: int) -> Callable[..., State]:
         """A cell's step as a function that is traced once."""
-        found = self.calls.get(k)
-        if found is None:
-            found = self.calls[k] = partial(function(_advance), self.cells[k])
-        return found
+        advance = self.calls.get(k)
+        if advance is None:
+            advance = self.calls[k] = partial(function(_advance), self.cells[k])
+        return advance
 
 
 def _advance(cell: Cell, x: Any, state: State, mask: Any) -> State:

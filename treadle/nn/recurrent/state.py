@@ -42,33 +42,33 @@ class RecurrentState:
     [(4,), (4,), (4,), (4,), (4,)]
     """
 
-    __slots__ = ("_found", "_masks", "_network", "_states", "prev")
+    __slots__ = ("_masks", "_network", "_output", "_states", "prev")
 
     def __init__(
         self,
         network: Network,
         states: Sequence[State] | None,
-        found: Tensor | None = None,
+        output: Tensor | None = None,
         prev: RecurrentState | None = None,
     ) -> None:
         self._network, self._states = network, states
-        self._found, self.prev = found, prev
+        self._output, self.prev = output, prev
         # One sequence has one set of masks, whatever is added first.
         self._masks: dict[int, Any] = {} if prev is None else prev._masks
 
     def add_input(self, x: Any) -> RecurrentState:
         """The state after one more input."""
         node = checked(x, self._network.input_size)
-        states, found = self._network.advance(node, self._states, self._masks)
-        return RecurrentState(self._network, states, found, self)
+        states, output = self._network.advance(node, self._states, self._masks)
+        return RecurrentState(self._network, states, output, self)
 
     def add_inputs(self, xs: Iterable[Any]) -> list[RecurrentState]:
         """The states after each of several inputs."""
-        state, found = self, []
+        state, states = self, []
         for x in xs:
             state = state.add_input(x)
-            found.append(state)
-        return found
+            states.append(state)
+        return states
 
     def transduce(self, xs: Iterable[Any]) -> list[Tensor]:
         """The outputs for several inputs."""
@@ -76,9 +76,9 @@ class RecurrentState:
 
     def output(self) -> Tensor:
         """The output of the last input."""
-        if self._found is None:
+        if self._output is None:
             raise ArgumentError("there is no output before the first input")
-        return self._found
+        return self._output
 
     def s(self) -> tuple[State, ...]:
         """The state of each layer."""

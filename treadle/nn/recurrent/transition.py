@@ -47,9 +47,9 @@ class DeepTransitionCell(Cell):
     def project(self, x: Any) -> Any:
         return self.cells[0].project(x)
 
-    def step(self, own: Any, state: State, mask: Any = None) -> State:
+    def step(self, projected: Any, state: State, mask: Any = None) -> State:
         for k, cell in enumerate(self.cells):
-            state = cell.step(None if k else own, state, mask)
+            state = cell.step(None if k else projected, state, mask)
         return state
 
     def extra_repr(self) -> str:

@@ -199,13 +199,13 @@ class SequentialTreeCell(Cell):
         self.back = LSTMCell(hidden_size, half, **settings) if bidirectional else None
 
     def forward(self, x: Any, children: Sequence[Any] = ()) -> Tensor:
-        own = [] if x is None else [checked(x, self.input_size)]
-        if not own and not children:
+        first = [] if x is None else [checked(x, self.input_size)]
+        if not first and not children:
             raise ArgumentError("a node has an input or children, or both")
-        steps = [*own, *children]
+        steps = [*first, *children]
         ahead: Tensor = one_by_one(self.ahead.advance, steps)[0][-1]
         if self.back is None:
             return ahead
-        steps = [*own, *reversed(children)]
+        steps = [*first, *reversed(children)]
         back = one_by_one(self.back.advance, steps)[0][-1]
         return concat([ahead, back], -1)

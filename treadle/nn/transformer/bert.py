@@ -80,8 +80,8 @@ class Bert(Module):
         x = self.norm(self.places(self.words(tokens) + kind))
         x = F.dropout(x, self.dropout, self.training)
         if mask is not None:
-            given = as_tensor(mask).astype(bool)
-            mask = given.reshape((given.shape[0], 1, 1, given.shape[1]))
+            allowed = as_tensor(mask).astype(bool)
+            mask = allowed.reshape((allowed.shape[0], 1, 1, allowed.shape[1]))
         y: Tensor = self.encoder(x, mask)
         return y
 
@@ -89,8 +89,8 @@ class Bert(Module):
         """tanh(W h + b) of the first token's state."""
         if self.pooler is None:
             raise ShapeError("this model has no pooler", hint="Bert(pooler=True)")
-        found: Tensor = F.tanh(self.pooler(as_tensor(states)[:, 0]))
-        return found
+        y: Tensor = F.tanh(self.pooler(as_tensor(states)[:, 0]))
+        return y
 
     def sentences(self, ids: Any, mask: Any = None, kinds: Any = None) -> Tensor:
         """The mean of the tokens' states, of length 1: [rows, width].
@@ -113,7 +113,7 @@ class Bert(Module):
         >>> Bert.hugging_face(1)["encoder.layer.0.attention.self.query."]
         'encoder.layers.0.self_attn.q_proj.'
         """
-        found: dict[str, str | None] = {
+        names: dict[str, str | None] = {
             "embeddings.word_embeddings.": "words.",
             "embeddings.position_embeddings.": "places.table.",
             "embeddings.token_type_embeddings.": "kinds.",
@@ -131,6 +131,6 @@ class Bert(Module):
             "output.LayerNorm": "norm2",
         }
         for k in range(layers):
-            for theirs, own in parts.items():
-                found[f"encoder.layer.{k}.{theirs}."] = f"encoder.layers.{k}.{own}."
-        return found
+            for theirs, ours in parts.items():
+                names[f"encoder.layer.{k}.{theirs}."] = f"encoder.layers.{k}.{ours}."
+        return names

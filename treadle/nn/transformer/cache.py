@@ -37,21 +37,21 @@ def extended(state: State, keys: Tensor, values: Tensor) -> State:
 
 def seen(state: State, queries: int) -> np.ndarray[Any, Any]:
     """What each of the last `queries` places may see: bool[queries, room]."""
-    room = state["keys"].shape[2]
+    capacity = state["keys"].shape[2]
     places = np.arange(state["place"] - queries, state["place"])
-    return np.arange(room) <= places[:, None]
+    return np.arange(capacity) <= places[:, None]
 
 
 def _written(old: Tensor, new: Tensor, place: int) -> Tensor:
     """`new` at the places from `place` on; `place` is data, so steps look alike."""
     rows, heads, count, width = new.shape
-    room = max(old.shape[2], -(-(place + count) // BLOCK) * BLOCK)
-    if room > old.shape[2]:
-        more = zeros((rows, heads, room - old.shape[2], width), new.dtype)
+    capacity = max(old.shape[2], -(-(place + count) // BLOCK) * BLOCK)
+    if capacity > old.shape[2]:
+        more = zeros((rows, heads, capacity - old.shape[2], width), new.dtype)
         old = concat([old, more], 2) if old.shape[2] else more
-    ahead = np.arange(room) - place
+    ahead = np.arange(capacity) - place
     if count > 1:
         new = functions.take(new, np.clip(ahead, 0, count - 1), axis=2)
     fresh = as_tensor(((ahead >= 0) & (ahead < count))[:, None])
-    found: Tensor = where(fresh, new, old)
-    return found
+    cache: Tensor = where(fresh, new, old)
+    return cache

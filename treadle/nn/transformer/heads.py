@@ -144,8 +144,8 @@ class MultiHeadAttention(Module):
         k = self._placed(self._heads(self.k_proj(node)), place)
         state = extended(state, k, self._heads(self.v_proj(node)))
         mask = as_tensor(seen(state, q.shape[2]))
-        room = state["keys"].shape[2]
-        bias = self._bias(q.shape[2], room, mask, place)
+        capacity = state["keys"].shape[2]
+        bias = self._bias(q.shape[2], capacity, mask, place)
         return self._joined(q, state, bias, False), state
 
     # -- parts ---------------------------------------------------------------------
@@ -155,10 +155,10 @@ class MultiHeadAttention(Module):
         q = self._placed(self._heads(self.q_proj(query)), 0)
         scores = functions.matmul(q, known["keys"].mT) / math.sqrt(q.shape[-1])
         if mask is not None:
-            given = as_tensor(mask)
-            if given.dtype.kind == "b":
-                given = functions.where(given, 0.0, -math.inf)
-            scores = scores + given
+            allowed = as_tensor(mask)
+            if allowed.dtype.kind == "b":
+                allowed = functions.where(allowed, 0.0, -math.inf)
+            scores = scores + allowed
         return F.softmax(scores, -1)
 
     def _placed(self, x: Tensor, place: int) -> Tensor:
@@ -177,9 +177,9 @@ class MultiHeadAttention(Module):
         """Heads that have attended, side by side and projected."""
         p = self.dropout if self.training else 0.0
         k, v = known["keys"], known["values"]
-        found = F.scaled_dot_product_attention(q, k, v, mask, p, is_causal)
-        n, h, t, d = found.shape
-        joined: Tensor = reshape(permute_dims(found, (0, 2, 1, 3)), (n, t, h * d))
+        attended = F.scaled_dot_product_attention(q, k, v, mask, p, is_causal)
+        n, h, t, d = attended.shape
+        joined: Tensor = reshape(permute_dims(attended, (0, 2, 1, 3)), (n, t, h * d))
         if not self.batch_first:
             joined = permute_dims(joined, (1, 0, 2))
         return joined if self.out_proj is None else self.out_proj(joined)

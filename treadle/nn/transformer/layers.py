@@ -28,10 +28,10 @@ Part = Callable[[Any], Any]
 
 def check_operations(before: str, after: str) -> None:
     """Refuse operations around a sublayer that are none."""
-    for given, known in ((before, "dnr"), (after, "danrh")):
-        if not set(given) <= set(known):
+    for letters, known in ((before, "dnr"), (after, "danrh")):
+        if not set(letters) <= set(known):
             raise ArgumentError(
-                f"operations {given!r} around a sublayer: they are letters of "
+                f"operations {letters!r} around a sublayer: they are letters of "
                 f"{known!r}",
                 hint="d dropout, n layer norm, r RMS norm, a add, h highway",
             )
@@ -77,8 +77,10 @@ class _Layer(Module):
             for name in [x for x in self.after if x in kinds][:1]:
                 setattr(self, f"norm{k}", kinds[name](d_model, eps, dtype=dtype))
             for name in [x for x in self.before if x in kinds][:1]:
-                own = f"norm{k}_before" if set(self.after) & set(kinds) else f"norm{k}"
-                setattr(self, own, kinds[name](d_model, eps, dtype=dtype))
+                attribute = (
+                    f"norm{k}_before" if set(self.after) & set(kinds) else f"norm{k}"
+                )
+                setattr(self, attribute, kinds[name](d_model, eps, dtype=dtype))
             if "h" in self.after:
                 setattr(self, f"highway{k}", Linear(d_model, d_model, dtype=dtype))
 
@@ -98,8 +100,8 @@ class _Layer(Module):
             if name == "d":
                 x = self._dropped(x)
             else:
-                own = set(self.after) & {"n", "r"}
-                x = getattr(self, f"norm{k}_before" if own else f"norm{k}")(x)
+                norms = set(self.after) & {"n", "r"}
+                x = getattr(self, f"norm{k}_before" if norms else f"norm{k}")(x)
         return x
 
     def _after(self, y: Any, x: Any, k: int) -> Tensor:
@@ -114,8 +116,8 @@ class _Layer(Module):
                 y = gate * y + (1.0 - gate) * x
             else:
                 y = getattr(self, f"norm{k}")(y)
-        found: Tensor = y
-        return found
+        result: Tensor = y
+        return result
 
     def _around(self, x: Any, k: int, part: Part) -> Tensor:
         """Sublayer k within its connection."""
@@ -166,8 +168,8 @@ class TransformerEncoderLayer(_Layer):
             positions=positions,
             projection=projection,
         )
-        given = (d_model, dim_feedforward, dropout, activation, norm_first, dtype)
-        self._build(*given, **connections)
+        settings = (d_model, dim_feedforward, dropout, activation, norm_first, dtype)
+        self._build(*settings, **connections)
         self._connections(2, d_model, layer_norm_eps, dtype)
 
     def forward(self, src: Any, mask: Any = None, is_causal: bool = False) -> Tensor:
@@ -226,19 +228,19 @@ class TransformerDecoderLayer(_Layer):
         settings: dict[str, Any] = {
             "batch_first": batch_first, "dtype": dtype, "projection": projection
         }  # fmt: skip
-        own, self.autoregression = dict(mixing or {}), autoregression
+        options, self.autoregression = dict(mixing or {}), autoregression
         self.self_attn: Any
         if autoregression == "self-attention":
-            settings_of_self = {**settings, "positions": positions, **own}
+            settings_of_self = {**settings, "positions": positions, **options}
             self.self_attn = MultiHeadAttention(d_model, nhead, p, **settings_of_self)
         elif not batch_first:
             raise ArgumentError(f"{autoregression} has batch_first=True")
         elif autoregression == "average-attention":
-            given = {"dropout": dropout, **own}
-            self.self_attn = AverageAttention(d_model, dtype=dtype, **given)
+            average = {"dropout": dropout, **options}
+            self.self_attn = AverageAttention(d_model, dtype=dtype, **average)
         elif autoregression == "rnn":
             self.self_attn = RecurrentMixer(
-                d_model, own.pop("cell", SSRUCell), dtype=dtype, **own
+                d_model, options.pop("cell", SSRUCell), dtype=dtype, **options
             )
         else:
             raise ArgumentError(

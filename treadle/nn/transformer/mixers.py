@@ -37,11 +37,11 @@ ACTIVATIONS: dict[str, Callable[[Any], Tensor]] = {
 
 def activation_of(name: str) -> Callable[[Any], Tensor]:
     """An activation by name; an error tells which there are."""
-    found = ACTIVATIONS.get(name)
-    if found is None:
+    activation = ACTIVATIONS.get(name)
+    if activation is None:
         known = ", ".join(ACTIVATIONS)
         raise ArgumentError(f"no activation {name!r} here", hint=f"one of {known}")
-    return found
+    return activation
 
 
 class AverageAttention(Module):
@@ -119,8 +119,8 @@ class AverageAttention(Module):
         if self.input_gate is None or self.forget_gate is None:
             return y
         i, f = F.sigmoid(self.input_gate(x)), F.sigmoid(self.forget_gate(y))
-        found: Tensor = i * x + f * y
-        return found
+        mixed: Tensor = i * x + f * y
+        return mixed
 
     def extra_repr(self) -> str:
         return f"{self.width}, activation={self.activation!r}"

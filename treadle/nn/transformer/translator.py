@@ -105,10 +105,11 @@ class Translator(Module):
         self.width, self.dropout, self.word_dropout = width, dropout, word_dropout
         self._embed(source_vocabulary, target, tied, dtype)
         self.places = _places(positions, max_length, width, dtype)
-        own = positions if positions.startswith(("rotary", "alibi")) else None
+        relative = positions if positions.startswith(("rotary", "alibi")) else None
         settings = dict(
             dim_feedforward=feedforward, dropout=dropout, layer_norm_eps=1e-6,
-            preprocess=preprocess, postprocess=postprocess, dtype=dtype, positions=own,
+            preprocess=preprocess, postprocess=postprocess, dtype=dtype,
+            positions=relative,
             attention_dropout=attention_dropout,
             feedforward_dropout=feedforward_dropout, **layers,
         )  # fmt: skip
@@ -160,8 +161,8 @@ class Translator(Module):
     ) -> Tensor:
         memory, seen = self.encode(source, source_mask), _keys(source_mask)
         x = self._embedded(self.target_embedding, self.target_begin, target, 0)
-        found = self.decoder(x, memory, _keys(target_mask), seen, True)
-        y: Tensor = self.output(found)
+        states = self.decoder(x, memory, _keys(target_mask), seen, True)
+        y: Tensor = self.output(states)
         return y
 
     def encode(self, source: Any, source_mask: Any = None) -> Tensor:
@@ -212,8 +213,8 @@ class Translator(Module):
             self.target_embedding, self.target_begin, ids.reshape((-1, 1)), place
         )
         y, layers = self.decoder.step(x, state["layers"])
-        found = log_softmax(self.output(y[:, 0]), -1)
-        return found, {"place": place + 1, "layers": layers}
+        log_probabilities = log_softmax(self.output(y[:, 0]), -1)
+        return log_probabilities, {"place": place + 1, "layers": layers}
 
     def _embedded(
         self, table: Embedding, begin: Module, tokens: Any, place: int
@@ -255,10 +256,10 @@ class _Operations(Module):
 
 def _check(source: int, target: int, tied: str, positions: str) -> None:
     above_zero(source_vocabulary=source, target_vocabulary=target)
-    for name, given, known in (("tied", tied, TIES), ("positions", positions, PLACES)):
-        if given not in known:
+    for name, value, known in (("tied", tied, TIES), ("positions", positions, PLACES)):
+        if value not in known:
             raise ArgumentError(
-                f"no {name} {given!r}", hint=f"one of {', '.join(map(repr, known))}"
+                f"no {name} {value!r}", hint=f"one of {', '.join(map(repr, known))}"
             )
     if tied in ("source", "all") and source != target:
         raise ArgumentError(
@@ -306,10 +307,10 @@ def _keys(mask: Any) -> Any:
     """A mask [rows, length] as attention takes it: [rows, 1, 1, length]."""
     if mask is None:
         return None
-    given = as_tensor(mask)
-    if given.ndim != 2:
-        raise ShapeError(f"a mask of tokens is [rows, length], got {given.type}")
-    return given.reshape((given.shape[0], 1, 1, given.shape[1]))
+    allowed = as_tensor(mask)
+    if allowed.ndim != 2:
+        raise ShapeError(f"a mask of tokens is [rows, length], got {allowed.type}")
+    return allowed.reshape((allowed.shape[0], 1, 1, allowed.shape[1]))
 
 
 def _without_words(x: Tensor, p: float) -> Tensor:

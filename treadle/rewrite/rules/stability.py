@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from treadle.autodiff.spelled import CHOOSES
+from treadle.autodiff.expressions import CHOOSES
 from treadle.graph.tensor import Tensor
 from treadle.ops.loss import CrossEntropy
 from treadle.ops.softmax import LogSoftmax, Softmax

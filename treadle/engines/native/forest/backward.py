@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from treadle.base.arrays import Numbers
-from treadle.base.room import room
+from treadle.base.buckets import size_bucket
 from treadle.base.types import Type
 from treadle.batch.forest import Groups
 from treadle.batch.live import living
@@ -103,7 +103,7 @@ class Backward:
         part = template.total
         if part is None:
             return
-        n = room(instance.count) if template.sums else instance.count
+        n = size_bucket(instance.count) if template.sums else instance.count
         rows = compiled((part.body.number, "total"), template.total_at)
         like, numbers = rows.at(n)
         arguments = [program.address(number, s)[0] for s in part.sources]

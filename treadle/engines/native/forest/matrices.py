@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from treadle.base.arrays import Numbers
+from treadle.base.buckets import size_bucket
 from treadle.base.caches import lazy
 from treadle.base.options import current
-from treadle.base.room import room
 from treadle.base.types import Type
 from treadle.batch.forest import Forest, Instance
 from treadle.batch.units import Leaves, View
@@ -125,7 +125,7 @@ class Matrices:
         self.rows[number] = rows
         self.offsets[number, place] = self.size
         self.types[number, place] = type_
-        self.size += -(-room(rows) * type_.nbytes // LINE) * LINE
+        self.size += -(-size_bucket(rows) * type_.nbytes // LINE) * LINE
 
     def address(self, number: int, place: Place, row: int = 0) -> int:
         """Where a row begins."""
@@ -140,7 +140,7 @@ class Matrices:
         found = []
         for (number, place), offset in self.offsets.items():
             rows, size = self.rows[number], self.types[number, place].nbytes
-            begin, more = offset + rows * size, room(rows) - rows
+            begin, more = offset + rows * size, size_bucket(rows) - rows
             if more:
                 found.append((begin, begin + more * size))
         return found

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from treadle.base.arrays import Numbers
+from treadle.base.buckets import COARSE, size_bucket
 from treadle.base.caches import lazy
-from treadle.base.room import COARSE, room
 from treadle.base.types import Type
 from treadle.batch.forest import Forest, Instance
 from treadle.batch.part import Part
@@ -146,7 +146,7 @@ class Forward:
                     size = count * t.nbytes
                     steps.copy(turn, source, target + total * t.nbytes, size, now=True)
                     total += count
-                more = np.arange(total, room(total, COARSE) if same else total)
+                more = np.arange(total, size_bucket(total, COARSE) if same else total)
                 source, _, t, _ = parts[0]
                 turns = np.repeat(max([turn for *_, turn in parts]), len(more))
                 targets = target + more * t.nbytes

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from treadle.base.arrays import Numbers
+from treadle.base.buckets import COARSE, size_bucket
 from treadle.base.options import current
-from treadle.base.room import COARSE, room
 from treadle.base.types import Type
 from treadle.engines.native.execution.addresses import addresses_of
 from treadle.engines.native.execution.limits import Held, Limit
@@ -159,7 +159,7 @@ class Run:
         if self.late:
             self.late.wait()
         every = np.concatenate([found, *more])
-        pad = room(len(every), COARSE) - len(every)
+        pad = size_bucket(len(every), COARSE) - len(every)
         return np.concatenate([every, np.full(pad, every[0])])
 
     def _later(self, x: Array) -> Any:
@@ -223,8 +223,8 @@ def _space(table: Table | None) -> int:
 
 
 def _roomy(count: int, row: Type) -> Array:
-    """Room for rows of a table, and more which are zeros (`room`)."""
-    found = np.empty((room(count, COARSE), *row.shape), row.dtype)
+    """Room for rows of a table, and more which are zeros (`size_bucket`)."""
+    found = np.empty((size_bucket(count, COARSE), *row.shape), row.dtype)
     found[count:] = 0
     return found
 

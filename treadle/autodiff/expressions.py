@@ -41,7 +41,7 @@ __all__ = [
     "Expressed",
     "Expression",
     "inlined",
-    "spelled_in",
+    "expressions_in",
 ]
 
 ENDS = (Log, Log1p, Divide, Reciprocal)  # the last op of such an expression
@@ -75,7 +75,7 @@ def expression(last: Tensor, between: Between) -> Expression | None:
     None if nothing in it grows as exponentials do, or if it is long. What such an op
     reads is no part of it, but for its sign.
     """
-    made = Expression()
+    result = Expression()
     place: dict[int, int] = {}
     grows = False
     stack = [(last, False)]  # each with whether an op that grows reads it
@@ -86,7 +86,7 @@ def expression(last: Tensor, between: Between) -> Expression | None:
             stack.pop()
         elif not inner or (below and type(node.op) is not Negative):
             stack.pop()
-            _read(made, place, node)
+            _read(result, place, node)
         else:
             under = below or isinstance(node.op, GROWS)
             more = [(x, under) for x in node.inputs if x.serial not in place]
@@ -94,65 +94,67 @@ def expression(last: Tensor, between: Between) -> Expression | None:
                 stack += reversed(more)
             else:
                 stack.pop()
-                place[node.serial] = len(made.inside)
-                made.inside.append(node)
-                made.key += [
+                place[node.serial] = len(result.inside)
+                result.inside.append(node)
+                result.key += [
                     number_of(node.op),
                     *[place[x.serial] for x in node.inputs],
                 ]
                 grows = grows or isinstance(node.op, GROWS)
-        if len(stack) + len(made.inside) > 2 * MOST:
+        if len(stack) + len(result.inside) > 2 * MOST:
             return None
-    return made if grows and made.read and len(made.inside) <= MOST else None
+    return result if grows and result.read and len(result.inside) <= MOST else None
 
 
-def _read(made: Expression, place: dict[int, int], node: Tensor) -> None:
+def _read(expression: Expression, place: dict[int, int], node: Tensor) -> None:
     """Note what an expression reads; a literal is a part of it."""
     if node.op is LITERAL and node.array is not None:
         place[node.serial] = number(("literal", node.type, bits(node.array)))
     else:
-        place[node.serial] = number(("operand", len(made.read), node.type))
-        made.read.append(node)
+        place[node.serial] = number(("operand", len(expression.read), node.type))
+        expression.read.append(node)
 
 
-def body_of(own: Expression) -> Body | None:
+def body_of(expression: Expression) -> Body | None:
     """What an expression comes to by the rules; None if none makes it right."""
-    key = current().compilation, *own.key
-    found: Body | bool | None = _bodies.get(key, False)
-    if isinstance(found, bool):
-        found = _bodies[key] = _made(own)
-    return found
+    key = current().compilation, *expression.key
+    body: Body | bool | None = _bodies.get(key, False)
+    if isinstance(body, bool):
+        body = _bodies[key] = _made(expression)
+    return body
 
 
-def _made(own: Expression) -> Body | None:
-    if any(isinstance(x.type, TupleType) or has_names(x.type) for x in own.read):
+def _made(expression: Expression) -> Body | None:
+    if any(isinstance(x.type, TupleType) or has_names(x.type) for x in expression.read):
         return None  # rules know no names
-    last = own.inside[-1]
+    last = expression.inside[-1]
     with tracing(last.op.name):
-        arguments = [Tensor(Argument(k), (), x.type) for k, x in enumerate(own.read)]
-        pairs = zip(own.read, arguments, strict=True)
-        found = functions.stabilized(rebuild([last], {x.serial: a for x, a in pairs}))
-    return None if found is None else Body(last.op.name, arguments, found)
+        arguments = [
+            Tensor(Argument(k), (), x.type) for k, x in enumerate(expression.read)
+        ]
+        pairs = zip(expression.read, arguments, strict=True)
+        result = functions.stabilized(rebuild([last], {x.serial: a for x, a in pairs}))
+    return None if result is None else Body(last.op.name, arguments, result)
 
 
 def inlined(body: Body, read: Sequence[Tensor]) -> Tensor:
     """A body's result, of these operands. Its numbers are made again: no graph reads
     those of another one.
     """
-    given = {a.serial: x for a, x in zip(body.arguments, read, strict=True)}
+    replaced = {a.serial: x for a, x in zip(body.arguments, read, strict=True)}
     for x in body.nodes:
         if x.stored is not None:
-            given[x.serial] = Tensor(x.op, (), x.type, x.stored)
-    (made,) = rebuild(body.outputs, given)
-    return made
+            replaced[x.serial] = Tensor(x.op, (), x.type, x.stored)
+    (result,) = rebuild(body.outputs, replaced)
+    return result
 
 
-def spelled_in(nodes: Iterable[Tensor], between: Between) -> dict[int, Expressed]:
+def expressions_in(nodes: Iterable[Tensor], between: Between) -> dict[int, Expressed]:
     """The expressions that end with one of some nodes, by its serial."""
-    found = {}
+    expressed = {}
     for node in nodes:
-        own = expression(node, between) if isinstance(node.op, ENDS) else None
-        body = None if own is None else body_of(own)
-        if own is not None and body is not None:
-            found[node.serial] = body, own
-    return found
+        candidate = expression(node, between) if isinstance(node.op, ENDS) else None
+        body = None if candidate is None else body_of(candidate)
+        if candidate is not None and body is not None:
+            expressed[node.serial] = body, candidate
+    return expressed

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-__all__ = ["COARSE", "room", "steps_of"]
+__all__ = ["COARSE", "size_bucket", "steps_of"]
 
 FINE = 4  # binary digits after the first, where programs serve many numbers
 COARSE = 2  # where each number is a program of its own
 
 
-def room(count: int, digits: int = FINE) -> int:
+def size_bucket(count: int, digits: int = FINE) -> int:
     """A number of rows, at least so many, and one of few: 16 from each power of two
     to the next, or as many as so many binary digits can tell.
 
-    >>> [room(k) for k in (0, 7, 31, 33, 1000)], room(33, COARSE)
+    >>> [size_bucket(k) for k in (0, 7, 31, 33, 1000)], size_bucket(33, COARSE)
     ([0, 7, 31, 34, 1024], 40)
     """
     step = steps_of(count, digits)
