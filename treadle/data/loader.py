@@ -117,7 +117,7 @@ class Loader:
         self._lengths = None if length is None else _lengths(dataset, length)
         lengths = b"" if self._lengths is None else self._lengths.tobytes()
         self._checksum = zlib.crc32(lengths)
-        self._turn = 0  # counts iterations and restores: only the last may go on
+        self._iteration = 0  # counts iterations and restores: only the last may go on
 
     def __len__(self) -> int:
         """The batches of the epoch at which it stands."""
@@ -126,14 +126,14 @@ class Loader:
     def _growing(self, first: int) -> list[int]:
         """The sizes of batches of an epoch, the first of all by this number, until they
         have grown or the examples end."""
-        found, left = list[int](), len(self.dataset)
+        sizes, left = list[int](), len(self.dataset)
         for k in range(first, self.warm_up):
             size = -(-self.batch_size * (k + 1) // self.warm_up)
             if not left or (left < size and self.drop_last):
                 break
-            found.append(min(left, size))
-            left -= found[-1]
-        return found
+            sizes.append(min(left, size))
+            left -= sizes[-1]
+        return sizes
 
     def _sizes(self, epoch: int) -> tuple[list[int], int]:
         """The sizes of an epoch's batches that grow, and how many it has in all."""
@@ -163,31 +163,31 @@ class Loader:
         if self._lengths is not None:
             pool = np.arange(len(order)) // (self.pool * size or max(1, count))
             order = order[np.lexsort((self._lengths[order], pool))]
-        found = [order[a:b] for a, b in itertools.pairwise(cuts)]
-        found += [order[k : k + size] for k in range(cuts[-1], len(order), size)]
+        batches = [order[a:b] for a, b in itertools.pairwise(cuts)]
+        batches += [order[k : k + size] for k in range(cuts[-1], len(order), size)]
         if self._lengths is not None and self.shuffle:
-            shuffled = permutation(len(found), self.seed, _BATCHES + epoch)
-            found = [found[k] for k in shuffled]
-        return found
+            shuffled = permutation(len(batches), self.seed, _BATCHES + epoch)
+            batches = [batches[k] for k in shuffled]
+        return batches
 
     def __iter__(self) -> Iterator[Any]:
-        self._turn += 1
-        return self._from_here(self._turn)
+        self._iteration += 1
+        return self._from_here(self._iteration)
 
-    def _from_here(self, turn: int) -> Iterator[Any]:
-        self._check_turn(turn)
+    def _from_here(self, iteration: int) -> Iterator[Any]:
+        self._check_iteration(iteration)
         if self.position and self.position == len(self):
             self.epoch, self.position = self.epoch + 1, 0
         keys = [
             ((self.seed, self.epoch, number), examples)
             for number, examples in enumerate(self.batches(self.epoch))
         ]
-        made = self._made(self._own(keys)[self.position :])
-        for position, batch in enumerate(made, self.position + 1):
+        batches = self._made(self._own(keys)[self.position :])
+        for position, batch in enumerate(batches, self.position + 1):
             # Before the batch is handed out: a state saved after it counts it.
             self.position = position
             yield batch
-            self._check_turn(turn)
+            self._check_iteration(iteration)
         self.epoch += 1
         self.position = 0
 
@@ -237,8 +237,8 @@ class Loader:
         if self._workers is not None:
             self._workers.close()
 
-    def _check_turn(self, turn: int) -> None:
-        if turn != self._turn:
+    def _check_iteration(self, iteration: int) -> None:
+        if iteration != self._iteration:
             raise StateError(
                 "a later iteration or restore ended this one",
                 hint="a loader stands at one place: make a second Loader",
@@ -297,7 +297,7 @@ class Loader:
             raise StateError(f"{dict(state)} is not the state of a loader")
         self.seed, self.epoch = seed, epoch
         self.position = position // self._shards * self._share
-        self._turn += 1
+        self._iteration += 1
 
 
 def _is_count(value: Any, least: int) -> bool:
@@ -323,19 +323,19 @@ def _part(shard: Sequence[int]) -> tuple[int, int, int]:
 def _lengths(dataset: Dataset, length: Length) -> Array:
     """The length of each example: int64, or float64 where a function gives floats."""
     if isinstance(length, np.ndarray):
-        found = length
+        lengths = length
     elif callable(length):
-        found = np.array([length(dataset.example(k)) for k in range(len(dataset))])
+        lengths = np.array([length(dataset.example(k)) for k in range(len(dataset))])
     else:
-        found = np.array(
+        lengths = np.array(
             [len(_field(dataset.example(k), length)) for k in range(len(dataset))]
         )
-    if found.shape != (len(dataset),) or found.dtype.kind not in "biuf":
+    if lengths.shape != (len(dataset),) or lengths.dtype.kind not in "biuf":
         raise ArgumentError(
-            f"{len(dataset)} examples have lengths {found.dtype}{list(found.shape)}",
+            f"{len(dataset)} examples have lengths {lengths.dtype}{list(lengths.shape)}",
             hint="length gives one number an example",
         )
-    return found.astype(np.float64 if found.dtype.kind == "f" else np.int64)
+    return lengths.astype(np.float64 if lengths.dtype.kind == "f" else np.int64)
 
 
 def _field(example: Any, name: int | str) -> Any:

@@ -43,9 +43,9 @@ def images_from_npz(path: PathLike) -> Images:
     else:
         names = next((pair for pair in _WHOLE if set(pair) <= set(arrays)), None)
         if names is None:
-            found = ", ".join(sorted(arrays)[:8]) or "none"
+            known = ", ".join(sorted(arrays)[:8]) or "none"
             raise DataFileError(
-                f"{place}: images and labels are not among its arrays ({found})",
+                f"{place}: images and labels are not among its arrays ({known})",
                 hint="they are x and y, images and labels, or x_train, y_train, "
                 "x_test, y_test",
             )

@@ -37,12 +37,12 @@ def pad(
         raise ShapeError("a sequence has at least one axis", hint="pad([[1, 2], [3]])")
     # An empty list says nothing of the dtype and shape of its elements.
     full = [array for array in arrays if len(array)]
-    given = full or [s for s in sequences if isinstance(s, np.ndarray)]
-    shapes = {array.shape[1:] for array in given}
+    typed = full or [s for s in sequences if isinstance(s, np.ndarray)]
+    shapes = {array.shape[1:] for array in typed}
     if len(shapes) > 1:
         raise ShapeError(f"elements of shapes {sorted(shapes)} are not of one kind")
     (shape,) = shapes or {()}
-    wanted = np.result_type(*given) if given else np.dtype(np.int64)
+    wanted = np.result_type(*typed) if typed else np.dtype(np.int64)
     if dtype is not None:
         wanted = np.dtype(dtype)
     elif wanted.kind not in "biufc":

@@ -81,13 +81,13 @@ class Tree:
 
     def leaves(self) -> list[Tree]:
         """The nodes over words, from left to right."""
-        found, stack = [], [self]
+        leaves, stack = [], [self]
         while stack:
             node = stack.pop()
             if node.word is not None:
-                found.append(node)
+                leaves.append(node)
             stack.extend(reversed(node.children))
-        return found
+        return leaves
 
     def words(self) -> list[str]:
         """The words of the leaves."""
@@ -193,7 +193,7 @@ def _parsed(source: Source) -> Iterator[Tree]:
                 if not stack:
                     size = len(line)
                 elif stack[-1].word is not None:
-                    raise _beside(source, number, stack[-1])
+                    raise _bare_word(source, number, stack[-1])
                 stack.append(_Open(number))
             elif token != ")":
                 _atom(source, number, stack, token)
@@ -233,10 +233,10 @@ def _atom(source: Source, number: int, stack: list[_Open], token: str) -> None:
     elif top.word is None and not top.children:
         top.word = token
     else:
-        raise _beside(source, number, top)
+        raise _bare_word(source, number, top)
 
 
-def _beside(source: Source, number: int, top: _Open) -> Exception:
+def _bare_word(source: Source, number: int, top: _Open) -> Exception:
     return source.wrong(
         number,
         f"a word has a neighbor under the label {top.label or ''!r}",

@@ -40,14 +40,14 @@ class WordVectors(NamedTuple):
         """
         places = {word: k for k, word in enumerate(self.words)}
         ids = np.array([places.get(word, -1) for word in words], np.int64)
-        found = ids >= 0
+        known = ids >= 0
         if missing is None:
             deviation = float(self.array.std()) if self.array.size else 1.0
             missing = init.normal(std=deviation)
         shape = (len(ids), self.array.shape[1])
         rows = np.array(initial_array(missing, shape, self.array.dtype))
-        rows[found] = self.array[ids[found]]
-        return rows, found
+        rows[known] = self.array[ids[known]]
+        return rows, known
 
 
 def read_vectors(
@@ -80,17 +80,17 @@ def read_vectors(
     whole = os.fspath(path).endswith(".bin") if binary is None else binary
     rows = _binary(path) if whole else _text(path)
     _, width = next(rows)
-    found: dict[str, Array] = {}
+    vectors: dict[str, Array] = {}
     for word, values in rows:
-        if (keep is None or word in keep) and word not in found:
-            found[word] = values().astype(wanted)
-    array = np.zeros((len(found), width), wanted)
-    for k, vector in enumerate(found.values()):
+        if (keep is None or word in keep) and word not in vectors:
+            vectors[word] = values().astype(wanted)
+    array = np.zeros((len(vectors), width), wanted)
+    for k, vector in enumerate(vectors.values()):
         array[k] = vector
     if normalize:
         norms = np.sqrt((array.astype(np.float64) ** 2).sum(1, keepdims=True))
         array = (array / np.where(norms == 0, 1.0, norms)).astype(wanted)
-    return WordVectors(tuple(found), array)
+    return WordVectors(tuple(vectors), array)
 
 
 def _text(path: PathLike) -> Rows:
@@ -152,14 +152,14 @@ class _Line:
 
     def __call__(self) -> Array:
         try:
-            found = np.array(self.numbers, np.float64)
+            values = np.array(self.numbers, np.float64)
         except ValueError as problem:
             raise self.source.wrong(
                 self.number, f"not all are numbers: {str(problem)[:80]}"
             ) from problem
-        if not np.isfinite(found).all() or np.abs(found).max() > 1e30:
+        if not np.isfinite(values).all() or np.abs(values).max() > 1e30:
             raise self.source.wrong(self.number, "a number is not finite")
-        return found
+        return values
 
 
 def _binary(path: PathLike) -> Rows:
@@ -182,23 +182,23 @@ def _binary(path: PathLike) -> Rows:
                 raw = file.read(4 * width)
                 if len(raw) != 4 * width:
                     raise EOFError("the file ends within its vector")
-                found = np.frombuffer(raw, "<f4")
-                if not np.isfinite(found).all():
+                values = np.frombuffer(raw, "<f4")
+                if not np.isfinite(values).all():
                     raise ValueError("a number is not finite")
-            yield word, found.copy
+            yield word, values.copy
 
 
 def _word(file: BinaryIO) -> str:
     """The bytes before a space, as text."""
-    found = bytearray()
+    text = bytearray()
     while (byte := file.read(1)) != b" ":
         if not byte:
             raise EOFError("the file ends within it")
-        found += byte
-        if len(found) > 4096:
+        text += byte
+        if len(text) > 4096:
             raise ValueError("it is longer than 4096 bytes")
     try:
-        return found.decode().lstrip("\n")
+        return text.decode().lstrip("\n")
     except UnicodeDecodeError as problem:
         raise ValueError("it is not UTF-8") from problem
 

@@ -52,10 +52,10 @@ class Vocabulary:
         for word in self._words:
             _check_word(word)
         if len(self._ids) < len(self._words):
-            again = next(w for k, w in enumerate(self._words) if self._ids[w] != k)
-            raise ArgumentError(f"{again!r} stands in the vocabulary twice")
-        given = zip(_ROLES, (padding, unknown, begin, end), strict=True)
-        self._roles = {role: word for role, word in given if word is not None}
+            twice = next(w for k, w in enumerate(self._words) if self._ids[w] != k)
+            raise ArgumentError(f"{twice!r} stands in the vocabulary twice")
+        pairs = zip(_ROLES, (padding, unknown, begin, end), strict=True)
+        self._roles = {role: word for role, word in pairs if word is not None}
         for role, word in self._roles.items():
             if word not in self._ids:
                 raise ArgumentError(
@@ -99,8 +99,8 @@ class Vocabulary:
             if count >= minimum and word not in roles
         ]
         frequent.sort(key=lambda word: (-counts[word], word))
-        room = None if maximum is None else maximum - len(roles)
-        words = [*roles, *islice(frequent, room)]
+        most = None if maximum is None else maximum - len(roles)
+        words = [*roles, *islice(frequent, most)]
         return cls(words, padding=padding, unknown=unknown, begin=begin, end=end)
 
     # -- words and numbers ---------------------------------------------------------
@@ -136,9 +136,9 @@ class Vocabulary:
         return [word for word in words if word not in (self.begin, self.padding)]
 
     def __getitem__(self, word: str) -> int:
-        found = self._ids.get(word)
-        if found is not None:
-            return found
+        number = self._ids.get(word)
+        if number is not None:
+            return number
         if not self.unknown:
             raise ArgumentError(
                 f"{word!r} is not in the vocabulary of {len(self)} words",

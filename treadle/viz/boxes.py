@@ -88,17 +88,17 @@ def keys_of(nodes: list[Tensor]) -> list[tuple[str, str]]:
     A node without a module, such as one of a gradient, takes it from its newest input
     that has one: what derives a layer reads what the layer computed.
     """
-    found: dict[int, tuple[str, str]] = {}
+    keys: dict[int, tuple[str, str]] = {}
     for node in nodes:
-        own = node._metadata.get("module") if node._metadata else None
-        if own is None:
+        module = node._metadata.get("module") if node._metadata else None
+        if module is None:
             near = [x for x in node.inputs if x._metadata and "module" in x._metadata]
-            near = near or [x for x in node.inputs if found[x.serial][0]]
+            near = near or [x for x in node.inputs if keys[x.serial][0]]
             newest = max(near, key=attrgetter("serial"), default=None)
-            own = found[newest.serial][0] if newest is not None else ""
+            module = keys[newest.serial][0] if newest is not None else ""
         line = f"{Path(node.filename).name}:{node.lineno}" if node.lineno else ""
-        found[node.serial] = str(own), line
-    return [found[node.serial] for node in nodes]
+        keys[node.serial] = str(module), line
+    return [keys[node.serial] for node in nodes]
 
 
 def collapsed(nodes: list[Tensor]) -> list[Box]:
@@ -180,8 +180,8 @@ def notes_of(
             notes.setdefault(node.serial, []).append(f"= {brief(value)}")
     if gradients:
         chosen = [n for n in plain if is_inexact(n.type.dtype)]
-        found = derivatives([roots[0]], [seed_for(roots[0])], chosen, "zero")
-        for node, g in zip(chosen, evaluate(found), strict=True):
+        cotangents = derivatives([roots[0]], [seed_for(roots[0])], chosen, "zero")
+        for node, g in zip(chosen, evaluate(cotangents), strict=True):
             notes.setdefault(node.serial, []).append(f"grad {brief(g)}")
     return notes
 
@@ -207,7 +207,7 @@ def boxes_of(roots: list[Tensor], values: bool, gradients: bool) -> list[Box]:
     return boxes
 
 
-def beside(drawings: list[Drawing]) -> str:
+def side_by_side(drawings: list[Drawing]) -> str:
     """Drawings from left to right as one SVG."""
     width = sum(d.width for d in drawings) + GAP * (len(drawings) - 1)
     height = max(d.height for d in drawings)

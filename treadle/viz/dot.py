@@ -63,11 +63,11 @@ def shape_of(node: Tensor) -> str:
 
 def references(nodes: list[Tensor]) -> dict[int, int]:
     """How often each node, by serial, is read by another."""
-    found = {node.serial: 0 for node in nodes}
+    counts = {node.serial: 0 for node in nodes}
     for node in nodes:
         for x in node.inputs:
-            found[x.serial] += 1
-    return found
+            counts[x.serial] += 1
+    return counts
 
 
 def graph_of(y: Any) -> tuple[list[Tensor], dict[int, int]]:

@@ -65,7 +65,7 @@ def entries_of(
     number = {node.serial: k for k, node in enumerate(nodes)}
     seconds = _by_name(profile, Profile.by_line)
     lines: dict[Origin, str] = {}
-    found = []
+    entries = []
     for node in nodes:
         if node.origin not in lines:
             lines[node.origin] = node.line
@@ -76,8 +76,8 @@ def entries_of(
             entry.facts["value" if name == "=" else "gradient"] = value[:WIDE]
         entry.seconds = seconds.get(entry.line, 0.0)
         entry.by_line = bool(entry.seconds)
-        found.append(entry)
-    return found
+        entries.append(entry)
+    return entries
 
 
 def _ordered(
@@ -98,14 +98,14 @@ def _ordered(
         paths = _paths(nodes, recorded)
     number = {node.serial: k for k, node in enumerate(inner)}
     inputs = [[number[x.serial] for x in n.inputs if x.serial in number] for n in inner]
-    found: dict[int, Tensor] = {}
+    order: dict[int, Tensor] = {}
     for k in contiguous(inputs, [paths[n.serial] for n in inner]):
         for x in inner[k].inputs:
-            if x.serial not in number and x.serial not in found:
-                found[x.serial] = x
+            if x.serial not in number and x.serial not in order:
+                order[x.serial] = x
                 paths[x.serial] = paths[inner[k].serial]
-        found[inner[k].serial] = inner[k]
-    return list(found.values()), paths
+        order[inner[k].serial] = inner[k]
+    return list(order.values()), paths
 
 
 def _paths(
@@ -113,15 +113,15 @@ def _paths(
 ) -> dict[int, tuple[str, ...]]:
     """The names of the groups that each node is in, from the outermost."""
     written = None if recorded is None else {n.serial for n in reach(recorded)}
-    found: dict[int, tuple[str, ...]] = {}
+    paths: dict[int, tuple[str, ...]] = {}
     for node, (near, _) in zip(nodes, keys_of(nodes), strict=True):
         notes = node._metadata or {}
         derived = written is not None and node.serial not in written
         names = str(notes.get("module", "") or (derived and near) or "")
         path = tuple(names.split(".")) if names else ()
         inner = str(notes.get("onnx", "")).strip("/").split("/")[:-1]
-        found[node.serial] = (*((DERIVED,) if derived else ()), *path, *inner)
-    return found
+        paths[node.serial] = (*((DERIVED,) if derived else ()), *path, *inner)
+    return paths
 
 
 def _entry(node: Tensor, path: tuple[str, ...], line: str) -> GraphEntry:
@@ -163,14 +163,14 @@ def steps_of(
     by_number = {piece.number: piece for piece in pieces}
     read = {n for step in steps for n in step.read}
     seconds = _by_name(profile, Profile.by_kernel)
-    found: list[GraphEntry] = []
+    entries: list[GraphEntry] = []
     writer: dict[int, int] = {}
     for piece in pieces:
         if piece.place in ("argument", "constant") and piece.number in read:
-            writer[piece.number] = len(found)
+            writer[piece.number] = len(entries)
             entry = GraphEntry(piece.place, piece.type, ("arguments",), color="#dbeafe")
             entry.bytes = piece.bytes
-            found.append(entry)
+            entries.append(entry)
     for k, step in enumerate(steps):
         out = [by_number[n] for n in step.written]
         line = step.lines[0] if step.lines else ""
@@ -188,9 +188,9 @@ def steps_of(
         entry.facts["written to"] = _cut(", ".join(places), WIDE)
         if len(step.lines) > 1:
             entry.facts["more lines"] = _cut("\n".join(step.lines[1:]), WIDE)
-        writer.update(dict.fromkeys(step.written, len(found)))
-        found.append(entry)
-    return found
+        writer.update(dict.fromkeys(step.written, len(entries)))
+        entries.append(entry)
+    return entries
 
 
 def explorer(forms: Mapping[str, Sequence[GraphEntry]], title: str) -> Page:

@@ -164,9 +164,9 @@ def _across(rows: list[list[int]], near: Near, width: list[float]) -> list[float
     return [value - left + GAP_X for value in x]
 
 
-def _wish(near: list[tuple[int, float]], x: list[float], own: float) -> float:
+def _wish(near: list[tuple[int, float]], x: list[float], default: float) -> float:
     weight = sum(pull for _, pull in near)
-    return sum(x[n] * pull for n, pull in near) / weight if weight else own
+    return sum(x[n] * pull for n, pull in near) / weight if weight else default
 
 
 def _spread(

@@ -85,7 +85,7 @@ def drawn(report: Memory) -> str:
         parts.append(
             f'<rect x="{x:.2f}" y="{y:.2f}" width="{width:.2f}" height="{height:.2f}" '
             f'fill="{color}" stroke="white" stroke-width="0.5">'
-            f"<title>{escape(_told(stay))}</title></rect>"
+            f"<title>{escape(_tooltip(stay))}</title></rect>"
         )
     points = [
         f"{LEFT + (k + more) * across:.2f},{base - live * up:.2f}"
@@ -177,8 +177,8 @@ def _short(source: str) -> str:
     return words if len(words) <= SOURCE else words[: SOURCE - 3] + "..."
 
 
-def _told(stay: Stay) -> str:
-    """What is told of a value."""
+def _tooltip(stay: Stay) -> str:
+    """The tooltip of a value: its type, bytes, steps and line."""
     words = " ".join(word for word in (stay.type, stay.holds) if word)
     steps = (
         f"steps {stay.first} to {stay.last}, {stay.bytes:,} bytes at {stay.offset:,}"

@@ -23,13 +23,13 @@ from treadle.viz.boxes import (
     Box,
     Drawing,
     Picture,
-    beside,
     boxed,
     boxes_of,
     describe,
     draw,
     keys_of,
     notes_of,
+    side_by_side,
 )
 from treadle.viz.dot import FORMS, PALETTE, block_color
 from treadle.viz.explorer import entries_of, explorer, steps_of
@@ -118,7 +118,7 @@ def show(
         drawings = [form(roots, by, values, gradients)]
     if optimized:
         drawings.append(form(list(explain(*roots).after), by, False, False))
-    picture = Picture(beside(drawings))
+    picture = Picture(side_by_side(drawings))
     if path is not None:
         picture.save(path)
     return picture
@@ -173,9 +173,9 @@ def staged(roots: list[Tensor], values: bool, gradients: bool) -> Drawing:
     boxes = []
     for k in sorted(groups):
         ops = Counter(node.op.name for node in groups[k])
-        told = [f"{count} {name}" for name, count in ops.most_common(3)]
+        counts = [f"{count} {name}" for name, count in ops.most_common(3)]
         more = "..." if len(ops) > 3 else ""
-        box = Box(groups[k], [", ".join(told) + more], PALETTE[k % len(PALETTE)])
+        box = Box(groups[k], [", ".join(counts) + more], PALETTE[k % len(PALETTE)])
         box.tip = "\n".join(f"{count} {name}" for name, count in ops.most_common())
         boxes.append(box)
     links = [(k, k + 1) for k in range(len(boxes) - 1)]
@@ -222,27 +222,27 @@ def neighbors(
 
 def frame(module: str, members: list[Tensor], total: int) -> Box:
     """The nodes of one module in a frame; in a large graph, those of a line are one."""
-    own = sorted(members, key=attrgetter("serial"))
-    if total > COLLAPSE and len(own) > FEW:
-        boxes = [boxed(("", ""), own)]
+    nodes = sorted(members, key=attrgetter("serial"))
+    if total > COLLAPSE and len(nodes) > FEW:
+        boxes = [boxed(("", ""), nodes)]
     else:
-        boxes = [Box([node]) for node in own]
+        boxes = [Box([node]) for node in nodes]
         for one in boxes:
             describe(one, {})
     name = module or "outside of modules"
-    found = Box(own, [name], "#f8fafc", f"{name}: {len(own)} nodes")
-    found.inside = draw(boxes)
-    return found
+    box = Box(nodes, [name], "#f8fafc", f"{name}: {len(nodes)} nodes")
+    box.inside = draw(boxes)
+    return box
 
 
 def memory(pieces: Sequence[Piece], steps: Sequence[Outlined]) -> Drawing:
     """The steps of a program, colored by where in its memory they write."""
     by_number = {piece.number: piece for piece in pieces}
     read = {n for step in steps for n in step.read}
-    given = [p for p in pieces if p.place in ("argument", "constant")]
+    outside = [p for p in pieces if p.place in ("argument", "constant")]
     boxes: list[Box] = []
     writer: dict[int, int] = {}
-    for piece in (p for p in given if p.number in read):
+    for piece in (p for p in outside if p.number in read):
         writer[piece.number] = len(boxes)
         boxes.append(Box([], [piece.place, piece.type], "#ffffff", "not in the arena"))
     size = -(-len(steps) // STEPS)
@@ -269,6 +269,6 @@ def written(group: Sequence[Outlined], first: int, pieces: dict[int, Piece]) -> 
         if piece.block >= 0:
             place = f"block {piece.block} at {piece.offset:,}"
         lines.append(f"{piece.type} {place}")
-    told = [line for one in group for line in one.lines]
-    tip = "\n".join([*(one.title for one in group), *dict.fromkeys(told)])
+    origins = [line for one in group for line in one.lines]
+    tip = "\n".join([*(one.title for one in group), *dict.fromkeys(origins)])
     return Box([], lines, block_color(out[0].block if out else -1), tip)

@@ -59,8 +59,8 @@ def _columns(events: list[Event]) -> dict[str, Any]:
     lines: dict[tuple[Origin, ...], int] = {}
     for e in chosen:
         if e.origins not in lines:
-            told = dict.fromkeys(map(describe, e.origins))
-            lines[e.origins] = number("\n".join(told))
+            texts = dict.fromkeys(map(describe, e.origins))
+            lines[e.origins] = number("\n".join(texts))
     threads = {name: k for k, name in enumerate(threads_of(chosen))}
     first = min((e.begin for e in chosen), default=0)
     return {
@@ -81,11 +81,11 @@ def _columns(events: list[Event]) -> dict[str, Any]:
 def _depths(events: list[Event]) -> list[int]:
     """How many events of its thread each one lies in."""
     around: dict[str, list[int]] = {}
-    found = []
+    depths = []
     for e in events:
         ends = around.setdefault(e.thread, [])
         while ends and ends[-1] <= e.begin:
             ends.pop()
-        found.append(len(ends))
+        depths.append(len(ends))
         ends.append(e.end)
-    return found
+    return depths

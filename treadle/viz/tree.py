@@ -88,19 +88,19 @@ def _runs(
     depth: int,
 ) -> list[Group | int]:
     """Runs of nodes with one name at a depth of their paths."""
-    found: list[Group | int] = []
+    runs: list[Group | int] = []
     for name, run in groupby(numbers, lambda k: "".join(paths[k][depth : depth + 1])):
         nodes = list(run)
         if not name or len(nodes) == 1:
-            found += nodes
+            runs += nodes
             continue
         inner = _runs(nodes, paths, lines, depth + 1)
         if len(inner) == 1 and isinstance(inner[0], Group):
             inner[0].name = f"{name}.{inner[0].name}"
-            found.append(inner[0])
+            runs.append(inner[0])
         else:
-            found.append(Group(name, _packed(inner, lines)))
-    return _numbered(found)
+            runs.append(Group(name, _packed(inner, lines)))
+    return _numbered(runs)
 
 
 def _numbered(members: list[Group | int]) -> list[Group | int]:
