@@ -332,7 +332,8 @@ def _lengths(dataset: Dataset, length: Length) -> Array:
         )
     if lengths.shape != (len(dataset),) or lengths.dtype.kind not in "biuf":
         raise ArgumentError(
-            f"{len(dataset)} examples have lengths {lengths.dtype}{list(lengths.shape)}",
+            f"{len(dataset)} examples have lengths "
+            f"{lengths.dtype}{list(lengths.shape)}",
             hint="length gives one number an example",
         )
     return lengths.astype(np.float64 if lengths.dtype.kind == "f" else np.int64)

@@ -47,8 +47,8 @@ def sweep(path: Path) -> list[Path]:
         names = os.listdir(path.parent)
     except OSError:
         return []
-    found = (pattern.fullmatch(name) for name in names)
-    return [path.parent / m[0] for m in found if m and not is_alive(int(m[1]))]
+    matches = (pattern.fullmatch(name) for name in names)
+    return [path.parent / m[0] for m in matches if m and not is_alive(int(m[1]))]
 
 
 def sync_directory(directory: Path) -> None:

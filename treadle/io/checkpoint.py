@@ -117,8 +117,8 @@ def _save_together(
         return [other.get("done") for other in every]
 
     temporary = root / agree(lambda: _begun(target).name, False)[0]
-    own = {name: arrays for name, arrays in parts.items() if arrays}
-    write = agree(lambda: _written(temporary, own, f".{together.rank}"), True)
+    written = {name: arrays for name, arrays in parts.items() if arrays}
+    write = agree(lambda: _written(temporary, written, f".{together.rank}"), True)
     for some in write:
         digests |= some
     agree(lambda: _commit(temporary, target, step, digests, facts), False)
@@ -181,8 +181,8 @@ def checkpoint_arrays(folder: PathLike) -> dict[str, Array]:
 
 
 def _steps(root: Path) -> list[int]:
-    found = (_NAME.fullmatch(name) for name in os.listdir(root))
-    return sorted(int(match[1]) for match in found if match)
+    matches = (_NAME.fullmatch(name) for name in os.listdir(root))
+    return sorted(int(match[1]) for match in matches if match)
 
 
 def _written(

@@ -108,23 +108,23 @@ class DyNet(Format):
 def _item(source: Opened, raw: bytes, number: int) -> tuple[Item, bool]:
     """The parameter of a header, whether it is a table; the file is past its lines."""
     with source.about(f"parameter {number}"):
-        found = _HEADER.fullmatch(raw)
-        if found is None:
+        match = _HEADER.fullmatch(raw)
+        if match is None:
             raise ValueError(f"{raw[:60]!r} is no header of a parameter")
         try:
-            name = found[2].decode()
+            name = match[2].decode()
         except UnicodeDecodeError:
             raise ValueError("its name is not UTF-8") from None
     with source.about(name[:60]):
-        extents = found[3].split(b",") if found[3] else []
+        extents = match[3].split(b",") if match[3] else []
         if len(extents) > _MOST_DIMENSIONS or not all(0 < len(n) < 16 for n in extents):
-            raise ValueError(f"{found[3][:60].decode()!r} is not a shape")
+            raise ValueError(f"{match[3][:60].decode()!r} is not a shape")
         shape = tuple(map(int, extents))
         check_shape(shape, float32)
-        if found[1] and not shape:
+        if match[1] and not shape:
             raise ValueError("a lookup parameter has rows")
-        full = found[5] == b"FULL_GRAD"
-        declared, needed = int(found[4]), _WIDTH * math.prod(shape) + 1
+        full = match[5] == b"FULL_GRAD"
+        declared, needed = int(match[4]), _WIDTH * math.prod(shape) + 1
         if declared != needed * (2 if full else 1):
             raise ValueError(
                 f"{declared} bytes are declared, {list(shape)} takes {needed}"
@@ -133,9 +133,9 @@ def _item(source: Opened, raw: bytes, number: int) -> tuple[Item, bool]:
         # Infinities and NaN take fewer characters than the header says; never more.
         for _ in range(2 if full else 1):
             _skip_line(source, 2 * math.prod(shape) + 1, needed)
-        if found[1]:
+        if match[1]:
             shape = shape[-1:] + shape[:-1]
-        return Item(name, shape, float32, place), bool(found[1])
+        return Item(name, shape, float32, place), bool(match[1])
 
 
 def _skip_line(source: Opened, shortest: int, longest: int) -> None:

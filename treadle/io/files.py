@@ -174,12 +174,12 @@ def read_json(raw: bytes) -> Any:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    unique: dict[str, Any] = {}
     for name, value in pairs:
-        if name in found:
+        if name in unique:
             raise ValueError(f"the name {name[:60]!r} is given twice")
-        found[name] = value
-    return found
+        unique[name] = value
+    return unique
 
 
 def resolved(path: PathLike) -> Path:

@@ -104,8 +104,8 @@ class Opened:
             )
             if item.dtype == bool_ and (flat > 1).any():
                 raise ValueError("a truth value is neither 0 nor 1")
-            found = np.ndarray(item.shape, item.dtype, flat.data)
-            return _readonly(found if found.flags.aligned else found.copy())
+            array = np.ndarray(item.shape, item.dtype, flat.data)
+            return _readonly(array if array.flags.aligned else array.copy())
         self.file.seek(item.place)
         return fill(self.file, item.shape, item.dtype)
 
@@ -165,13 +165,13 @@ class Format:
 
 def by_name(items: Iterable[Item], source: Opened) -> dict[str, Item]:
     """Items by name, which each has to itself."""
-    found: dict[str, Item] = {}
+    unique: dict[str, Item] = {}
     for item in items:
-        if item.name in found:
+        if item.name in unique:
             with source.about(item.name):
                 raise ValueError("the name is given twice")
-        found[item.name] = item
-    return found
+        unique[item.name] = item
+    return unique
 
 
 def _readonly(array: Array) -> Array:

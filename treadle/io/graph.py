@@ -86,24 +86,24 @@ def _code(
     with options(seed=0):
         code = engine(current().engine).recorded(lambda: twin(*example))
     return {
-        f"code.{key.hex()}.{hashlib.sha256(made).hexdigest()}": np.frombuffer(
-            made, np.uint8
+        f"code.{key.hex()}.{hashlib.sha256(machine_code).hexdigest()}": np.frombuffer(
+            machine_code, np.uint8
         )
-        for key, made in sorted(code.items())
+        for key, machine_code in sorted(code.items())
     }
 
 
 def _carry(place: str, arrays: Mapping[str, Array]) -> None:
     """Hand the machine code of a file to the engine, if it is as it was written."""
-    found: dict[bytes, bytes] = {}
+    codes: dict[bytes, bytes] = {}
     for name, array in arrays.items():
         with guarded(place, ModelFileError, repr(name[:60])):
-            made = array.tobytes()
+            machine_code = array.tobytes()
             match = _CODE.fullmatch(name)
-            if match is None or hashlib.sha256(made).hexdigest() != match[2]:
+            if match is None or hashlib.sha256(machine_code).hexdigest() != match[2]:
                 raise ValueError("this machine code is not as it was written")
-            found[bytes.fromhex(match[1])] = made
-    carry(current().engine, found)
+            codes[bytes.fromhex(match[1])] = machine_code
+    carry(current().engine, codes)
 
 
 def load_computation(
@@ -183,10 +183,10 @@ def _settings(v: Variable, arrays: dict[str, Array]) -> dict[str, Any]:
     }
 
 
-def _signature(found: Any) -> dict[str, Any]:
+def _signature(signature: Any) -> dict[str, Any]:
     """The signature, of the form that `contents_of` writes."""
-    if not isinstance(found, dict) or not all(
-        isinstance(found.get(key), kind)
+    if not isinstance(signature, dict) or not all(
+        isinstance(signature.get(key), kind)
         for key, kind in {
             "variables": list,
             "read": int,
@@ -195,13 +195,13 @@ def _signature(found: Any) -> dict[str, Any]:
         }.items()
     ):
         raise ValueError(f"{_SIGNATURE!r} is not complete")
-    count = len(found["variables"])
-    places = [*found["changed"], *found["placeholders"]]
-    if not 0 <= found["read"] <= count or not all(
+    count = len(signature["variables"])
+    places = [*signature["changed"], *signature["placeholders"]]
+    if not 0 <= signature["read"] <= count or not all(
         type(k) is int and 0 <= k < count for k in places
     ):
         raise ValueError(f"{_SIGNATURE!r} names a variable that is not there")
-    return found
+    return signature
 
 
 def _variable(settings: Any, arrays: Mapping[str, Array]) -> Variable:
@@ -274,25 +274,25 @@ def _written(structure: Any) -> Any:
     return [name, keys and list(keys), [_written(child) for child in children]]
 
 
-def _read_structure(found: Any, depth: int) -> tuple[Any, int]:
+def _read_structure(structure: Any, depth: int) -> tuple[Any, int]:
     """How outputs nest, and how many there are."""
-    if found is None or found == "leaf":
-        return found, int(found == "leaf")
+    if structure is None or structure == "leaf":
+        return structure, int(structure == "leaf")
     kinds = {"dict": dict, "list": list, "tuple": tuple}
     if (
         depth > 32
-        or not isinstance(found, list)
-        or len(found) != 3
-        or not isinstance(found[0], str)
-        or found[0] not in kinds
-        or not isinstance(found[2], list)
+        or not isinstance(structure, list)
+        or len(structure) != 3
+        or not isinstance(structure[0], str)
+        or structure[0] not in kinds
+        or not isinstance(structure[2], list)
     ):
         raise ValueError("the structure of the outputs cannot be read")
-    kind, keys = kinds[found[0]], None
+    kind, keys = kinds[structure[0]], None
     if kind is dict:
-        keys = tuple(found[1]) if isinstance(found[1], list) else ()
-        if len(set(map(str, keys))) != len(found[2]):
+        keys = tuple(structure[1]) if isinstance(structure[1], list) else ()
+        if len(set(map(str, keys))) != len(structure[2]):
             raise ValueError("the names of the outputs are not one each")
-    children = [_read_structure(child, depth + 1) for child in found[2]]
+    children = [_read_structure(child, depth + 1) for child in structure[2]]
     total = sum(count for _, count in children)
     return (kind, keys, tuple(child for child, _ in children)), total

@@ -39,10 +39,10 @@ def named(source: Opened, listing: Listing) -> Listing:
         raw = text.encode(errors="surrogatepass")
         if len(raw) > MAX_TEXT:
             raise ValueError(f"{len(raw)} bytes of text are refused")
-        held = read_json(raw)
-        if not isinstance(held, dict):
+        entries = read_json(raw)
+        if not isinstance(entries, dict):
             raise ValueError("these are not axis names by array")
-    for name, names in held.items():
+    for name, names in entries.items():
         with source.about(name[:60]):
             items[name] = _with_axes(items.get(name), names)
     return replace(listing, items=items, metadata=metadata)

@@ -82,11 +82,11 @@ class Npz(Format):
             name.removeprefix(SPECIAL): special_text(name, _array(archive, item))
             for name, item in by_name(text, source).items()
         }
-        found = by_name(items, source)
+        named = by_name(items, source)
         if _METADATA in metadata:
             with source.about(_METADATA):
-                found = _told(metadata.pop(_METADATA), found, metadata)
-        return Listing(found, metadata, partial(_array, archive))
+                named = _with_dtypes(metadata.pop(_METADATA), named, metadata)
+        return Listing(named, metadata, partial(_array, archive))
 
     def check(self, name: str, array: Array) -> None:
         super().check(name, array)
@@ -129,24 +129,24 @@ def check_directory(source: Opened) -> None:
         raise ValueError(f"a directory of {size} bytes is refused")
 
 
-def _told(
+def _with_dtypes(
     text: str, items: Mapping[str, Item], facts: dict[str, str]
 ) -> dict[str, Item]:
     """The items with the dtypes that the file's own metadata say; adds to `facts`."""
-    found = dict(items)
+    named = dict(items)
     try:
-        held = read_json(text.encode())
-        for name in held["bfloat16"]:
-            item = found[name]
+        extra = read_json(text.encode())
+        for name in extra["bfloat16"]:
+            item = named[name]
             if item.dtype != np.uint16:
                 raise TypeError
-            found[name] = Item(name, item.shape, dtypes.bfloat16, item.place)
-        facts |= held["metadata"]
+            named[name] = Item(name, item.shape, dtypes.bfloat16, item.place)
+        facts |= extra["metadata"]
         if not all(isinstance(v, str) for v in facts.values()):
             raise TypeError
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise ValueError("it cannot be read") from None
-    return found
+    return named
 
 
 def _array(archive: zipfile.ZipFile, item: Item) -> Array:

@@ -87,12 +87,12 @@ def _signed(kind: str, n: Any) -> int:
 
 
 def _varint(n: int) -> bytes:
-    found = bytearray()
+    encoded = bytearray()
     while n > 127:
-        found.append(n & 127 | 128)
+        encoded.append(n & 127 | 128)
         n >>= 7
-    found.append(n)
-    return bytes(found)
+    encoded.append(n)
+    return bytes(encoded)
 
 
 # -- reading -----------------------------------------------------------------------
@@ -137,17 +137,17 @@ class _Reader:
     def message(self, name: str, raw: memoryview, depth: int) -> dict[str, Any]:
         if depth > _DEEPEST:
             raise ValueError(f"{name} is nested too deeply")
-        known, found = self.schema[name], dict[str, Any]()
+        known, message = self.schema[name], dict[str, Any]()
         for field, kind, wire, value in self.fields(name, known, raw):
-            self.take(found, f"{name}.{field}", kind, wire, value, depth)
+            self.take(message, f"{name}.{field}", kind, wire, value, depth)
         for field, kind in known.values():
-            if field in found and _is_array(kind):
-                found[field] = np.concatenate(found[field])
-        return found
+            if field in message and _is_array(kind):
+                message[field] = np.concatenate(message[field])
+        return message
 
     def take(
         self,
-        found: dict[str, Any],
+        message: dict[str, Any],
         where: str,
         kind: str,
         wire: int,
@@ -158,14 +158,16 @@ class _Reader:
         field = where.partition(".")[2]
         if kind.endswith("{}"):
             pair = self.pair(where, kind[:-2], wire, value, depth)
-            found.setdefault(field, {})[pair[0]] = pair[1]
+            message.setdefault(field, {})[pair[0]] = pair[1]
         elif _is_array(kind):
-            found.setdefault(field, []).append(_numbers(kind[:-1], wire, value, where))
+            message.setdefault(field, []).append(
+                _numbers(kind[:-1], wire, value, where)
+            )
         elif kind.endswith("*"):
             one = self.one(where, kind[:-1], wire, value, depth)
-            found.setdefault(field, []).append(one)
+            message.setdefault(field, []).append(one)
         else:
-            found[field] = self.one(where, kind, wire, value, depth)
+            message[field] = self.one(where, kind, wire, value, depth)
 
     def one(self, where: str, kind: str, wire: int, value: Any, depth: int) -> Any:
         if kind in _VARINTS or kind in _FIXED:
@@ -192,8 +194,8 @@ class _Reader:
             raise ValueError(f"{where} is not {_WIRES[wire]}")
         key, of = "", dict[str, Any]()
         parts = {1: ("key", "string"), 2: ("value", kind)}
-        for field, each, own, raw in self.fields(where, parts, value):
-            one = self.one(f"{where}.{field}", each, own, raw, depth + 1)
+        for field, each, inner_wire, raw in self.fields(where, parts, value):
+            one = self.one(f"{where}.{field}", each, inner_wire, raw, depth + 1)
             key, of = (one, of) if field == "key" else (key, one)
         return key, of
 
@@ -217,23 +219,23 @@ def _payload(raw: memoryview, place: int, wire: int, where: str) -> tuple[Any, i
 
 
 def _read_varint(raw: memoryview, place: int, where: str) -> tuple[int, int]:
-    found = 0
+    number = 0
     for k in range(10):
         if place >= len(raw):
             raise ValueError(f"{where} ends within a number")
         byte = raw[place]
         place += 1
-        found |= (byte & 127) << 7 * k
+        number |= (byte & 127) << 7 * k
         if byte < 128:
-            return found & ((1 << 64) - 1), place
+            return number & ((1 << 64) - 1), place
     raise ValueError(f"{where} has a number of more than 64 bits")
 
 
 def _numbers(kind: str, wire: int, value: Any, where: str) -> Array:
     """The numbers of a field: one, or as many as are packed in bytes."""
     if kind in _FIXED:
-        own, form = _FIXED[kind]
-        if wire not in (own, 2) or len(value) % (8 if own == 1 else 4):
+        fixed_wire, form = _FIXED[kind]
+        if wire not in (fixed_wire, 2) or len(value) % (8 if fixed_wire == 1 else 4):
             raise ValueError(f"{where} is not of {kind}")
         return np.frombuffer(value, form)
     if wire not in (0, 2):
@@ -247,19 +249,19 @@ def _numbers(kind: str, wire: int, value: Any, where: str) -> Array:
 
 def _unpacked(raw: Sequence[int], where: str) -> Array:
     """Packed whole numbers, read together: byte k of each at once."""
-    given = np.frombuffer(raw, np.uint8)  # type: ignore[call-overload]
-    ends = np.flatnonzero(given < 128)
-    if not len(given):
+    octets = np.frombuffer(raw, np.uint8)  # type: ignore[call-overload]
+    ends = np.flatnonzero(octets < 128)
+    if not len(octets):
         return np.empty(0, np.uint64)
-    if not len(ends) or ends[-1] != len(given) - 1:
+    if not len(ends) or ends[-1] != len(octets) - 1:
         raise ValueError(f"{where} ends within a number")
     starts = np.concatenate([[0], ends[:-1] + 1])
     lengths = ends - starts + 1
     if lengths.max() > 10:
         raise ValueError(f"{where} has a number of more than 64 bits")
-    found = np.zeros(len(ends), np.uint64)
+    numbers = np.zeros(len(ends), np.uint64)
     for k in range(int(lengths.max())):
         longer = np.flatnonzero(lengths > k)
-        part = (given[starts[longer] + k] & 127).astype(np.uint64)
-        found[longer] |= part << np.uint64(7 * k)
-    return found
+        part = (octets[starts[longer] + k] & 127).astype(np.uint64)
+        numbers[longer] |= part << np.uint64(7 * k)
+    return numbers

@@ -151,8 +151,8 @@ class _View:
         fields = self.numbers(f"<{count}H", vtable + 4, f"the layout of {what}")
         if any(0 < field < 4 or field > inline - 4 for field in fields):
             raise ValueError(f"a field of {what} is outside of it")
-        found = [place + field if field else 0 for field in fields]
-        return found + [0] * (3 - count)
+        places = [place + field if field else 0 for field in fields]
+        return places + [0] * (3 - count)
 
     def vector(self, place: int, width: int, what: str) -> tuple[int, int]:
         """Where the elements of a vector begin, and how many there are."""

@@ -76,12 +76,12 @@ def opened(
             return
         with open_regular(cast(PathLike, source), error) as file:
             size = file.seek(0, 2)
-            held: memoryview | None = None
+            mapping: memoryview | None = None
             if mapped and size:
                 # Arrays hold the mapping, which outlives the open file.
                 whole = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
-                held = memoryview(whole)
-            yield Opened(file, about, held)
+                mapping = memoryview(whole)
+            yield Opened(file, about, mapping)
 
 
 def _about(place: str, error: FileError, name: str) -> Any:

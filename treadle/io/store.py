@@ -156,28 +156,28 @@ def load(
     source = _opened(source)
     if isinstance(source, Mapping):
         taken = choose(source, rename, prefix)
-        own = taken.names.items()
-        arrays = {k: np.array(whole(source[v]), copy=copy or None) for k, v in own}
+        pairs = taken.names.items()
+        arrays = {k: np.array(whole(source[v]), copy=copy or None) for k, v in pairs}
         axes = _named(getattr(source, "axes", {}), taken.names)
-        found = Arrays(arrays, getattr(source, "metadata", {}), axes=axes)
+        loaded = Arrays(arrays, getattr(source, "metadata", {}), axes=axes)
         types = {k: Type(a.shape, a.dtype, axes.get(k)) for k, a in arrays.items()}
-        _check("the arrays", target, types, strict, taken.wrong, found)
+        _check("the arrays", target, types, strict, taken.wrong, loaded)
     else:
         with listed(source, format=format, mapped=not copy, key=key) as (file, listing):  # type: ignore[arg-type]
             taken = choose(listing.items, rename, prefix)
             items = {k: listing.items[v] for k, v in taken.names.items()}
             types = {k: item.type for k, item in items.items()}
             axes = {k: t.axes for k, t in types.items() if t.axes is not None}
-            found = Arrays({}, listing.metadata, axes=axes)
-            found.tables = _taken(listing.tables, taken.names)
-            _check(place_of(source), target, types, strict, taken.wrong, found)
+            loaded = Arrays({}, listing.metadata, axes=axes)
+            loaded.tables = _taken(listing.tables, taken.names)
+            _check(place_of(source), target, types, strict, taken.wrong, loaded)
             check_size(items, max_bytes)
             for name, item in items.items():
-                if target is None or name not in found.keys_left.unexpected_keys:
-                    found[name] = read_item(file, listing, item)
+                if target is None or name not in loaded.keys_left.unexpected_keys:
+                    loaded[name] = read_item(file, listing, item)
     if target is not None:
-        target.load_state_dict(found, strict=False)
-    return found
+        target.load_state_dict(loaded, strict=False)
+    return loaded
 
 
 def _check(
@@ -186,12 +186,12 @@ def _check(
     types: Mapping[str, Type],
     strict: bool,
     wrong: Sequence[tuple[str, list[str]]],
-    found: Arrays,
+    loaded: Arrays,
 ) -> None:
-    """Note in `found` what does not fit, or raise if that is too much."""
+    """Note in `loaded` what does not fit, or raise if that is too much."""
     try:
         if target is not None:
-            found.keys_left = target.check_state(types, strict, wrong)
+            loaded.keys_left = target.check_state(types, strict, wrong)
         else:
             compare({}, {}, strict, "what is asked for", wrong)
     except ModelFileError as problem:
@@ -213,7 +213,7 @@ def _opened(source: Any) -> Any:
 
 
 def _by_name(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    unique: dict[str, Any] = {}
     for pair in pairs:
         if not (
             isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)
@@ -221,18 +221,18 @@ def _by_name(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
             raise ArgumentError(
                 "arrays are loaded from a path, bytes, or pairs of a name and an array"
             )
-        if pair[0] in found:
+        if pair[0] in unique:
             raise ModelFileError(f"the arrays: {pair[0]!r}: the name is given twice")
-        found[pair[0]] = pair[1]
-    return found
+        unique[pair[0]] = pair[1]
+    return unique
 
 
 def _taken(tables: frozenset[str], names: Mapping[str, str]) -> frozenset[str]:
-    return frozenset(own for own, given in names.items() if given in tables)
+    return frozenset(name for name, stored in names.items() if stored in tables)
 
 
 def _named(axes: Mapping[str, Names], names: Mapping[str, str]) -> dict[str, Names]:
-    return {own: axes[given] for own, given in names.items() if given in axes}
+    return {name: axes[stored] for name, stored in names.items() if stored in axes}
 
 
 # Of states that are the values of Variables, to be had at one moment.
@@ -282,8 +282,8 @@ def _stateful(name: str, what: Any) -> Stateful:
     if isinstance(what, Module) and _is_plain(type(what)):
         return _Variables(what._state_variables(), type(what).__name__)
     if hasattr(what, "check_state"):
-        found: Stateful = what
-        return found
+        stateful: Stateful = what
+        return stateful
     if isinstance(what, Variable):
         return _Variables({what.name: what})
     if isinstance(what, (list, tuple)) and all(isinstance(v, Variable) for v in what):
@@ -320,8 +320,8 @@ class _Variables:
     def check_state(
         self, types: Mapping[str, Type | None], strict: bool = True, wrong: Wrong = ()
     ) -> Keys:
-        own = {name: v.type for name, v in self.variables.items()}
-        return compare(own, types, strict, self.who, wrong)
+        needed = {name: v.type for name, v in self.variables.items()}
+        return compare(needed, types, strict, self.who, wrong)
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
         known = self.variables.items()
@@ -336,11 +336,11 @@ class _Parts:
 
     def _split(self, names: Iterable[str]) -> dict[str, list[str]]:
         """The names of each part, without their beginnings; the longest fits."""
-        found: dict[str, list[str]] = {start: [] for start in self.parts}
+        parts: dict[str, list[str]] = {start: [] for start in self.parts}
         for name in names:
             start = max(filter(name.startswith, self.parts), key=len)
-            found[start].append(name[len(start) :])
-        return found
+            parts[start].append(name[len(start) :])
+        return parts
 
     def state_dict(self) -> dict[str, Any]:
         return {
@@ -354,9 +354,9 @@ class _Parts:
     ) -> Keys:
         left, problems = Keys([], []), []
         for start, names in self._split(types).items():
-            given = {name: types[start + name] for name in names}
+            wanted = {name: types[start + name] for name in names}
             try:
-                keys = self.parts[start].check_state(given, strict, wrong)
+                keys = self.parts[start].check_state(wanted, strict, wrong)
             except ModelFileError as problem:
                 problems.append(f"{start.rstrip('.') or 'here'}: {problem.message}")
                 hint = problem.hint

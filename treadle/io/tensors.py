@@ -67,11 +67,11 @@ def load_arrays(
     """
     with listed(path, format=format, error=error) as (source, listing):
         check_size(listing.items, max_bytes)
-        found = {
+        arrays = {
             name: read_item(source, listing, item)
             for name, item in listing.items.items()
         }
-        return found, dict(listing.metadata)
+        return arrays, dict(listing.metadata)
 
 
 @contextmanager
@@ -160,11 +160,11 @@ def _endings() -> list[str]:
 
 
 def _named(name: str) -> Format:
-    found = [f for f in FORMATS if f.name.lstrip(".") == name.lstrip(".")]
-    if not found:
+    matching = [f for f in FORMATS if f.name.lstrip(".") == name.lstrip(".")]
+    if not matching:
         known = ", ".join(f.name for f in FORMATS)
         raise ArgumentError(f"no format is named {name!r}", hint=f"known: {known}")
-    return found[0]
+    return matching[0]
 
 
 def _by_ending(path: PathLike) -> Format | None:
@@ -176,18 +176,18 @@ def _by_lead(source: Opened, place: str, error: FileError) -> Format:
     """The format that a file without a known ending begins like."""
     lead = source.file.read(_LEAD)
     source.file.seek(0)
-    found = next((f for f in FORMATS if f.knows(lead)), None)
-    if found is None:
+    known = next((f for f in FORMATS if f.knows(lead)), None)
+    if known is None:
         raise error(
             f"{place}: neither the ending nor the first bytes tell the format",
             hint=f"known: {', '.join(_endings())}",
         )
-    return found
+    return known
 
 
 def _native(array: Any, name: str) -> Array:
     """Little-endian, contiguous, of a dtype Treadle has."""
-    found = np.asarray(whole(array), order="C")
-    if found.dtype.newbyteorder("=") not in dtypes.ALL:
-        raise ValueError(f"{name!r}: arrays of {found.dtype} cannot be saved")
-    return found.astype(found.dtype.newbyteorder("<"), copy=False)
+    native = np.asarray(whole(array), order="C")
+    if native.dtype.newbyteorder("=") not in dtypes.ALL:
+        raise ValueError(f"{name!r}: arrays of {native.dtype} cannot be saved")
+    return native.astype(native.dtype.newbyteorder("<"), copy=False)

@@ -111,10 +111,10 @@ class _Loader:
     def _edge(self, edge: dict[str, Any]) -> None:
         ends = []
         for key in ("from_uuid", "to_uuid"):
-            found = self.nodes.get(edge.get(key, {}).get("uuid", b""))
-            if found is None:
+            node = self.nodes.get(edge.get(key, {}).get("uuid", b""))
+            if node is None:
                 raise ValueError("an edge leads to an op that is not there")
-            ends.append(found)
+            ends.append(node)
         begin, end = ends
         kind = edge.get("edge_type", DATA)
         if kind == DATA:
@@ -154,29 +154,29 @@ class _Loader:
             while key in outputs:
                 key, k = f"{node.name}.{k}", k + 1
             names = node.value.names
-            made = node.value.tensor
-            outputs[key] = functions.name_axes(made, *names) if names else made
+            tensor = node.value.tensor
+            outputs[key] = functions.name_axes(tensor, *names) if names else tensor
         return Computation(outputs, *self.placeholders)
 
     def _ordered(self, wanted: list[_Node]) -> list[_Node]:
         """What is read before what reads it."""
-        found: dict[int, _Node] = {}
+        ordered: dict[int, _Node] = {}
         entered: set[int] = set()
         stack = [(node, False) for node in reversed(wanted)]
         while stack:
             node, ready = stack.pop()
             if ready:
-                found[id(node)] = node
+                ordered[id(node)] = node
             elif id(node) in entered:
-                if id(node) not in found:
+                if id(node) not in ordered:
                     with self.about(node.name):
                         raise ValueError("it reads itself")
             else:
                 entered.add(id(node))
                 stack.append((node, True))
-                todo = {id(n): n for n in node.below if id(n) not in found}
+                todo = {id(n): n for n in node.below if id(n) not in ordered}
                 stack += [(n, False) for n in todo.values()]
-        return list(found.values())
+        return list(ordered.values())
 
     def _value(self, node: _Node) -> Value:
         if node.tensor is not None:
@@ -196,13 +196,13 @@ class _Loader:
         node.refuse_others(row.reads)
         args = [n.value for n in node.args if n.value is not None]
         read = {k: v for k, v in node.attrs.items() if k in row.reads}
-        made = row.rule(Call(args, read, names, lengths, dtype))
-        if made.names != names or made.tensor.shape != lengths:
+        result = row.rule(Call(args, read, names, lengths, dtype))
+        if result.names != names or result.tensor.shape != lengths:
             raise ValueError(
-                f"{node.kind} gives {made.names} of {list(made.tensor.shape)}, "
+                f"{node.kind} gives {result.names} of {list(result.tensor.shape)}, "
                 f"the file says {names} of {list(lengths)}"
             )
-        return Value(functions.astype(made.tensor, dtype), names)
+        return Value(functions.astype(result.tensor, dtype), names)
 
     def _axes(self, node: _Node) -> tuple[tuple[str, ...], tuple[int, ...]]:
         """The names and lengths of an op's result."""
@@ -229,16 +229,16 @@ class _Loader:
             name, k = f"{node.name}.{k}", k + 1
         self.taken.add(name)
         if node.flag("_is_placeholder"):
-            given = Placeholder(
+            placeholder = Placeholder(
                 lengths, dtype, name=name, axes=axes, initial_value=value
             )
-            self.placeholders.append(given)
-            return Value(functions.unname(given.node()), names)
+            self.placeholders.append(placeholder)
+            return Value(functions.unname(placeholder.node()), names)
         if value is None:
             raise ValueError("a variable has no first value")
         kind = Parameter if node.flag("_is_trainable") else Variable
-        made = kind(value, name=name, axes=axes)
-        return Value(functions.unname(made.node()), names)
+        variable = kind(value, name=name, axes=axes)
+        return Value(functions.unname(variable.node()), names)
 
     def _array(self, node: _Node, lengths: tuple[int, ...], dtype: DType) -> Any:
         for key in _STORED:

@@ -58,10 +58,10 @@ class Call:
 
     def axes(self, key: str) -> Names:
         """The names of axes that are an attribute."""
-        given = self.attrs.get(key, {}).get("axes")
-        if given is None:
+        entry = self.attrs.get(key, {}).get("axes")
+        if entry is None:
             raise ValueError(f"it has no {key}")
-        return tuple(axis.get("name", "") for axis in given.get("axes", ()))
+        return tuple(axis.get("name", "") for axis in entry.get("axes", ()))
 
     def axis(self, key: str) -> str:
         axis = self.attrs.get(key, {}).get("scalar", {}).get("axis")
@@ -70,10 +70,10 @@ class Call:
         return str(axis.get("name", ""))
 
     def whole(self, key: str) -> int:
-        found = self.attrs.get(key, {}).get("scalar", {}).get("int_val")
-        if found is None:
+        number = self.attrs.get(key, {}).get("scalar", {}).get("int_val")
+        if number is None:
             raise ValueError(f"it has no {key}")
-        return int(found)
+        return int(number)
 
 
 Rule = Callable[[Call], Value]
@@ -107,17 +107,17 @@ def _ordered(x: Value, names: Names) -> Tensor:
     if x.names == names:
         return x.tensor
     order = tuple(x.names.index(name) for name in names)
-    found: Tensor = functions.permute_dims(x.tensor, order)
-    return found
+    tensor: Tensor = functions.permute_dims(x.tensor, order)
+    return tensor
 
 
 def _spread(x: Value, names: Names, lengths: tuple[int, ...]) -> Tensor:
     """The tensor with more dimensions, along which it is the same."""
-    own = tuple(name for name in names if name in x.names)
+    known = tuple(name for name in names if name in x.names)
     kept = dict(zip(x.names, x.tensor.shape, strict=True))
     shape = tuple(kept.get(name, 1) for name in names)
-    found: Tensor = functions.reshape(_ordered(x, own), shape)
-    return found if shape == lengths else functions.broadcast_to(found, lengths)
+    reshaped: Tensor = functions.reshape(_ordered(x, known), shape)
+    return reshaped if shape == lengths else functions.broadcast_to(reshaped, lengths)
 
 
 def _unary(name: str) -> Rule:
@@ -213,11 +213,11 @@ def _expand(call: Call) -> Value:
 
 def _slice(call: Call) -> Value:
     (x,) = _only(call)
-    given = call.attrs.get("slices", {}).get("repeated_scalar", {}).get("val", ())
-    if len(given) != len(x.names):
-        raise ValueError(f"{len(given)} slices of {len(x.names)} axes")
+    slices = call.attrs.get("slices", {}).get("repeated_scalar", {}).get("val", ())
+    if len(slices) != len(x.names):
+        raise ValueError(f"{len(slices)} slices of {len(x.names)} axes")
     key: list[Any] = []
-    for one in given:
+    for one in slices:
         if "int_val" in one:
             key.append(int(one["int_val"]))
         elif "slice_val" in one:
@@ -237,17 +237,17 @@ def _one_hot(call: Call) -> Value:
     if name not in call.names:
         raise ValueError(f"the axis {name!r} is not one of {call.names}")
     count = call.lengths[call.names.index(name)]
-    made = functions.one_hot(functions.astype(x.tensor, "int64"), count, call.dtype)
-    return Value(_ordered(Value(made, (*x.names, name)), call.names), call.names)
+    encoded = functions.one_hot(functions.astype(x.tensor, "int64"), count, call.dtype)
+    return Value(_ordered(Value(encoded, (*x.names, name)), call.names), call.names)
 
 
-_FOLDS = {own: name.lower() for name, own in REDUCTIONS.items()}
+_FOLDS = {theirs: name.lower() for name, theirs in REDUCTIONS.items()}
 _FOLDS |= {"Argmax": "argmax", "Argmin": "argmin"}
 # Names of axes say what these attributes of a product and of new names say again.
 _DOT = "reduction_axes x_out_axes y_out_axes bias"
 OPS: dict[str, Row] = {
-    **{own: _row(_unary(name)) for name, own in UNARY.items()},
-    **{own: _row(_binary(name), "kwargs") for name, own in BINARY.items()},
+    **{theirs: _row(_unary(name)) for name, theirs in UNARY.items()},
+    **{theirs: _row(_binary(name), "kwargs") for name, theirs in BINARY.items()},
     **{k: _row(_reduction(f), "reduction_axes kwargs") for k, f in _FOLDS.items()},
     "ContiguousOp": _row(lambda call: _only(call)[0]),
     "DotOp": _row(_dot, _DOT),

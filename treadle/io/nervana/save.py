@@ -126,19 +126,19 @@ class _Writer:
         kept = float32 if dtype == bool_ else dtype
         if kept not in DTYPES:
             raise ValueError(f"Nervana Graph has no {dtype.name}")
-        made = _Made(number, labels, shape, kept)
+        written = _Made(number, labels, shape, kept)
         self.ops.append(
             {
                 "uuid": self.uuid(f"op {number}"),
                 "name": name or f"{kind}_{number}",
                 "op_type": kind,
                 "dtype": DTYPES.index(kept),
-                "attrs": {"_axes": self.axes(made.axes), **(attrs or {})},
+                "attrs": {"_axes": self.axes(written.axes), **(attrs or {})},
             }
         )
         for arg in args:
             self.edge(arg.number, number, DATA)
-        return made
+        return written
 
     def array(self, value: Array) -> dict[str, Any]:
         kept = value.astype(np.float32) if value.dtype == np.bool_ else value
@@ -149,14 +149,16 @@ class _Writer:
 
     def leaf(self, name: str, value: Array | None, x: Any, **flags: bool) -> _Made:
         """Storage, and the op that reads it."""
-        own = x.axes or (None,) * len(x.shape)
-        labels = [label or self.fresh(own) for label in own]
-        told = {f"_is_{key}": {"scalar": {"bool_val": v}} for key, v in flags.items()}
+        axes = x.axes or (None,) * len(x.shape)
+        labels = [label or self.fresh(axes) for label in axes]
+        attrs = {f"_is_{key}": {"scalar": {"bool_val": v}} for key, v in flags.items()}
         if value is not None:
-            told["initial_value"] = self.array(value)
+            attrs["initial_value"] = self.array(value)
             if flags.get("constant"):
-                told["_const"] = told["initial_value"]
-        store = self.add("AssignableTensorOp", [], labels, x.shape, x.dtype, told, name)
+                attrs["_const"] = attrs["initial_value"]
+        store = self.add(
+            "AssignableTensorOp", [], labels, x.shape, x.dtype, attrs, name
+        )
         read = self.add("TensorValueOp", [], labels, x.shape, x.dtype)
         self.edge(read.number, store.number, OTHER, "_tensor")
         return read
@@ -165,16 +167,16 @@ class _Writer:
 
     def written(self, what: Computation) -> bytes:
         """The bytes of the file."""
-        given = []
+        arguments = []
         for v in what.variables:
-            given.append(self._variable(v, what))
-        outputs = self.body(what.body, given)
+            arguments.append(self._variable(v, what))
+        outputs = self.body(what.body, arguments)
         if self.unknown:
-            told = [f"{op} ({line})" for op, line in sorted(self.unknown.items())]
-            raise ValueError(f"Nervana Graph has no op for: {'; '.join(told)}")
-        for name, made in zip(_output_names(what), outputs, strict=True):
-            self.ops[made.number]["attrs"][HANDLE] = {"scalar": {"bool_val": True}}
-            self.ops[made.number]["name"] = name
+            missing = [f"{op} ({line})" for op, line in sorted(self.unknown.items())]
+            raise ValueError(f"Nervana Graph has no op for: {'; '.join(missing)}")
+        for name, output in zip(_output_names(what), outputs, strict=True):
+            self.ops[output.number]["attrs"][HANDLE] = {"scalar": {"bool_val": True}}
+            self.ops[output.number]["name"] = name
         return encode(GRAPH, "GraphDef", {"edges": self.edges, "ops": self.ops})
 
     def _variable(self, v: Variable, what: Computation) -> _Made:
@@ -187,55 +189,57 @@ class _Writer:
         flags = {"persistent": True, "trainable": v.trainable}
         return self.leaf(v.name, v.numpy(), v, **flags)
 
-    def body(self, body: Body, given: Sequence[_Made]) -> list[_Made]:
+    def body(self, body: Body, arguments: Sequence[_Made]) -> list[_Made]:
         plain = without_calls(body)
-        known = {x.serial: g for x, g in zip(plain.arguments, given, strict=True)}
+        known = {x.serial: g for x, g in zip(plain.arguments, arguments, strict=True)}
         for node in plain.nodes:
             if node.serial not in known:
                 known[node.serial] = self._node(node, known)
         return [self._copied(known[y.serial]) for y in plain.outputs]
 
-    def _copied(self, made: _Made) -> _Made:
+    def _copied(self, op: _Made) -> _Made:
         """An op of its own for what is both an input and an output."""
-        if self.ops[made.number]["op_type"] != "TensorValueOp":
-            return made
-        return self.add("ContiguousOp", [made], made.labels, made.shape, made.dtype)
+        if self.ops[op.number]["op_type"] != "TensorValueOp":
+            return op
+        return self.add("ContiguousOp", [op], op.labels, op.shape, op.dtype)
 
     def _node(self, node: Tensor, known: Mapping[int, _Made]) -> _Made:
         op, shape, dtype = node.op, node.shape, node.dtype
         if node.stored is not None and not node.inputs:
             assert node.array is not None
             return self.leaf("", node.array, node, constant=True, persistent=True)
-        given = [known[x.serial] for x in node.inputs]
+        operands = [known[x.serial] for x in node.inputs]
         if op.name in UNARY:
-            return self.add(UNARY[op.name], given, given[0].labels, shape, dtype)
+            return self.add(UNARY[op.name], operands, operands[0].labels, shape, dtype)
         if op.name in BINARY:
-            return self._binary(BINARY[op.name], given, shape, dtype)
+            return self._binary(BINARY[op.name], operands, shape, dtype)
         write = getattr(self, f"_{op.name.lower()}", None)
         if op.name in REDUCTIONS:
-            return self._reduction(node, given[0])
+            return self._reduction(node, operands[0])
         if write is not None:
-            return write(node, *given)
+            return write(node, *operands)
         if isinstance(op, Composite) or (
             isinstance(op, Elementwise) and not op.traits.primitive
         ):
             return self._smaller(node, known)
         self.unknown.setdefault(op.name, node.line or "")
-        return _Made(given[0].number if given else 0, [None] * len(shape), shape, dtype)
+        return _Made(
+            operands[0].number if operands else 0, [None] * len(shape), shape, dtype
+        )
 
     def _smaller(self, node: Tensor, known: Mapping[int, _Made]) -> _Made:
         """An op as the smaller ones that its rule names."""
         op: Any = node.op
         rule = op.expand if isinstance(op, Composite) else op.scalar
-        own: dict[int, Tensor] = {}
+        arguments: dict[int, Tensor] = {}
         for x in node.inputs:  # numbers stay, for a rule may look at one
             number = x.stored is not None and not x.inputs
-            fresh = x if number else Tensor(Argument(len(own)), (), x.type)
-            own.setdefault(x.serial, fresh)
-        made = rule(*[own[x.serial] for x in node.inputs])
-        outputs = made if isinstance(made, tuple) else (made,)
-        body = Body(node.op.name, list(own.values()), outputs)
-        return self.body(body, [known[serial] for serial in own])[0]
+            fresh = x if number else Tensor(Argument(len(arguments)), (), x.type)
+            arguments.setdefault(x.serial, fresh)
+        result = rule(*[arguments[x.serial] for x in node.inputs])
+        outputs = result if isinstance(result, tuple) else (result,)
+        body = Body(node.op.name, list(arguments.values()), outputs)
+        return self.body(body, [known[serial] for serial in arguments])[0]
 
     # -- ops -----------------------------------------------------------------------
 
@@ -264,11 +268,11 @@ class _Writer:
         return self.add("TensorSliceOp", [x], labels, x.shape, x.dtype, sliced)
 
     def _binary(
-        self, kind: str, given: Sequence[_Made], shape: Sequence[int], dtype: DType
+        self, kind: str, operands: Sequence[_Made], shape: Sequence[int], dtype: DType
     ) -> _Made:
         """Both operands with the labels of the result: of the first that has each."""
         rank, ready = len(shape), []
-        for x in given:
+        for x in operands:
             lead = rank - len(x.labels)
             short = [k for k, n in enumerate(x.shape) if n != shape[lead + k]]
             x = self.without(x, short)
@@ -282,8 +286,8 @@ class _Writer:
                     labels[k] = self.fresh(labels) if taken else label
         args = []
         for x in ready:
-            named = [n if own is not None else None
-                     for own, n in zip(x.labels, labels, strict=True)]  # fmt: skip
+            named = [n if old is not None else None
+                     for old, n in zip(x.labels, labels, strict=True)]  # fmt: skip
             args.append(self.spread(self.cast(x, named), labels, shape))
         return self.add(kind, args, labels, shape, dtype)
 
@@ -309,25 +313,29 @@ class _Writer:
         by_letter: dict[str, Label] = dict(zip(left, x.labels, strict=True))
         named: list[Label] = []
         for c, label in zip(right, y.labels, strict=True):
-            own = by_letter.get(c, label)
-            if c in by_letter and (own is None) != (label is None):
+            shared = by_letter.get(c, label)
+            if c in by_letter and (shared is None) != (label is None):
                 x = self.without(x, [left.index(c)])
                 y = self.without(y, [right.index(c)])
-                own = None
-            elif c not in by_letter and own is not None and own in by_letter.values():
-                own = self.fresh([*by_letter.values(), *named])
-            named.append(own)
+                shared = None
+            elif (
+                c not in by_letter
+                and shared is not None
+                and shared in by_letter.values()
+            ):
+                shared = self.fresh([*by_letter.values(), *named])
+            named.append(shared)
         y = self.cast(y, [n if y.labels[k] is not None else None
                           for k, n in enumerate(named)])  # fmt: skip
         by_letter = dict(zip(left, x.labels, strict=True))
         by_letter |= {c: n for c, n in zip(right, y.labels, strict=True) if c in out}
         extent = dict(zip(out, node.shape, strict=True))
         first = [c for c in left if c in out] + [c for c in right if c in out]
-        made = self.add(
+        product = self.add(
             "DotOp", [x, y], [by_letter[c] for c in first],
             [extent[c] for c in first], node.dtype,
         )  # fmt: skip
-        return self._permuted(made, [first.index(c) for c in out])
+        return self._permuted(product, [first.index(c) for c in out])
 
     def _permuted(self, x: _Made, order: Sequence[int]) -> _Made:
         labels, shape = [x.labels[k] for k in order], [x.shape[k] for k in order]

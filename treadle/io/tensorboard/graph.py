@@ -31,10 +31,10 @@ def graph_def(y: Any) -> bytes:
     roots = [as_tensor(leaf) for leaf in trees.flatten(y)[0]]
     nodes = reach(functions.written_out(roots))
     names, taken = dict[int, str](), set[str]()
-    made = []
+    written = []
     for node in nodes:
         names[node.serial] = _unique(_path(node), taken)
-        made.append(
+        written.append(
             {
                 "name": names[node.serial],
                 "op": node.op.name,
@@ -43,7 +43,7 @@ def graph_def(y: Any) -> bytes:
             }
         )
     return encode(
-        EVENTS, "GraphDef", {"node": made, "versions": {"producer": _PRODUCER}}
+        EVENTS, "GraphDef", {"node": written, "versions": {"producer": _PRODUCER}}
     )
 
 
@@ -53,32 +53,32 @@ def _path(node: Tensor) -> str:
         path = variable.name
     else:
         module = str((node._metadata or {}).get("module", ""))
-        own = node._name or node.op.name
-        path = f"{module}.{own}" if module else own
+        name = node._name or node.op.name
+        path = f"{module}.{name}" if module else name
     return _FOREIGN.sub("_", path.replace(".", "/")).strip("/_-") or "node"
 
 
 def _unique(path: str, taken: set[str]) -> str:
-    found, k = path, 0
-    while found in taken:
+    name, k = path, 0
+    while name in taken:
         k += 1
-        found = f"{path}_{k}"
-    taken.add(found)
-    return found
+        name = f"{path}_{k}"
+    taken.add(name)
+    return name
 
 
 def _attributes(node: Tensor) -> dict[str, Any]:
     types = node.type if isinstance(node.type, TupleType) else (node.type,)
-    found: dict[str, Any] = {
+    attributes: dict[str, Any] = {
         "_output_shapes": {"list": {"shape": [_shape(t) for t in types]}},
         "dtype": {"s": ", ".join(t.dtype.name for t in types).encode()},
     }
     for key, value in node.op.attributes():
-        told = value.name if isinstance(value, (Variable, Body)) else repr(value)
-        found[key] = {"s": told[:200].encode(errors="replace")}
+        text = value.name if isinstance(value, (Variable, Body)) else repr(value)
+        attributes[key] = {"s": text[:200].encode(errors="replace")}
     if node.lineno:
-        found["line"] = {"s": node.line.strip().encode(errors="replace")}
-    return found
+        attributes["line"] = {"s": node.line.strip().encode(errors="replace")}
+    return attributes
 
 
 def _shape(t: Type) -> dict[str, Any]:

@@ -60,8 +60,8 @@ def finished() -> dict[str, Any]:
 def values_of(content: bytes) -> dict[str, Any]:
     """The hyperparameters in what began a session; none in other entries."""
     data = decode(EVENTS, "HParams", content)
-    found = data.get("session_start_info", {}).get("hparams", {})
-    return {name: next(iter(value.values()), None) for name, value in found.items()}
+    values = data.get("session_start_info", {}).get("hparams", {})
+    return {name: next(iter(value.values()), None) for name, value in values.items()}
 
 
 def _typed(name: str, value: Any) -> tuple[int, dict[str, Any]]:

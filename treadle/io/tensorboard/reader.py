@@ -47,8 +47,8 @@ def read_events(source: PathLike | Buffer) -> Iterator[LogEntry]:
     with opened(source, ModelFileError) as file:
         for number, raw in enumerate(records(file), 1):
             with file.about(f"record {number}"):
-                found = list(_entries(decode(EVENTS, "Event", raw)))
-            yield from found
+                entries = list(_entries(decode(EVENTS, "Event", raw)))
+            yield from entries
 
 
 def _entries(event: dict[str, Any]) -> Iterator[LogEntry]:

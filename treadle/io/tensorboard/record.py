@@ -15,10 +15,10 @@ _POLYNOMIAL = 0x82F63B78  # Castagnoli's, reflected
 
 
 def _table() -> list[int]:
-    found = np.arange(256, dtype=np.uint32)
+    table = np.arange(256, dtype=np.uint32)
     for _ in range(8):
-        found = np.where(found & 1, found >> 1 ^ np.uint32(_POLYNOMIAL), found >> 1)
-    return [int(n) for n in found]
+        table = np.where(table & 1, table >> 1 ^ np.uint32(_POLYNOMIAL), table >> 1)
+    return [int(n) for n in table]
 
 
 _TABLE = _table()
@@ -30,10 +30,10 @@ def crc32c(raw: bytes) -> int:
     >>> hex(crc32c(b"123456789"))
     '0xe3069283'
     """
-    found, table = 0xFFFFFFFF, _TABLE
+    crc, table = 0xFFFFFFFF, _TABLE
     for byte in raw:
-        found = table[(found ^ byte) & 255] ^ found >> 8
-    return found ^ 0xFFFFFFFF
+        crc = table[(crc ^ byte) & 255] ^ crc >> 8
+    return crc ^ 0xFFFFFFFF
 
 
 def _masked(raw: bytes) -> bytes:

@@ -70,12 +70,12 @@ def histogram(values: Any) -> Message:
 
 def image(pixels: Any) -> Message:
     """An image [height, width] or [height, width, channels] as PNG."""
-    given = np.asarray(pixels)
-    x = given[..., None] if given.ndim == 2 else given
+    raw = np.asarray(pixels)
+    x = raw[..., None] if raw.ndim == 2 else raw
     if x.ndim != 3 or not 1 <= x.shape[2] <= 4 or not x.size:
         raise ShapeError(
             f"an image is [height, width] or [height, width, channels], not "
-            f"{list(given.shape)}",
+            f"{list(raw.shape)}",
             hint="channels are 1 (gray), 2 (and alpha), 3 (RGB) or 4 (RGBA), and last",
         )
     if x.dtype != np.uint8:
@@ -100,20 +100,20 @@ def _png(x: Array) -> bytes:
     color = {1: 0, 2: 4, 3: 2, 4: 6}[channels]
     head = struct.pack(">2I5B", width, height, 8, color, 0, 0, 0)
     parts = ((b"IHDR", head), (b"IDAT", zlib.compress(rows.tobytes())), (b"IEND", b""))
-    found = b"\x89PNG\r\n\x1a\n"
+    png = b"\x89PNG\r\n\x1a\n"
     for kind, raw in parts:
         check = struct.pack(">I", zlib.crc32(kind + raw))
-        found += struct.pack(">I", len(raw)) + kind + raw + check
-    return found
+        png += struct.pack(">I", len(raw)) + kind + raw + check
+    return png
 
 
 def audio(samples: Any, rate: float) -> Message:
     """A sound [frames] or [frames, channels], int16 or floats from -1 to 1, as WAV."""
-    given = np.asarray(samples)
-    x = given[:, None] if given.ndim == 1 else given
+    raw = np.asarray(samples)
+    x = raw[:, None] if raw.ndim == 1 else raw
     if x.ndim != 2 or not x.shape[1]:
         raise ShapeError(
-            f"a sound is [frames] or [frames, channels], not {list(given.shape)}"
+            f"a sound is [frames] or [frames, channels], not {list(raw.shape)}"
         )
     if not rate >= 1:
         raise ArgumentError(f"a rate is a number of samples a second, not {rate!r}")

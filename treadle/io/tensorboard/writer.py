@@ -47,8 +47,8 @@ class EventWriter:
 
     def __init__(self, folder: PathLike) -> None:
         host = re.sub(r"[^A-Za-z0-9]", "", platform.node())[:32] or "host"
-        own = f"{int(time.time())}.{host}.{os.getpid()}.{next(_serial)}"
-        self.path = Path(folder) / f"events.out.tfevents.{own}"
+        suffix = f"{int(time.time())}.{host}.{os.getpid()}.{next(_serial)}"
+        self.path = Path(folder) / f"events.out.tfevents.{suffix}"
         self._lock = lock()
         self._file: BinaryIO | None = None
         with guarded(self.path, ModelFileError):

@@ -162,11 +162,11 @@ class _Machine:
         return items
 
     def top(self, kind: type) -> Any:
-        found = self.pop()
-        if not isinstance(found, kind):
+        value = self.pop()
+        if not isinstance(value, kind):
             raise ValueError("a code finds something else on the stack")
-        self.stack.append(found)
-        return found
+        self.stack.append(value)
+        return value
 
     def call(self) -> None:
         """Put what stands for a call in the place of a name and its arguments."""
