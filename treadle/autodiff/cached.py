@@ -53,7 +53,7 @@ class Seen:
 
 
 def seen(loss: Tensor) -> Seen | None:
-    """How a loss looks; None where that does not tell what its gradient is made of."""
+    """The key of a loss, with what its gradient reached before; None without a key."""
     now = modes.get()
     if top().tracing or top().versions or watchers or now.options.eager:
         return None

@@ -74,7 +74,7 @@ class Reached:
 
 
 def reached(ys: Sequence[Tensor], targets: Targets) -> Reached:
-    """What a derivative of `ys` reaches; an error where it cannot go on."""
+    """Dependence analysis: what a derivative of `ys` reaches; raises where it ends."""
     dependence = Reached()
     seen, readers = dependence.nodes, dependence.readers
     waiting: list[tuple[int, Tensor]] = []  # nodes of several results, newest first
@@ -130,7 +130,7 @@ def behind(tapes: Iterable[Tape | None]) -> list[Tensor]:
 
 
 def below(tapes: Iterable[Tape | None]) -> list[Tensor]:
-    """What batched runs have read, through all runs before them, the oldest first."""
+    """The nodes that batched runs have read, through all runs before, oldest first."""
     read: list[Tensor] = []
     seen, stack = set(), list(tapes)
     while stack:
@@ -147,7 +147,7 @@ def below(tapes: Iterable[Tape | None]) -> list[Tensor]:
 def _passes(
     node: Tensor, present: tuple[int, ...] | None, targets: Targets
 ) -> tuple[bool, ...]:
-    """Which inputs of a node get a cotangent."""
+    """Whether each input of a node gets a cotangent."""
     op, inputs = node.op, node.inputs
     dtype = None if present is not None else node.type.dtype
     # A mask of truth values gets none where one of numbers does.
@@ -167,7 +167,7 @@ def _passes(
 
 
 def _repeats(inputs: Sequence[Tensor]) -> tuple[int, ...]:
-    """Which operands are the same: an op may give their cotangent to one of them."""
+    """The first position of each operand: repeated ones may have one cotangent."""
     if len(inputs) < 2:
         return ()
     places: dict[int, int] = {}
@@ -176,7 +176,7 @@ def _repeats(inputs: Sequence[Tensor]) -> tuple[int, ...]:
 
 
 def _tried(node: Tensor, present: tuple[int, ...] | None) -> tuple[bool, ...]:
-    """Which cotangents the op's rule makes."""
+    """Whether the op's rule makes each cotangent, by a trial on arguments."""
     with tracing("a derivative"):
         t = node.type
         if isinstance(t, TupleType):

@@ -59,7 +59,7 @@ def cotangents(
 def analyze(
     ys: Sequence[Tensor], targets: Targets, once: bool = False
 ) -> tuple[list[Tensor], Reached]:
-    """What a derivative reaches, with derivatives among the results written out.
+    """Dependence analysis of results, with derivatives among them written out.
 
     What can run as rows does so now: a derivative goes through its tape as a whole,
     and `once` at most, if that is known.

@@ -116,7 +116,7 @@ def _read(expression: Expression, place: dict[int, int], node: Tensor) -> None:
 
 
 def body_of(expression: Expression) -> Body | None:
-    """What an expression comes to by the rules; None if none makes it right."""
+    """The stabilized body of an expression; None if no rule makes it right."""
     key = current().compilation, *expression.key
     body: Body | bool | None = _bodies.get(key, False)
     if isinstance(body, bool):

@@ -82,7 +82,7 @@ def pull(
 def _through(
     node: Tensor, g: Any, spelled: Expressed | None
 ) -> tuple[Sequence[Tensor], Cotangents]:
-    """What a cotangent is passed on to, and what each of these gets."""
+    """The nodes that a cotangent is passed on to, and the cotangent of each."""
     if g is FLAT:
         return node.inputs, (FLAT,) * len(node.inputs)
     if spelled is not None:
@@ -100,7 +100,7 @@ def _through(
 
 
 def cotangents_of(node: Tensor, g: Any, y: Any) -> Cotangents:
-    """What the op's rule makes of a cotangent, or of one for each result.
+    """The cotangents of the inputs by the op's rule, from that of each result.
 
     Names were resolved when the node was built, so rules see operands without: a
     cotangent gets those of its primal when it is fitted to it.

@@ -170,7 +170,7 @@ def keep_recipes(rows: Sequence[Tensor], recipes: Sequence[Recipe]) -> None:
 
 
 def recipe_of(node: Tensor) -> Recipe | None:
-    """How a leaf was computed, if that was noted."""
+    """The recipe of a leaf, its op and inputs, if that was noted."""
     recipe: Recipe | None = node.mark.get(RECIPE) if node.mark else None
     return recipe
 
@@ -181,7 +181,7 @@ def has_recipe(node: Tensor) -> bool:
 
 
 def replayed(rows: Sequence[Tensor], ends: Mapping[int, Tensor]) -> dict[int, Tensor]:
-    """What rows were before they ran, as new nodes by serial; `made` has what stands
+    """Rows rematerialized as new nodes, by serial; `ends` has what stands
     for nodes, at which it ends. Raises where a recipe is gone.
     """
     nodes: dict[int, Tensor] = {}

@@ -57,10 +57,10 @@ if native is not None:  # how a graph looks hangs on whether it has some
 def expansion(
     node: Tensor, replacements: Mapping[int, Tensor] | None = None
 ) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
-    """What the results of a Derivative are, as graphs of what it derives; what is read
+    """The results of a Derivative as graphs of what it derives; what is read
     of the nodes that were there, and the new ones, in order.
 
-    `made` has nodes, by serial, that were made of its inputs.
+    `replacements` has nodes, by serial, that were made of its inputs.
     """
     op = node.op
     assert isinstance(op, Derivative)
@@ -118,7 +118,7 @@ def _of_rows(node: Tensor, replacements: Mapping[int, Tensor]) -> list[Tensor]:
 def written_derivatives(
     nodes: Iterable[Tensor], replaced: dict[int, Tensor] | None = None
 ) -> dict[int, Tensor]:
-    """What nodes, in order, become where derivatives are written out, by serial."""
+    """The nodes that stand for others, by serial, once derivatives are written out."""
     replaced = {} if replaced is None else replaced
     results: dict[int, list[Tensor]] = {}
     for node in nodes:
@@ -146,7 +146,7 @@ def written_derivatives(
 
 
 def _standing_for(result: Tensor, like: Tensor) -> Tensor:
-    """What a result is, with the value and the notes that the result has."""
+    """A result with the value and the notes of the node that it stands for."""
     plain = like.stored is None and not (like.mark or like._name or like._metadata)
     if plain or not result.inputs:
         return result

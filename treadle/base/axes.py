@@ -86,12 +86,12 @@ class Axes:
         return Axes(*self._items, *[a for a in _axes(other) if not self._holds(a)])
 
     def __and__(self, other: Iterable[Axis]) -> Axes:
-        """Those of these that the other has too."""
+        """The intersection, in the order of the first."""
         shared = {a.name for a in _axes(other) if self._holds(a)}
         return Axes(*[a for a in self._items if a.name in shared])
 
     def __sub__(self, other: Iterable[Axis]) -> Axes:
-        """Those of these that the other has not."""
+        """The difference, in the order of the first."""
         gone = {a.name for a in _axes(other) if self._holds(a)}
         return Axes(*[a for a in self._items if a.name not in gone])
 

@@ -20,5 +20,5 @@ def size_bucket(count: int, digits: int = FINE) -> int:
 
 
 def steps_of(count: int, digits: int = FINE) -> int:
-    """How far the numbers lie apart there."""
+    """The distance between size buckets near a number of rows."""
     return 1 << max(count.bit_length() - 1 - digits, 0)

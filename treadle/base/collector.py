@@ -17,7 +17,7 @@ R = TypeVar("R")
 
 
 class _State:
-    """Of all threads: which blocks pause the collector, and how it was.
+    """The blocks of all threads that pause the collector, and its state before.
 
     A block that an interrupt kept from its end is none any more when it is freed.
     """

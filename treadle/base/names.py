@@ -11,8 +11,8 @@ __all__ = ["listed", "public"]
 
 
 def listed(names: Mapping[str, Any], modules: Iterable[str] = ()) -> list[str]:
-    """What `dir` of a package shows: no name that begins with "_", and of the modules
-    in it those given.
+    """The names that `dir` of a package shows: none that begins with "_", and of its
+    modules those given.
 
     >>> listed({"sum": 1, "mean": 2, "_own": 3})
     ['mean', 'sum']
@@ -26,7 +26,7 @@ def listed(names: Mapping[str, Any], modules: Iterable[str] = ()) -> list[str]:
 
 
 def public(names: Mapping[str, Any], modules: Iterable[str] = ()) -> list[str]:
-    """What `from package import *` brings: what is listed, but for names of Python.
+    """The names that `from package import *` brings: those listed, none of Python's.
 
     >>> public({"sum": 1, "mean": 2})
     ['mean']

@@ -109,7 +109,7 @@ class Options:
 
     @lazy
     def compilation(self) -> Compilation:
-        """What of these decides what a graph is compiled to."""
+        """The options that decide what a graph is compiled to."""
         chosen = {f.name: getattr(self, f.name) for f in fields(Compilation)}
         chosen["threads"] = self.threads if self.workspace else 0
         compilation = Compilation(**chosen)

@@ -23,7 +23,7 @@ class SliceRange(NamedTuple):
 
     @classmethod
     def of(cls, item: slice, size: Any) -> SliceRange:
-        """Those that a slice means in a dimension, as `slice.indices`.
+        """The range of a slice in a dimension, as `slice.indices`.
 
         >>> SliceRange.of(slice(None, -1), 5)
         SliceRange(start=0, stop=4, step=1)
@@ -45,7 +45,7 @@ class SliceRange(NamedTuple):
 
     @property
     def count(self) -> Any:
-        """How many there are."""
+        """The number of positions in the range."""
         count = -((self.start - self.stop) // self.step)
         return count if count > 0 else 0
 

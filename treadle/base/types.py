@@ -190,7 +190,7 @@ def as_integers(value: Any) -> tuple[int, ...] | None:
 
 
 def as_items(values: Any) -> tuple[Any, ...] | None:
-    """What is in a tuple, a list or another sequence; None of what is none."""
+    """The items of a tuple, a list or another sequence; None of what is none."""
     if isinstance(values, (str, bytes, Mapping, type)):
         return None
     try:

@@ -192,7 +192,7 @@ class Loader:
         self.position = 0
 
     def _own(self, batches: list[Task]) -> list[Task]:
-        """Of the batches of all ranks, those of this one."""
+        """The batches of this rank among those of all."""
         ends = range(self._shards, len(batches) + 1, self._shards)
         first = self._rank * self._share - self._shards
         starts = [end + first for end in ends]
@@ -247,7 +247,7 @@ class Loader:
     # -- what is kept --------------------------------------------------------------
 
     def _kind(self) -> dict[str, int]:
-        """What has to be the same where a position is to mean the same."""
+        """The settings that must agree for a position to mean the same."""
         return {
             "examples": len(self.dataset),
             "batch_size": self.batch_size,

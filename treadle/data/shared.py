@@ -60,7 +60,7 @@ class SharedBlock:
 
 
 def _handle(size: int) -> Any:
-    """What names new memory: an open file that no folder lists, or on Windows a tag."""
+    """The handle of new memory: an open file in no folder, or on Windows a tag."""
     if sys.platform == "win32":
         return f"treadle-{os.getpid()}-{secrets.token_hex(8)}"
     if hasattr(os, "memfd_create"):
@@ -114,7 +114,7 @@ class Lease:
 
     @property
     def address(self) -> int:
-        """Where the block lies in this process."""
+        """The address of the block in this process."""
         return self._block.address
 
     def __del__(self) -> None:

@@ -163,7 +163,7 @@ class _Line:
 
 
 def _binary(path: PathLike) -> Rows:
-    """As `_text`, of word2vec's binary form."""
+    """The rows of a file in word2vec's binary form, as `_text` gives them."""
     with open_regular(path, DataFileError) as file, guarded(path, DataFileError):
         size = file.seek(0, 2)
         file.seek(0)

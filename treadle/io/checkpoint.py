@@ -51,7 +51,7 @@ class Together(Protocol):
     rank: int
 
     def messages(self, message: bytes) -> list[bytes]:
-        """What all of them say, by number."""
+        """The messages of all ranks, by rank."""
 
 
 def save_checkpoint(
@@ -100,7 +100,7 @@ def _save_together(
     temporary: Path | None = None
 
     def agree(action: Callable[[], object], by_all: bool) -> list[Any]:
-        """What an action of all, or of the first, returns; raises what one raises."""
+        """The results of an action of all, or of the first; raises what one raises."""
         said: dict[str, Any] = {}
         try:
             if by_all or first:

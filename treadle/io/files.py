@@ -151,7 +151,7 @@ def fill(stream: Any, shape: Sequence[int], dtype: DType) -> Array:
 
 
 def read_json(raw: bytes) -> Any:
-    """What JSON text says, if it stays near the size it has as text.
+    """The value of JSON text, if it stays near the size it has as text.
 
     >>> read_json(b'{"a": [1, 2]}')
     {'a': [1, 2]}

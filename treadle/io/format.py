@@ -43,7 +43,7 @@ class Item:
 
     @property
     def nbytes(self) -> int:
-        """What the array takes in memory."""
+        """The bytes of the array in memory."""
         return check_shape(self.shape, self.dtype)
 
     @property
@@ -54,7 +54,7 @@ class Item:
 
 @dataclass
 class Contents:
-    """What is written: arrays ready for a file, text by name, which are tables, the
+    """The contents of a file: arrays ready for it, text by name, which are tables, the
     names of axes.
 
     A table is a lookup parameter: DyNet writes those in another way.

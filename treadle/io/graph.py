@@ -162,7 +162,7 @@ def _made(
 
 
 def _settings(v: Variable, arrays: dict[str, Array]) -> dict[str, Any]:
-    """What is noted of a Variable; its value joins the arrays."""
+    """The settings of a Variable as JSON; its value joins the arrays."""
     kind = next(k for k, cls in reversed(_KINDS.items()) if isinstance(v, cls))
     array = None
     if not isinstance(v.committed.op, Unbound):
@@ -264,7 +264,7 @@ def _computation(
 
 
 def _written(structure: Any) -> Any:
-    """How outputs nest, as JSON says it; a named tuple becomes a tuple."""
+    """The structure of outputs as JSON; a named tuple becomes a tuple."""
     if structure is None or structure == "leaf":
         return structure
     kind, keys, children = structure
@@ -275,7 +275,7 @@ def _written(structure: Any) -> Any:
 
 
 def _read_structure(structure: Any, depth: int) -> tuple[Any, int]:
-    """How outputs nest, and how many there are."""
+    """The structure of outputs from JSON, and their number."""
     if structure is None or structure == "leaf":
         return structure, int(structure == "leaf")
     kinds = {"dict": dict, "list": list, "tuple": tuple}

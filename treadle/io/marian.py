@@ -110,7 +110,7 @@ class Marian(Format):
         return Listing(by_name(items, source), metadata, source.array)
 
     def _headers(self, source: Opened) -> list[_Head]:
-        """What the file says of its arrays; then it is at the gap before the data."""
+        """The headers of the arrays; then the file is at the gap before the data."""
         (version,) = struct.unpack("<Q", source.take(8, "the version"))
         if version == _PLAIN:
             return list(_heads(source))
@@ -218,7 +218,7 @@ def _heads(source: Opened) -> Iterator[_Head]:
 
 
 def _data(source: Opened) -> int:
-    """Where the first array begins: after a gap that says its own length."""
+    """The offset of the first array: after a gap that says its own length."""
     (gap,) = struct.unpack("<Q", source.take(8, "the gap before the data"))
     begin = source.file.tell() + gap
     if begin > source.size:

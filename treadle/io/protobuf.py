@@ -206,7 +206,7 @@ def _is_array(kind: str) -> bool:
 
 
 def _payload(raw: memoryview, place: int, wire: int, where: str) -> tuple[Any, int]:
-    """What stands behind a key, and where the next begins."""
+    """The payload behind a key, and the place of the next key."""
     if wire == 0:
         return _read_varint(raw, place, where)
     if wire == 2:

@@ -37,7 +37,7 @@ class Seal:
         return nonce + sealed
 
     def open(self, sealed: bytes) -> bytes:
-        """What `close` was given; raises ValueError under another key."""
+        """The plain text that `close` encrypted; ValueError under another key."""
         if len(sealed) < _NONCE + _TAG:
             raise ValueError("what is encrypted is too short to be")
         try:

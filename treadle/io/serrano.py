@@ -134,7 +134,7 @@ class _View:
         return struct.unpack(form, self.source.take(size, what))
 
     def target(self, place: int, what: str) -> int:
-        """Where what a place refers to is."""
+        """The target of an offset that stands at a place."""
         (offset,) = self.numbers("<I", place, what)
         if not offset:
             raise ValueError(f"{what} is nowhere")
@@ -155,7 +155,7 @@ class _View:
         return places + [0] * (3 - count)
 
     def vector(self, place: int, width: int, what: str) -> tuple[int, int]:
-        """Where the elements of a vector begin, and how many there are."""
+        """The place of a vector's elements, and their number."""
         begin = self.target(place, what)
         (count,) = self.numbers("<I", begin, what)
         if count * width > self.source.size - begin - 4:

@@ -51,7 +51,7 @@ def is_buffer(source: Any) -> bool:
 
 
 def place_of(source: Any) -> str:
-    """How messages call a source; refuses what is none."""
+    """The name of a source in messages; refuses what is none."""
     if not is_buffer(source) and not isinstance(source, (str, os.PathLike)):
         raise ArgumentError(
             f"arrays are read from a path or bytes, not {type(source).__name__}"

@@ -278,7 +278,7 @@ def _joined(prefix: str, name: str) -> str:
 
 
 def _stateful(name: str, what: Any) -> Stateful:
-    """What values can be loaded into."""
+    """The object that values can be loaded into, from a user's argument."""
     if isinstance(what, Module) and _is_plain(type(what)):
         return _Variables(what._state_variables(), type(what).__name__)
     if hasattr(what, "check_state"):

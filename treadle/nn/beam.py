@@ -97,7 +97,7 @@ class _Search:
 
     @property
     def alive(self) -> Array:
-        """Which slots hold a hypothesis that goes on."""
+        """The mask of slots whose hypothesis goes on."""
         return self.total > -np.inf
 
     @property

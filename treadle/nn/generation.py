@@ -59,7 +59,7 @@ def check_limits(max_length: int, end: int | None) -> None:
 def advanced(
     step: Step, state: Any, tokens: Array, alive: Array, end: int | None
 ) -> tuple[Array, Any]:
-    """What step returns: log probabilities as float64[rows, vocabulary], and the state.
+    """A step's results: log probabilities float64[rows, vocabulary], and the state.
 
     Both are evaluated in one run: a part of the state that the log probabilities do not
     depend on would else be a longer expression after each step.

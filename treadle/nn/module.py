@@ -129,7 +129,7 @@ class Module(Noted):
             self._adopt(name, value)
 
     def _attributes(self) -> list[tuple[str, Any]]:
-        """Those in which there may be Variables and Modules."""
+        """The attributes in which there may be Variables and Modules."""
         every = vars(self).items()
         return [
             (k, v) for k, v in every if k not in _PRIVATE and isinstance(v, _HOLDERS)

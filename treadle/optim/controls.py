@@ -90,7 +90,7 @@ class Controls:
         return self.on_nan is not None or self.loss_scale is not None
 
     def raised(self, finite: Tensor | None) -> list[Tensor]:
-        """What a step looks at to raise an error: whether all gradients are finite."""
+        """The node by which a step may raise: whether all gradients are finite."""
         return [finite] if self.on_nan == "raise" and finite is not None else []
 
     def refuse_traces(self) -> None:
@@ -102,7 +102,7 @@ class Controls:
             )
 
     def sign(self) -> tuple[Any, ...] | None:
-        """What decides which graph is made of gradients; None if not numbers alone."""
+        """The key of the graph that is made of gradients; None if not numbers alone."""
         if self.loss_scale is not None or self.norms is not None:
             return None
         norm, value = self.clip_norm, self.clip_value
@@ -117,7 +117,7 @@ class Controls:
         return [self.skipped, self.gathered, self.owed]
 
     def states(self) -> dict[str, Variable]:
-        """What is kept beside the parameters' states, by name."""
+        """The state Variables that are no parameter's, by name."""
         states: dict[str, Variable] = {}
         if self.watches:
             states["skipped"] = self.skipped
@@ -162,7 +162,7 @@ class Controls:
         finite: Tensor | None,
         later: list[Tensor],
     ) -> Controlled:
-        """What of these is to be applied, brought within the norms."""
+        """The gradients and changes to apply, clipped to the norms."""
         if self.norms is not None:
             norm_changes, factor = self.norms.next(global_norm(gradients))
             changes += kept_where(norm_changes, hold)

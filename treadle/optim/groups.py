@@ -92,7 +92,7 @@ class Group:
         return rows and self.rule.by_rows
 
     def sign(self) -> tuple[Any, ...] | None:
-        """What decides beside the rate how parameters are moved, and which; None where
+        """The key of the group's update, the rate left out; None where
         the rule may make another graph at each step."""
         if not self.rule.fixed:
             return None
@@ -121,7 +121,7 @@ class Now:
     rates: list[Tensor]
 
     def roots(self) -> list[Tensor]:
-        """All of these, each once."""
+        """The nodes of several expressions, each once."""
         return list({x.serial: x for x in (self.step, *self.rates)}.values())
 
 

@@ -226,7 +226,7 @@ class OptimizerState:
         return [*{id(v): v for v in every}.values()]
 
     def _own(self) -> dict[str, Variable]:
-        """What is kept once for all parameters."""
+        """The state Variables that are kept once for all parameters."""
         return {"step": self.count, **self.controls.states()}
 
     def state_dict(self) -> State:
@@ -253,7 +253,7 @@ class OptimizerState:
         return variables
 
     def _targets(self, names: Container[str]) -> dict[str, Variable]:
-        """Where a state with these names goes, of what is there already."""
+        """The Variables that a state with these names is loaded into."""
         targets = self._own()
         for k, group in enumerate(self.groups):
             if group.own_rate is not None and f"lr.{k}" in names:

@@ -72,7 +72,7 @@ def changed(
         return updated
 
     def kept(variable: Variable, before: Tensor, after: Tensor) -> Tensor:
-        """What was there where the parameter is frozen or nothing is to change."""
+        """The old value where the parameter is frozen or the step is skipped."""
         if gradient.frozen is not None and variable.shape == p.shape:
             after = functions.where(gradient.frozen, before, after)
         return after if hold is None else functions.where(hold, before, after)

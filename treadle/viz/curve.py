@@ -100,7 +100,7 @@ def curve_svg(
 
 
 def _range(finite: list[float]) -> Point:
-    """From the least to the greatest value, without rare spikes above."""
+    """The range of an axis: least to greatest value, without rare spikes above."""
     if not finite:
         return 0.0, 1.0
     ordered = sorted(finite)

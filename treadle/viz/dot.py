@@ -62,7 +62,7 @@ def shape_of(node: Tensor) -> str:
 
 
 def references(nodes: list[Tensor]) -> dict[int, int]:
-    """How often each node, by serial, is read by another."""
+    """The number of reads of each node by others, by serial."""
     counts = {node.serial: 0 for node in nodes}
     for node in nodes:
         for x in node.inputs:

@@ -125,7 +125,7 @@ def _paths(
 
 
 def _entry(node: Tensor, path: tuple[str, ...], line: str) -> GraphEntry:
-    """What is told of one node."""
+    """The entry of one node: its title, type, group and facts."""
     leaf = isinstance(node.op, Leaf)
     whole = head(node)
     label = whole if leaf else node.op.name

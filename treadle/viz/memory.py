@@ -141,7 +141,7 @@ def _weight(stay: Stay) -> int:
 
 
 def _sources(stays: Sequence[Stay]) -> Callable[[Stay], str]:
-    """What has one color: a line of the user's or, of few lines, one op at it."""
+    """The source that has one color: a line of the user's, or one op at it."""
     if len({stay.line for stay in stays}) >= FEW:
         return lambda stay: stay.line or stay.holds
     return lambda stay: f"{stay.line}{BY if stay.line else ''}{stay.holds}"

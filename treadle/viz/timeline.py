@@ -79,7 +79,7 @@ def _columns(events: list[Event]) -> dict[str, Any]:
 
 
 def _depths(events: list[Event]) -> list[int]:
-    """How many events of its thread each one lies in."""
+    """The nesting depth of each event within its thread."""
     around: dict[str, list[int]] = {}
     depths = []
     for e in events:

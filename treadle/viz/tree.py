@@ -136,7 +136,7 @@ def _packed(members: list[Group | int], lines: Sequence[str]) -> list[Group | in
 
 
 def _span(run: Sequence[Group | int], lines: Sequence[str]) -> str:
-    """What neighbors are called together: names of groups or lines, first and last."""
+    """The common name of neighbors: the first and last name of a group or line."""
     if isinstance(run[0], Group) and isinstance(run[-1], Group):
         names = [run[0].name, run[-1].name]
     else:

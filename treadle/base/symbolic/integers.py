@@ -93,7 +93,7 @@ class SymbolicTrace:
             self._equate(x, y)
 
     def _equate(self, x: Form, y: Form) -> None:
-        """From here on one form stands for two: an integer, or the shorter."""
+        """Equate two forms: the integer, or the shorter, stands for both from now."""
         if forms.constant(x) is not None or (
             forms.constant(y) is None and len(x) < len(y)
         ):
@@ -218,7 +218,7 @@ def form_of(x: Any) -> Form:
 
 
 def call(function: Callable[..., int], *arguments: Any) -> Any:
-    """What a function makes of integers: an atom, if one of them is symbolic.
+    """A call of a function of integers: an atom, if one of them is symbolic.
 
     Equal functions are the same atom of the same integers.
     """

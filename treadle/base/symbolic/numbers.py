@@ -61,11 +61,11 @@ class SymbolicNumber:
 
     @property
     def key(self) -> Any:
-        """What decides its value."""
+        """The key of its value: function, dtype and the keys of its arguments."""
         return self.function, self.dtype, *map(_key, self.arguments)
 
     def integer(self, function: Callable[..., int], *arguments: Any) -> Any:
-        """What a function makes of its array and others: a symbolic integer."""
+        """A symbolic integer: a function of its array and other values."""
         value = function(self.value, *arguments)
         return self.trace.make(
             value, self.trace.atom(("number", function, self, arguments))
@@ -156,7 +156,7 @@ def counted(size: Any) -> Any:
 
 
 def bits(array: Any) -> Any:
-    """What an array is known by in a key: its bytes, or itself if symbolic."""
+    """The key of an array: its bytes, or itself if symbolic."""
     return array if type(array) is SymbolicNumber else array.tobytes()
 
 

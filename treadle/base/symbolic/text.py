@@ -13,7 +13,7 @@ TURNED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 
 
 def guards_of(trace: SymbolicTrace) -> list[tuple[str, str]]:
-    """What must hold for the program of a trace to serve sizes, and the lines of the
+    """The guards under which the program of a trace serves sizes, and the lines of the
     library that decide by it. Symbols are n0, n1 and so on.
 
     >>> trace = SymbolicTrace([6, 4])

@@ -159,7 +159,7 @@ class _Loader:
         return Computation(outputs, *self.placeholders)
 
     def _ordered(self, wanted: list[_Node]) -> list[_Node]:
-        """What is read before what reads it."""
+        """The ops in topological order."""
         ordered: dict[int, _Node] = {}
         entered: set[int] = set()
         stack = [(node, False) for node in reversed(wanted)]

@@ -52,7 +52,7 @@ def started(
 
 
 def finished() -> dict[str, Any]:
-    """What ends a session."""
+    """The entry that ends a session."""
     end = {"status": _SUCCESS, "end_time_secs": time.time()}
     return _noted("session_end_info", {"session_end_info": end})
 

@@ -74,7 +74,7 @@ def _whole(values: Any) -> tuple[int, ...]:
 def _view(
     storage: Any, offset: Any, shape: Any, strides: Any, *more: Any, dtype: Any = None
 ) -> View:
-    """What torch._utils._rebuild_tensor_v2 is called with."""
+    """The view of a tensor, from the arguments of torch._utils._rebuild_tensor_v2."""
     if not isinstance(storage, Storage) or type(offset) is not int or offset < 0:
         raise ValueError("a tensor is not of a storage")
     known = storage.dtype if dtype is None else dtype
@@ -118,7 +118,7 @@ _KNOWN = {
 
 
 def _named(module: str, name: str) -> Name:
-    """What stands for a global; all that are not listed here are refused."""
+    """The stand-in of a global; those that are not listed here are refused."""
     known = _KNOWN.get(f"{module}.{name}")
     if known is None:
         raise ValueError(
@@ -153,7 +153,7 @@ class _Machine:
         return self.stack.pop()
 
     def items(self) -> list[Any]:
-        """What was pushed since the last mark."""
+        """The items pushed since the last mark."""
         if not self.marks:
             raise ValueError("a mark is missing")
         start = self.marks.pop()
@@ -213,7 +213,7 @@ _OPCODES = {op.code: op for op in pickletools.opcodes}
 
 
 def _step(machine: _Machine, code: str, value: Any) -> None:
-    """What one code does to the machine."""
+    """Run one opcode on the machine."""
     stack = machine.stack
     if code in _LITERAL:
         stack.append(value)
@@ -267,7 +267,7 @@ def _codes(raw: bytes) -> Iterator[tuple[str, Any]]:
 
 
 def loads(raw: bytes) -> Any:
-    """What a pickle says, with a View for each tensor; ValueError for all others.
+    """The object of a pickle, with a View for each tensor; ValueError for others.
 
     >>> loads(b"\\x80\\x02}X\\x01\\x00\\x00\\x00aK\\x01s.")
     {'a': 1}

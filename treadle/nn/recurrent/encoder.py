@@ -89,7 +89,7 @@ class TreeEncoder(Module):
     def _downward(
         self, outputs: list[Any], below: list[list[int]], cells: Any
     ) -> list[Any]:
-        """What each node's output is from the root's point of view."""
+        """The outputs of all nodes computed from the root downward."""
         states: list[Any] = [None] * len(outputs)
         states[-1] = cells[0](outputs[-1])
         for k in range(len(outputs) - 1, -1, -1):

@@ -44,7 +44,7 @@ class _Multiplicative(Gated):
         return super().project(x), shifted(normed(y, self.norm_mx), self.bias_mx)
 
     def mixed(self, factor: Any, h: Any) -> Any:
-        """What the gates see."""
+        """The multiplicative state m = (W_mx x) * (W_mh h) that the gates read."""
         y = matmul_transposed(h, self.matrix("weight_mh"))
         return factor * shifted(normed(y, self.norm_mh), self.bias_mh)
 

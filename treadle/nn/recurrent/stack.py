@@ -92,7 +92,7 @@ class Recurrent(Module):
     # -- cells ---------------------------------------------------------------------
 
     def _take(self, cell: Cell, layer: int, direction: str) -> None:
-        """Have a cell's parameters stand here, as torch names them."""
+        """Register a cell's parameters here, under torch's names."""
         if not isinstance(cell, Cell):
             raise ArgumentError(
                 f"{type(cell).__name__} is no Cell",
@@ -191,7 +191,7 @@ class Recurrent(Module):
         return steps, lasts
 
     def _below(self, steps: list[Any], inputs: list[Any], layer: int) -> list[Any]:
-        """What a layer sees: the one below after dropout, and the input if it skips."""
+        """A layer's input: the layer below after dropout, and the input if it skips."""
         if not layer:
             return steps
         if self.dropout:
@@ -201,7 +201,7 @@ class Recurrent(Module):
         return steps
 
     def _masks(self, cell: Cell, lead: Any, dtype: Any) -> tuple[Any, Any]:
-        """What inputs and outputs of a cell are multiplied by for a whole sequence."""
+        """The dropout masks of a cell's inputs and outputs for a whole sequence."""
         widths = (cell.input_size, cell.hidden_size)
         return tuple(  # type: ignore[return-value]
             F.dropout(ones((*lead, width), dtype), p) if p and self.training else None

@@ -36,7 +36,7 @@ def extended(state: State, keys: Tensor, values: Tensor) -> State:
 
 
 def seen(state: State, queries: int) -> np.ndarray[Any, Any]:
-    """What each of the last `queries` places may see: bool[queries, room]."""
+    """The causal mask of the last `queries` places: bool[queries, capacity]."""
     capacity = state["keys"].shape[2]
     places = np.arange(state["place"] - queries, state["place"])
     return np.arange(capacity) <= places[:, None]

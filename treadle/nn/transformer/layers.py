@@ -95,7 +95,7 @@ class _Layer(Module):
         return y
 
     def _before(self, x: Any, k: int) -> Any:
-        """What is done to the input of sublayer k."""
+        """The input of sublayer k after the operations before it."""
         for name in self.before:
             if name == "d":
                 x = self._dropped(x)
@@ -105,7 +105,7 @@ class _Layer(Module):
         return x
 
     def _after(self, y: Any, x: Any, k: int) -> Tensor:
-        """What is done to the output y of sublayer k, whose input was x."""
+        """The output y of sublayer k, of input x, after the operations behind it."""
         for name in self.after:
             if name == "d":
                 y = self._dropped(y)

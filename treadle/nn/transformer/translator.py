@@ -269,7 +269,7 @@ def _check(source: int, target: int, tied: str, positions: str) -> None:
 
 
 def _places(kind: str, length: int, width: int, dtype: Any) -> Module | None:
-    """What adds places to embeddings."""
+    """The position encoding that is added to embeddings, if one is."""
     if kind == "sinusoidal":
         return SinusoidalPositions(width, math.sqrt(width))
     if kind == "learned":
