@@ -80,13 +80,13 @@ def pull(
 
 
 def _through(
-    node: Tensor, g: Any, spelled: Expressed | None
+    node: Tensor, g: Any, expressed: Expressed | None
 ) -> tuple[Sequence[Tensor], Cotangents]:
     """The nodes that a cotangent is passed on to, and the cotangent of each."""
     if g is FLAT:
         return node.inputs, (FLAT,) * len(node.inputs)
-    if spelled is not None:
-        body, read = spelled[0], spelled[1].read
+    if expressed is not None:
+        body, read = expressed[0], expressed[1].read
         parts = pullback(inlined(body, read), g, read)
         # What the rules have cancelled still has a cotangent, though it is zero.
         pairs = zip(read, parts, strict=True)
