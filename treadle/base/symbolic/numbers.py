@@ -30,7 +30,7 @@ class SymbolicNumber:
     a guard; what needs its value leaves one that the value is this one.
     """
 
-    __slots__ = ("function", "given", "shape", "trace", "value")
+    __slots__ = ("arguments", "function", "shape", "trace", "value")
 
     def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
         """What a function of arrays gives: of those of other numbers, symbolic

@@ -156,10 +156,9 @@ class _Writer:
             attrs["initial_value"] = self.array(value)
             if flags.get("constant"):
                 attrs["_const"] = attrs["initial_value"]
-        store = self.add(
-            "AssignableTensorOp", [], labels, x.shape, x.dtype, attrs, name
-        )
-        read = self.add("TensorValueOp", [], labels, x.shape, x.dtype)
+        kind = x.shape, x.dtype
+        store = self.add("AssignableTensorOp", [], labels, *kind, attrs, name)
+        read = self.add("TensorValueOp", [], labels, *kind)
         self.edge(read.number, store.number, OTHER, "_tensor")
         return read
 
@@ -167,9 +166,7 @@ class _Writer:
 
     def written(self, what: Computation) -> bytes:
         """The bytes of the file."""
-        arguments = []
-        for v in what.variables:
-            arguments.append(self._variable(v, what))
+        arguments = [self._variable(v, what) for v in what.variables]
         outputs = self.body(what.body, arguments)
         if self.unknown:
             missing = [f"{op} ({line})" for op, line in sorted(self.unknown.items())]
@@ -223,9 +220,8 @@ class _Writer:
         ):
             return self._smaller(node, known)
         self.unknown.setdefault(op.name, node.line or "")
-        return _Made(
-            operands[0].number if operands else 0, [None] * len(shape), shape, dtype
-        )
+        number = operands[0].number if operands else 0
+        return _Made(number, [None] * len(shape), shape, dtype)
 
     def _smaller(self, node: Tensor, known: Mapping[int, _Made]) -> _Made:
         """An op as the smaller ones that its rule names."""
