@@ -43,7 +43,7 @@ SECTIONS = {  # of the navigation; what no section names is in "More"
     "Coming from": "from-pytorch from-dynet heritage",
     "Examples": "gallery sentiment examples/*",
     "Extending": "howto/* architecture glossary miniature contributing packages/*",
-    "Project": "status benchmarks changelog security",
+    "Project": "status figures campaigns benchmarks changelog security",
 }
 
 
@@ -59,6 +59,8 @@ def sources() -> dict[Path, str]:
         pages[path] = f"examples/{path.stem}.md"
     pages[ROOT / "docs" / "miniature.py"] = "miniature.md"
     pages[ROOT / "benchmarks" / "README.md"] = "benchmarks.md"
+    pages[ROOT / "benchmarks" / "FIGURES.md"] = "figures.md"
+    pages[ROOT / "tests" / "CAMPAIGNS.md"] = "campaigns.md"
     for path in sorted((ROOT / "treadle").rglob("README.md")):
         package = path.parent.relative_to(ROOT).as_posix().replace("/", ".")
         pages[path] = f"packages/{package}.md"
