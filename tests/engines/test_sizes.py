@@ -33,7 +33,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     make = own._translated
 
     def counted(wanted: Any, choose: Any) -> Any:
-        found.append(len(wanted.made.nodes))
+        found.append(len(wanted.structure.nodes))
         return make(wanted, choose)
 
     monkeypatch.setattr(own, "_translated", counted)

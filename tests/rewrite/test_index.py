@@ -70,7 +70,7 @@ def test_a_node_whose_operands_are_not_known_may_have_anything_within() -> None:
 
 
 def test_what_a_node_itself_tells_is_asked_of_each() -> None:
-    pairs = Within((Multiply,), (), found=lambda node: node.type.shape == (2,))
+    pairs = Within((Multiply,), (), when=lambda node: node.type.shape == (2,))
     index = Index([rule(pairs)])
     for n in (2, 3, 2):  # the signs of the operands are the same each time
         a, b = td.param(init=[1.0] * n), td.param(init=[2.0] * n)

@@ -115,11 +115,11 @@ class Engine:
         """
         raise NotImplementedError
 
-    def begin(self, *given: Any, sure: bool = False) -> Values:
+    def begin(self, *arguments: Any, sure: bool = False) -> Values:
         """As `run` of these, which may go on beside the caller: Futures, then; if it is
         to be `sure`, only where nothing can be found wrong any more.
         """
-        return self.run(*given)
+        return self.run(*arguments)
 
     def program(self, nodes: Sequence[Tensor], keep: Set[int]) -> Found | None:
         """What `run` would run for these nodes; None where a run is more than that."""

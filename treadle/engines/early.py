@@ -31,13 +31,15 @@ class Listener:
 
     def place(self, nodes: Mapping[int, Tensor]) -> None:
         """Note which nodes have what a plan keeps in its slots."""
-        found = self._serials
-        self._slots = {k: x.serial for k, x in nodes.items() if x.serial in found}
+        serials = self._serials
+        self._slots = {k: x.serial for k, x in nodes.items() if x.serial in serials}
 
     def expect(self, slots: Sequence[tuple[int, int]]) -> None:
         """Note which results of the program that is about to run go to which slots."""
-        own = self._slots
-        self.results = {own[slot]: number for number, slot in slots if slot in own}
+        by_slot = self._slots
+        self.results = {
+            by_slot[slot]: number for number, slot in slots if slot in by_slot
+        }
 
     def number(self, numbers: Mapping[int, int]) -> None:
         """Note the numbers of nodes by serial in the program that is about to run."""
@@ -54,10 +56,10 @@ def listener() -> Listener | None:
 
 def announced(numbers: Mapping[int, int]) -> bool:
     """Whether somebody listens, who then knows the numbers of nodes by serial."""
-    told = _now.get()
-    if told is not None:
-        told.number(numbers)
-    return told is not None
+    active = _now.get()
+    if active is not None:
+        active.number(numbers)
+    return active is not None
 
 
 @contextmanager

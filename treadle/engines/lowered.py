@@ -83,8 +83,8 @@ class Occupancy:
 
     def at(self, step: int) -> list[Stay]:
         """What is alive in a step, the largest first."""
-        found = [s for s in self.stays if s.first <= step <= s.last]
-        return sorted(found, key=lambda s: -s.bytes)
+        stays = [s for s in self.stays if s.first <= step <= s.last]
+        return sorted(stays, key=lambda s: -s.bytes)
 
 
 @dataclass(frozen=True)

@@ -310,7 +310,7 @@ def as_tensor(value: Any, dtype: Any = None, axes: Any = None) -> Tensor:
     return constant_node(array, as_names(axes, array.shape))
 
 
-def beside(value: Any, partner: Tensor) -> Tensor:
+def weak_operand(value: Any, partner: Tensor) -> Tensor:
     """`value` as the operand beside `partner`: scalars are weak and take its dtype."""
     if isinstance(value, Operand):
         return value.node()

@@ -171,9 +171,9 @@ def _around(nest: Sequence[Loop], body: tuple[Statement, ...]) -> Loop:
     """A body inside of loops that stand one in another."""
     for loop in reversed(nest):
         body = (replace(loop, body=body),)
-    (made,) = body
-    assert isinstance(made, Loop)
-    return made
+    (outermost,) = body
+    assert isinstance(outermost, Loop)
+    return outermost
 
 
 def _block(nest: Sequence[Loop]) -> tuple[int, int]:
@@ -201,8 +201,8 @@ def _bounded(
     """
     common: list[Guard] | None = None
     for s in body:
-        own = _guards(s)
-        common = own if common is None else [g for g in common if g in own]
+        guards = _guards(s)
+        common = guards if common is None else [g for g in common if g in guards]
     for g in common or ():
         inner = [k for k, loop in enumerate(nest) if g.index.coefficient(loop.axis)]
         plain = all(
@@ -216,7 +216,7 @@ def _bounded(
         stop = Index.of(g.high) - g.index + Index.of(loop.axis)
         nest = list(nest)
         nest[inner[0]] = replace(loop, stop=(*loop.stop, stop))
-        return nest, rewritten(body, lambda i: i, shared=partial(_held, g))
+        return nest, rewritten(body, lambda i: i, shared=partial(_under, g))
     return nest, body
 
 
@@ -234,7 +234,7 @@ def _guards(s: Statement) -> list[Guard]:
     return list(condition.guards) if isinstance(condition, Inside) and idle else []
 
 
-def _held(guard: Guard, x: Expression | Statement) -> Expression | Statement:
+def _under(guard: Guard, x: Expression | Statement) -> Expression | Statement:
     """An expression where a guard holds."""
     if isinstance(x, (Load, Inside)) and guard in x.guards:
         left = tuple([g for g in x.guards if g != guard])

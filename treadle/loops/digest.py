@@ -94,10 +94,10 @@ class _Speller:
         )
 
     def value(self, x: Expression) -> str:
-        found = self.names.get(x)
-        return found if found is not None else self._named(x, self._spelled(x))
+        name = self.names.get(x)
+        return name if name is not None else self._named(x, self._text(x))
 
-    def _spelled(self, x: Expression) -> str:
+    def _text(self, x: Expression) -> str:
         dtype = x.dtype.name
         if isinstance(x, Apply):
             inputs = " ".join(map(self.value, x.inputs))
@@ -119,11 +119,11 @@ class _Speller:
     def index(self, i: Index) -> str:
         # Equal indices may have their terms in another order, which code follows.
         key = i.terms, i.constant
-        found = self.names.get(key)
-        if found is None:
+        name = self.names.get(key)
+        if name is None:
             terms = " ".join(f"{self.atom(a)}*{self.size(c)}" for a, c in i.terms)
-            found = self._named(key, f"[{terms}] {self.size(i.constant)}")
-        return found
+            name = self._named(key, f"[{terms}] {self.size(i.constant)}")
+        return name
 
     def atom(self, a: Any) -> str:
         if isinstance(a, Axis):

@@ -104,8 +104,8 @@ class Index:
 
     def __hash__(self) -> int:
         if not self._hash:
-            found = hash((frozenset(self.terms), self.constant))
-            object.__setattr__(self, "_hash", found)
+            hash_value = hash((frozenset(self.terms), self.constant))
+            object.__setattr__(self, "_hash", hash_value)
         return self._hash
 
     def __add__(self, other: Any) -> Index:
@@ -116,14 +116,14 @@ class Index:
         for atom, c in other.terms:
             total[atom] = total.get(atom, 0) + c
         terms = tuple((atom, c) for atom, c in total.items() if c != 0)
-        found = Index(terms, self.constant + other.constant)
+        result = Index(terms, self.constant + other.constant)
         for atom, c in terms:
             if isinstance(atom, Remainder):
                 whole = Quotient(atom.index, atom.divisor)
                 if total.get(whole) == c * atom.divisor:  # x // n * n + x % n = x
                     rest = tuple(t for t in terms if t[0] not in (atom, whole))
-                    return Index(rest, found.constant) + atom.index * c
-        return found
+                    return Index(rest, result.constant) + atom.index * c
+        return result
 
     __radd__ = __add__
 
@@ -197,23 +197,23 @@ class Index:
 
     def axes(self) -> list[Axis]:
         """The axes it depends on, those inside quotients included."""
-        found: list[Axis] = []
+        axes: list[Axis] = []
         for atom, _ in self.terms:
             if isinstance(atom, Axis):
-                found.append(atom)
+                axes.append(atom)
             elif isinstance(atom, (Quotient, Remainder)):
-                found += atom.index.axes()
-        return found
+                axes += atom.index.axes()
+        return axes
 
     def data(self) -> list[Any]:
         """The expressions it reads."""
-        found: list[Any] = []
+        expressions: list[Any] = []
         for atom, _ in self.terms:
             if isinstance(atom, Datum):
-                found.append(atom.value)
+                expressions.append(atom.value)
             elif isinstance(atom, (Quotient, Remainder)):
-                found += atom.index.data()
-        return found
+                expressions += atom.index.data()
+        return expressions
 
     def data_mapped(self, value: Callable[[Any], Any]) -> Index:
         """With each expression it reads replaced."""
@@ -247,21 +247,21 @@ class Index:
         total: Any = self.constant
         for atom, c in self.terms:
             if isinstance(atom, Axis):
-                own = at[atom]
+                value = at[atom]
             elif isinstance(atom, Quotient):
-                own = atom.index.value(at, datum) // atom.divisor
+                value = atom.index.value(at, datum) // atom.divisor
             elif isinstance(atom, Remainder):
-                own = atom.index.value(at, datum) % atom.divisor
+                value = atom.index.value(at, datum) % atom.divisor
             else:
-                own = datum(atom.value)
-            total = total + own * c
+                value = datum(atom.value)
+            total = total + value * c
         return total
 
     def __str__(self) -> str:
         parts = []
         for atom, c in self.terms:
-            own = _written(atom)
-            parts.append(own if c == 1 else f"{own}*{_number(c)}")
+            text = _written(atom)
+            parts.append(text if c == 1 else f"{text}*{_number(c)}")
         if self.constant != 0 or not parts:
             parts.append(_number(self.constant))
         return " + ".join(parts)

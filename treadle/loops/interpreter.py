@@ -46,8 +46,8 @@ class _Run:
         new: dict[int, Any] = {}
         for k, s in enumerate(body):
             if not new:  # those that are replaced side by side are so at once
-                own = replacing(body[k:])
-                new = {t.accumulator.number: self.value(t.value) for t in own}
+                folds = replacing(body[k:])
+                new = {t.accumulator.number: self.value(t.value) for t in folds}
             if isinstance(s, Loop):
                 for a in s.folds:
                     self.folds[a.number] = np.array(a.start, a.dtype)
@@ -113,5 +113,5 @@ def interpret(kernel: Kernel, buffers: Sequence[Array]) -> None:
 
     What a worker has of its own needs none of them.
     """
-    own = [np.zeros(a.scratch, a.dtype) for a in kernel.arguments if a.scratch]
-    _Run([*buffers, *own]).run(kernel.body)
+    scratch = [np.zeros(a.scratch, a.dtype) for a in kernel.arguments if a.scratch]
+    _Run([*buffers, *scratch]).run(kernel.body)

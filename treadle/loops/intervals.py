@@ -61,9 +61,9 @@ def without_wraps(kernel: Kernel, axis: Axis) -> Kernel:
             return x
         here, n, step = atom.index, atom.divisor, dict(x.index.terms)[atom]
         rest = x.index - Index.of(atom) * step
-        first, again = Guard(here, 0, n), Guard(here, n, 2 * n)
+        first, beyond = Guard(here, 0, n), Guard(here, n, 2 * n)
         near = Load(x.buffer, rest + here * step, x.dtype, (*x.guards, first))
-        far = Load(x.buffer, rest + (here - n) * step, x.dtype, (*x.guards, again))
+        far = Load(x.buffer, rest + (here - n) * step, x.dtype, (*x.guards, beyond))
         return select((first,), chosen(near), chosen(far))
 
     return kernel.with_body(rewritten(kernel.body, lambda i: i, load=chosen))
@@ -91,12 +91,12 @@ def in_intervals(kernel: Kernel, width: int, lanes: Callable[[int], int]) -> Ker
             return (s,)
         if s.kind == "vector":
             return _cut(s, width, lanes)
-        inner = tuple([t for own in s.body for t in cut(own)])
+        inner = tuple([t for statement in s.body for t in cut(statement)])
         return (s if inner == s.body else replace(s, body=inner),)
 
     def around(s: Statement) -> Statement:
-        (found,) = cut(s) if isinstance(s, Loop) and s.kind != "vector" else (s,)
-        return found
+        (statement,) = cut(s) if isinstance(s, Loop) and s.kind != "vector" else (s,)
+        return statement
 
     body = tuple([around(s) for s in kernel.body])
     return kernel if body == kernel.body else kernel.with_body(body)
@@ -118,20 +118,20 @@ def _cut(loop: Loop, width: int, lanes: Callable[[int], int]) -> tuple[Statement
 
 def _ends(turns: Sequence[int], extent: int, width: int) -> list[int]:
     """Where intervals begin and end, between turns or so near that none is narrower."""
-    found, is_narrow = [0], False
+    ends, is_narrow = [0], False
     for n in (*turns, extent):
-        if n - found[-1] < width:
+        if n - ends[-1] < width:
             is_narrow = True
             continue
-        if is_narrow and n - found[-1] >= 2 * width:
-            found.append(found[-1] + width)
-        found.append(n)
+        if is_narrow and n - ends[-1] >= 2 * width:
+            ends.append(ends[-1] + width)
+        ends.append(n)
         is_narrow = False
-    if is_narrow and len(found) > 1:  # the last one takes of the one before
-        start = found.pop()
-        if start > extent - width >= found[-1] + width:
-            found.append(extent - width)
-    return found if found[-1] == extent else [*found, extent]
+    if is_narrow and len(ends) > 1:  # the last one takes of the one before
+        start = ends.pop()
+        if start > extent - width >= ends[-1] + width:
+            ends.append(extent - width)
+    return ends if ends[-1] == extent else [*ends, extent]
 
 
 def _part(
@@ -145,11 +145,11 @@ def _part(
 
 
 def _guards(body: tuple[Statement, ...]) -> list[Guard]:
-    found = [g for s in body if isinstance(s, Store) for g in s.guards]
+    guards = [g for s in body if isinstance(s, Store) for g in s.guards]
     for x in expressions(body):
         if isinstance(x, (Load, Inside)):
-            found += x.guards
-    return found
+            guards += x.guards
+    return guards
 
 
 def _turns(guard: Guard, axis: Axis) -> tuple[int, ...]:
@@ -177,10 +177,10 @@ def decided(x: Expression | Statement) -> Expression | Statement:
             return yes if condition.value else no
     if not isinstance(x, (Load, Inside, Store)) or not x.guards:
         return x
-    held = [(g, _holds(g)) for g in x.guards]
-    if not isinstance(x, Store) and any(holds is False for _, holds in held):
+    known = [(g, _holds(g)) for g in x.guards]
+    if not isinstance(x, Store) and any(holds is False for _, holds in known):
         return Literal(0, x.dtype)
-    left = tuple([g for g, holds in held if holds is not True])
+    left = tuple([g for g, holds in known if holds is not True])
     if isinstance(x, Inside) and not left:
         return Literal(1, bool_)
     return x if left == x.guards else replace(x, guards=left)

@@ -21,7 +21,7 @@ __all__ = ["JOINS"]
 
 def _joined(node: Tensor, strides: Strides) -> Kernels:
     axis = node.op.axis  # type: ignore[attr-defined]
-    found: Kernels = []
+    kernels: Kernels = []
     start = 0
     for x in node.inputs:
         axes = [Axis(f"i{k}", n) for k, n in enumerate(x.type.shape)]
@@ -35,8 +35,8 @@ def _joined(node: Tensor, strides: Strides) -> Kernels:
         store = Store(1, placed(target, strides(node)), load)
         loops = nested([a for a in axes if a.extent != 1], (store,), "parallel")
         arguments = Argument(x.type.dtype), Argument(node.type.dtype, True)
-        found.append((Kernel("join", arguments, loops), [x, node]))
-    return found
+        kernels.append((Kernel("join", arguments, loops), [x, node]))
+    return kernels
 
 
 JOINS: dict[type[Op], Callable[[Tensor, Strides], Kernels]] = {Concat: _joined}

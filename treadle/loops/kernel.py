@@ -53,9 +53,9 @@ class Node:
         try:
             return self._hash
         except AttributeError:
-            found = hash((type(self), *self.key()))
-            object.__setattr__(self, "_hash", found)
-            return found
+            hash_value = hash((type(self), *self.key()))
+            object.__setattr__(self, "_hash", hash_value)
+            return hash_value
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -234,10 +234,10 @@ class Loop:
         Such loops share the extent out among the steps of those that bound them.
         """
         data = [x for i in self.bounds for x in i.data()]
-        found = {
+        axes = {
             a for x in data for e in inside(x) for i in indices(e) for a in i.axes()
         }
-        around = max(math.prod(a.extent for a in found), 1)
+        around = max(math.prod(a.extent for a in axes), 1)
         most = -(-self.axis.extent // around)
         for stop in self.stop if self.start is not None else ():
             apart = stop - self.start
@@ -278,11 +278,11 @@ class Kernel:
 
     def with_loops(self, body: tuple[Statement, ...]) -> Kernel:
         """With the same statements, in the same order, in other loops."""
-        made, known = self.with_body(body), vars(self)
+        kernel, known = self.with_body(body), vars(self)
         names = "expressions", "indices"
         kept: dict[str, Any] = {k: known[k] for k in names if k in known}
-        vars(made).update(kept)
-        return made
+        vars(kernel).update(kept)
+        return kernel
 
     @lazy
     def expressions(self) -> list[Expression]:
@@ -292,10 +292,10 @@ class Kernel:
     @lazy
     def indices(self) -> list[Index]:
         """Every index in loads, stores, counters and guards."""
-        found = [i for e in self.expressions for i in indices(e)]
+        result = [i for e in self.expressions for i in indices(e)]
         for s in statements(self.body):
-            found += places(s)
-        return found
+            result += places(s)
+        return result
 
     @lazy
     def _hash(self) -> int:
@@ -320,13 +320,13 @@ def children(x: Expression) -> tuple[Expression, ...]:
 
 def inside(x: Expression) -> list[Expression]:
     """An expression and all it is computed from, each object once."""
-    found, stack = {id(x): x}, [x]
+    parts, stack = {id(x): x}, [x]
     while stack:
         for e in children(stack.pop()):
-            if id(e) not in found:
-                found[id(e)] = e
+            if id(e) not in parts:
+                parts[id(e)] = e
                 stack.append(e)
-    return list(found.values())
+    return list(parts.values())
 
 
 def indices(x: Expression) -> Iterator[Index]:
@@ -355,8 +355,8 @@ def places(s: Statement) -> list[Index]:
 def replacing(body: Sequence[Statement]) -> list[Fold]:
     """The folds that a body begins with which replace what is carried."""
     folds = takewhile(lambda s: isinstance(s, Fold), body)
-    own = [s for s in folds if isinstance(s, Fold)]
-    return [*takewhile(lambda s: s.accumulator.combine is None, own)]
+    leading = [s for s in folds if isinstance(s, Fold)]
+    return [*takewhile(lambda s: s.accumulator.combine is None, leading)]
 
 
 def statements(body: tuple[Statement, ...]) -> Iterator[Statement]:
@@ -369,7 +369,7 @@ def statements(body: tuple[Statement, ...]) -> Iterator[Statement]:
 
 def expressions(body: tuple[Statement, ...]) -> list[Expression]:
     """All expressions, each once, operands first."""
-    found: dict[Expression, None] = {}
+    ordered: dict[Expression, None] = {}
     seen: set[int] = set()  # objects: equal ones are told apart from these only once
 
     def visit(x: Expression) -> None:
@@ -382,7 +382,7 @@ def expressions(body: tuple[Statement, ...]) -> list[Expression]:
                     stack += below
                     continue
                 seen.add(id(e))
-                found.setdefault(e)
+                ordered.setdefault(e)
             stack.pop()
 
     for s in statements(body):
@@ -391,4 +391,4 @@ def expressions(body: tuple[Statement, ...]) -> list[Expression]:
         for i in places(s):
             for e in i.data():
                 visit(e)
-    return list(found)
+    return list(ordered)

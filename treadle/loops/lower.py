@@ -70,11 +70,11 @@ def flat(at: Sequence[Index], shape: Shape) -> Index:
 
 def unflatten(place: Index, shape: Shape) -> At:
     """The indices of the element at a place in row-major order."""
-    found = []
+    at = []
     for n in reversed(shape):
-        found.append(place % max(n, 1))
+        at.append(place % max(n, 1))
         place = place // max(n, 1)
-    return tuple(reversed(found))
+    return tuple(reversed(at))
 
 
 def placed(at: Sequence[Index], strides: Sequence[int]) -> Index:
@@ -95,10 +95,10 @@ def steps(shape: Shape) -> tuple[int, ...]:
 
 def broadcast(at: At, shape: Shape) -> At:
     """The indices at which an operand of `shape` is read for a result read at `at`."""
-    own = at[len(at) - len(shape) :]
+    read = at[len(at) - len(shape) :]
     if 1 not in shape:
-        return own
-    return tuple(Index() if n == 1 else i for i, n in zip(own, shape, strict=True))
+        return read
+    return tuple(Index() if n == 1 else i for i, n in zip(read, shape, strict=True))
 
 
 def wide(dtype: DType) -> DType:
@@ -110,8 +110,8 @@ def wide(dtype: DType) -> DType:
 def combiner(op: Reduction, dtype: DType) -> Op:
     """The scalar op that a reduction folds with."""
     a, b = (Tensor(BodyArgument(k), (), Type((), dtype)) for k in range(2))
-    found: Op = op.combine(a, b).op
-    return found
+    folding: Op = op.combine(a, b).op
+    return folding
 
 
 def has_rule(op: Op, operands: int = 1) -> bool:
@@ -144,10 +144,10 @@ def is_virtual(node: Tensor) -> bool:
     if node.mark is not None and "recomputed" in node.mark:
         return bool(node.mark["recomputed"])
     kind = type(node.op)
-    found = _virtual.get(kind)
-    if found is None:  # what depends on more than the type is computed
-        found = _virtual[kind] = has_rule(node.op) and not is_computed(node.op)
-    return found and (kind is not Concat or len(node.inputs) < MANY)
+    virtual = _virtual.get(kind)
+    if virtual is None:  # what depends on more than the type is computed
+        virtual = _virtual[kind] = has_rule(node.op) and not is_computed(node.op)
+    return virtual and (kind is not Concat or len(node.inputs) < MANY)
 
 
 def recomputed(node: Tensor) -> None:
@@ -185,10 +185,10 @@ class Lowering:
             number = self.buffer(node)
             if number is not None:
                 place = placed(at, self.strides(node))
-                found: Expression = Load(number, place, node.type.dtype, guards)
+                element: Expression = Load(number, place, node.type.dtype, guards)
             else:
-                found = self._rule(node, at, guards)
-            self._memo[key] = found
+                element = self._rule(node, at, guards)
+            self._memo[key] = element
         return self._memo[key]
 
     def forget(self) -> None:
@@ -244,7 +244,7 @@ def _pad(self: Lowering, node: Tensor, at: At, guards: Guards) -> Expression:
 
 def _concat(self: Lowering, node: Tensor, at: At, guards: Guards) -> Expression:
     axis = node.op.axis  # type: ignore[attr-defined]
-    found: Expression | None = None
+    chosen: Expression | None = None
     start = 0
     for x in node.inputs:
         n = x.type.shape[axis]
@@ -254,10 +254,10 @@ def _concat(self: Lowering, node: Tensor, at: At, guards: Guards) -> Expression:
         source = (*at[:axis], place, *at[axis + 1 :])
         if n:
             value = self.value(x, source, guards + here)
-            found = value if found is None else select(here, value, found)
+            chosen = value if chosen is None else select(here, value, chosen)
         start += n
-    assert found is not None
-    return found
+    assert chosen is not None
+    return chosen
 
 
 def _within(op: Any, at: At) -> tuple[At, Guards]:
@@ -301,8 +301,8 @@ def _position(
     if negative and dtype.kind == "i":
         below = Apply(Less(), (value, Literal(0, dtype)), bool_)
         size = Counter(Index.of(extent), dtype)
-        moved = Apply(Add(), (value, size), dtype)
-        value = Apply(Select(), (below, moved, value), dtype)
+        wrapped = Apply(Add(), (value, size), dtype)
+        value = Apply(Select(), (below, wrapped, value), dtype)
     return Index(((Datum(value, extent), 1),))
 
 
@@ -347,10 +347,10 @@ def _unfold(self: Lowering, node: Tensor, at: At, guards: Guards) -> Expression:
         unflatten(at[2], counts), place, x.type.shape[2:], *op.sliding, strict=True
     )
     for i, p, n, s, (before, after), d in rows:
-        own = i * s + p * d - before
-        source.append(own)
+        position = i * s + p * d - before
+        source.append(position)
         if before or after:
-            inside.append(Guard(own, 0, n))
+            inside.append(Guard(position, 0, n))
     here = tuple(inside)
     value = self.value(x, tuple(source), guards + here)
     return select(here, value, Literal(0, node.type.dtype)) if here else value

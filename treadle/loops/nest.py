@@ -130,25 +130,25 @@ class _Work:
         for turn, stores in enumerate(self.at_rows):
             self.at_rows[turn] = [self._gathered(turn, s) for s in stores]
 
-    def _gathered(self, turn: int, own: Store) -> Store:
+    def _gathered(self, turn: int, store: Store) -> Store:
         """A row's store; what it reads where data say so waits in its place at first.
 
         Later passes may then write over the operand that it was read from.
         """
         if turn == 0:
-            return own
-        dtype = self.stored[own.buffer].type.dtype
-        found = {
+            return store
+        dtype = self.stored[store.buffer].type.dtype
+        reads = {
             x
-            for x in inside(own.value)
+            for x in inside(store.value)
             if isinstance(x, Load) and x.index.data() and x.dtype == dtype
         }
-        if len(found) != 1:
-            return own
-        (load,) = found
-        self.at_rows[0].append(Store(own.buffer, own.index, load))
-        there = Load(own.buffer, own.index, dtype)
-        return replace(own, value=_replaced(own.value, load, there))
+        if len(reads) != 1:
+            return store
+        (load,) = reads
+        self.at_rows[0].append(Store(store.buffer, store.index, load))
+        there = Load(store.buffer, store.index, dtype)
+        return replace(store, value=_replaced(store.value, load, there))
 
     def add(self, node: Tensor) -> None:
         """Write out a member, whose operands have been."""
@@ -161,35 +161,40 @@ class _Work:
             number = sum(map(len, self.folds))
             accumulator, value = _fold(region, lowering, node, number)
             accumulator = self._fold(self.turn(node), accumulator, value)
-            found: Expression = Folded(accumulator, accumulator.dtype)
+            member_value: Expression = Folded(accumulator, accumulator.dtype)
             if accumulator.dtype != node.type.dtype:
-                found = _cast(found, node)
+                member_value = _cast(member_value, node)
         else:
-            found = self._value(node)
-        lowering.known[node.serial] = at, found
-        for k, own in enumerate(self.stored):
-            if own is node:
-                self._store(node, k, found)
+            member_value = self._value(node)
+        lowering.known[node.serial] = at, member_value
+        for k, stored in enumerate(self.stored):
+            if stored is node:
+                self._store(node, k, member_value)
 
     def _gather(self, node: Tensor) -> None:
         """Let each row join what rows before it have left in the result."""
-        own, value = _fold(self.region, self.lowering, node, 0)
+        accumulator, value = _fold(self.region, self.lowering, node, 0)
         for k, stored in enumerate(self.stored):
             if stored is node:
                 place = self._place(node, node)
-                start = Literal(own.start, own.dtype)
+                start = Literal(accumulator.start, accumulator.dtype)
                 self.starts.append(Store(k, place, start))
-                joined = Store(k, place, value, own.combine)
+                joined = Store(k, place, value, accumulator.combine)
                 self.stores[self.turn(node)].append(joined)
 
-    def _fold(self, turn: int, own: Accumulator, value: Expression) -> Accumulator:
+    def _fold(
+        self, turn: int, accumulator: Accumulator, value: Expression
+    ) -> Accumulator:
         """Fold a value in a pass, or find the accumulator that does so already."""
         for known in self.folds[turn]:
-            same = replace(own, number=known.accumulator.number) == known.accumulator
+            same = (
+                replace(accumulator, number=known.accumulator.number)
+                == known.accumulator
+            )
             if same and known.value == value:
                 return known.accumulator
-        self.folds[turn].append(Fold(own, value))
-        return own
+        self.folds[turn].append(Fold(accumulator, value))
+        return accumulator
 
     def _value(self, node: Tensor) -> Expression:
         if isinstance(node.op, Reduction):  # of one element: that element
@@ -199,11 +204,11 @@ class _Work:
 
     def _store(self, node: Tensor, buffer: int, value: Expression) -> None:
         """Store a member where its value is known: in its pass, or once a row."""
-        own = Store(buffer, self._place(node, node), value)
+        store = Store(buffer, self._place(node, node), value)
         if self.region.is_full(node):
-            self.stores[self.known_after[node.serial]].append(own)
+            self.stores[self.known_after[node.serial]].append(store)
         else:
-            self.at_rows[self.known_after[node.serial]].append(own)
+            self.at_rows[self.known_after[node.serial]].append(store)
 
     def _place(self, node: Tensor, like: Tensor) -> Index:
         """Where an element of a node lies in the buffer of one like it."""
@@ -218,62 +223,65 @@ class _Work:
             costly = node.op.traits.tolerance == "U" and node not in self.kept
             if last <= turn or not costly or self.turn(node) != turn or self.waiting:
                 continue  # one waits at a time, and goes after all have read it
-            for k, own in enumerate(self.stored):
-                if self.region.is_full(node) and self._fits(node, own, last):
+            for k, result in enumerate(self.stored):
+                if self.region.is_full(node) and self._fits(node, result, last):
                     self.waiting.add(k)
-                    place = self._place(node, own)
+                    place = self._place(node, result)
                     value = self.lowering.known[node.serial][1]
                     self.stores[turn].append(Store(k, place, value))
                     loads[node.serial] = Load(k, place, node.type.dtype)
                     break
         if loads:
-            self._again(done, loads)
+            self._reload(done, loads)
 
     def _stored_in(self, turn: int, done: Sequence[Tensor]) -> dict[int, Load]:
         """The members stored in a pass and needed by later ones, as loads."""
-        found = {}
-        for k, own in enumerate(self.stored):
-            if own in Nodes(done) and self.region.is_full(own):
-                later = self.last[own.serial] > turn
-                if later and self.known_after[own.serial] == turn:
-                    place = self._place(own, own)
-                    found[own.serial] = Load(k, place, own.type.dtype)
-        return found
+        loads = {}
+        for k, result in enumerate(self.stored):
+            if result in Nodes(done) and self.region.is_full(result):
+                later = self.last[result.serial] > turn
+                if later and self.known_after[result.serial] == turn:
+                    place = self._place(result, result)
+                    loads[result.serial] = Load(k, place, result.type.dtype)
+        return loads
 
-    def _fits(self, node: Tensor, own: Tensor, last: int) -> bool:
+    def _fits(self, node: Tensor, result: Tensor, last: int) -> bool:
         """Whether a value can wait in the buffer of a result until its last use."""
-        same = node.type.shape == own.type.shape and node.type.dtype == own.type.dtype
+        same = (
+            node.type.shape == result.type.shape
+            and node.type.dtype == result.type.dtype
+        )
         at = self.region.placement
         return (
             same
-            and at[node.serial] == at[own.serial]
-            and self.known_after[own.serial] >= last
+            and at[node.serial] == at[result.serial]
+            and self.known_after[result.serial] >= last
         )
 
-    def _again(self, done: Sequence[Tensor], loads: Mapping[int, Load]) -> None:
+    def _reload(self, done: Sequence[Tensor], loads: Mapping[int, Load]) -> None:
         """Write out what later passes read, over the values that are loaded."""
         self.lowering.forget()
         self.loaded |= loads
         for node in done:
             if node.serial in self.lowering.known and not self.region.folds(node):
                 at, _ = self.lowering.known.pop(node.serial)
-                found = self.loaded.get(node.serial) or self._value(node)
-                self.lowering.known[node.serial] = at, found
+                value = self.loaded.get(node.serial) or self._value(node)
+                self.lowering.known[node.serial] = at, value
 
     def _last_uses(self) -> dict[int, int]:
         """The last pass that needs each member, written out again where it is used.
 
         What is stored is loaded afterwards, and what is folded is known.
         """
-        found = {n.serial: -1 for n in self.region.nodes}
+        last_use = {n.serial: -1 for n in self.region.nodes}
         for node in reversed(self.region.nodes):
             last = self.turn(node)
             if not self.region.folds(node) and node not in self.kept:
-                last = max(last, found[node.serial])
+                last = max(last, last_use[node.serial])
             for x in read_by(node):
-                if x.serial in found:
-                    found[x.serial] = max(found[x.serial], last)
-        return found
+                if x.serial in last_use:
+                    last_use[x.serial] = max(last_use[x.serial], last)
+        return last_use
 
     def nest(self) -> tuple[Statement, ...]:
         """The loops around it all."""

@@ -118,7 +118,7 @@ def position(node: Tensor, strides: Strides) -> Kernels:
     counted = int32 if n < 1 << 31 else int64  # half the width: twice as many lanes
     places = Counter(at[op.axis], counted), Literal(np.iinfo(counted).max, counted)
     first = Accumulator(1, combiner(least, counted), places[1].value, counted)
-    found = _scalar(Cast(int64), Folded(first, counted), dtype=int64)
+    first_place = _scalar(Cast(int64), Folded(first, counted), dtype=int64)
     if not op.keepdims:
         del at[op.axis]
     else:
@@ -126,7 +126,7 @@ def position(node: Tensor, strides: Strides) -> Kernels:
     body = (
         Loop(along, (Fold(best, value),), folds=(best,)),
         Loop(along, (Fold(first, _scalar(Select(), hit, *places)),), folds=(first,)),
-        Store(1, placed(at, strides(node)), found),
+        Store(1, placed(at, strides(node)), first_place),
     )
     rows = [a for a in axes if a is not along]
     return _kernel(node, rows, body, ordered=False)
@@ -140,8 +140,8 @@ def search(node: Tensor, strides: Strides) -> Kernels:
     axes = [Axis(f"i{k}", m) for k, m in enumerate(values.type.shape)]
     at = [Index.of(a) for a in axes]
     bit = Axis("bit", n.bit_length())
-    found = Accumulator(0, None, 0, int64)
-    count = Folded(found, int64)
+    count_before = Accumulator(0, None, 0, int64)
+    count = Folded(count_before, int64)
     top = Counter(Index.of(1 << max(n.bit_length() - 1, 0)), int64)
     step = _scalar(RightShift(), top, Counter(Index.of(bit), int64))
     more, whole = _scalar(Add(), count, step), Counter(Index.of(n), int64)
@@ -152,9 +152,9 @@ def search(node: Tensor, strides: Strides) -> Kernels:
     value = Load(1, placed(at, strides(values)), values.type.dtype)
     passed = (_not_after if op.right else _before)(element, value)
     taken = _scalar(BitwiseAnd(), inside, passed)
-    fold = Fold(found, _scalar(Select(), taken, more, count))
+    fold = Fold(count_before, _scalar(Select(), taken, more, count))
     store = Store(2, placed(at, strides(node)), count)
-    return _kernel(node, axes, (Loop(bit, (fold,), folds=(found,)), store))
+    return _kernel(node, axes, (Loop(bit, (fold,), folds=(count_before,)), store))
 
 
 ORDERS: dict[type[Op], Callable[[Tensor, Strides], Kernels | None]] = {

@@ -40,8 +40,8 @@ def _one(x: Any) -> Any:
 
 def bits_of(value: float) -> int:
     """The integer that a float passes as."""
-    (found,) = struct.unpack("<q", struct.pack("<d", value))
-    return int(found)
+    (bits,) = struct.unpack("<q", struct.pack("<d", value))
+    return int(bits)
 
 
 def _array_of(bits: int) -> Any:
@@ -50,8 +50,8 @@ def _array_of(bits: int) -> Any:
 
 def value_of(bits: int) -> float:
     """The float that passes as an integer."""
-    (found,) = struct.unpack("<d", struct.pack("<q", bits))
-    return float(found)
+    (value,) = struct.unpack("<d", struct.pack("<q", bits))
+    return float(value)
 
 
 def _is_plain(value: Any) -> int:
@@ -105,11 +105,11 @@ class _Slots:
         number: SymbolicNumber = x.value
         if x in self.divisors or number.integer(_is_plain) == 1:
             return self.literal(Literal(number.item(), x.dtype))
-        own = number.integer(bits_of if x.dtype.kind != "i" else int)
-        if ("n", own) not in self.literals:
-            self.values.append(own)
-            self.literals["n", own] = Parameter(len(self.values) - 1)
-        return Literal(self.literals["n", own], x.dtype)
+        bits = number.integer(bits_of if x.dtype.kind != "i" else int)
+        if ("n", bits) not in self.literals:
+            self.values.append(bits)
+            self.literals["n", bits] = Parameter(len(self.values) - 1)
+        return Literal(self.literals["n", bits], x.dtype)
 
     def literal(self, x: Literal) -> Literal:
         kind = x.dtype.kind
@@ -143,7 +143,7 @@ def parameterize(kernel: Kernel) -> tuple[Kernel, list[int]]:
         shared=_one,
         known=kernel.expressions,
     )
-    made = replace(
+    structure = replace(
         kernel,
         arguments=tuple(
             replace(a, scratch=slots.number(a.scratch)) for a in kernel.arguments
@@ -153,17 +153,17 @@ def parameterize(kernel: Kernel) -> tuple[Kernel, list[int]]:
         integers=len(slots.values),
         checks=slots.checks,
     )
-    return made, slots.values
+    return structure, slots.values
 
 
 def number_of(x: Literal, integers: Sequence[int]) -> Any:
     """The value of a literal of a kernel whose slots these integers fill."""
     if not isinstance(x.value, Parameter):
         return x.value
-    own: Any = integers[x.value.slot]
-    if type(own) is Symbolic and x.dtype.kind != "i":
-        return SymbolicNumber(_array_of, own)
-    return own if x.dtype.kind == "i" else value_of(own)
+    bits: Any = integers[x.value.slot]
+    if type(bits) is Symbolic and x.dtype.kind != "i":
+        return SymbolicNumber(_array_of, bits)
+    return bits if x.dtype.kind == "i" else value_of(bits)
 
 
 def bound(kernel: Kernel, integers: Sequence[int]) -> Kernel:

@@ -95,17 +95,17 @@ def unit(words: Sequence[Expression], dtype: DType) -> Expression:
     kept = _BITS[dtype]
     bits = _apply(RightShift(), words[0], _number(32 - kept, uint32))
     real = Apply(Cast(float32), (bits,), float32)
-    found = _apply(Multiply(), real, _number(2.0**-kept, float32))
-    return found if dtype == float32 else Apply(Cast(dtype), (found,), dtype)
+    scaled = _apply(Multiply(), real, _number(2.0**-kept, float32))
+    return scaled if dtype == float32 else Apply(Cast(dtype), (scaled,), dtype)
 
 
 def _chosen(words: Sequence[Expression], place: Expression) -> Expression:
     """The word at a place known only when the loop runs."""
-    found = words[0]
+    chosen = words[0]
     for k, word in enumerate(words[1:], 1):
         hit = Apply(Equal(), (place, _number(k, uint32)), bool_)
-        found = Apply(Select(), (hit, word, found), uint32)
-    return found
+        chosen = Apply(Select(), (hit, word, chosen), uint32)
+    return chosen
 
 
 def uniform_bits(
@@ -113,10 +113,10 @@ def uniform_bits(
 ) -> Expression:
     """The number of element `element` of a draw, as `td.random.uniform` defines it."""
     # Shifts and masks of the element's number: a block makes 4 words, or 2 numbers.
-    own = Counter(element, uint64)
+    number = Counter(element, uint64)
     many = 1 if dtype == float64 else 2
-    words = block(_apply(RightShift(), own, _number(many, uint64)), draw)
-    low = Apply(_NARROW, (own,), uint32)
+    words = block(_apply(RightShift(), number, _number(many, uint64)), draw)
+    low = Apply(_NARROW, (number,), uint32)
     place = _apply(BitwiseAnd(), low, _number(2**many - 1, uint32))
     if dtype == float64:
         pairs = [_chosen([words[k], words[k + 2]], place) for k in range(2)]
@@ -127,10 +127,10 @@ def uniform_bits(
 def normal_bits(element: Index, draw: Sequence[Expression], dtype: DType) -> Expression:
     """The number of element `element` of a draw, as `td.random.normal` defines it."""
     wide = float64 if dtype == float64 else float32
-    own = Counter(element, uint64)
+    number = Counter(element, uint64)
     pairs = 1 if wide == float64 else 2  # of uniform numbers in a block
-    words = block(_apply(RightShift(), own, _number(pairs, uint64)), draw)
-    low = Apply(_NARROW, (own,), uint32)
+    words = block(_apply(RightShift(), number, _number(pairs, uint64)), draw)
+    low = Apply(_NARROW, (number,), uint32)
     if wide == float64:
         first, second = unit(words[:2], wide), unit(words[2:], wide)
     else:
@@ -141,8 +141,8 @@ def normal_bits(element: Index, draw: Sequence[Expression], dtype: DType) -> Exp
     radius = _apply(Sqrt(), _apply(Multiply(), radius, _number(-2.0, wide)))
     # The sine of a turn is the cosine a quarter earlier; both steps are exact.
     odd = Apply(Cast(wide), (_apply(BitwiseAnd(), low, _number(1, uint32)),), wide)
-    turn = _apply(Subtract(), second, _apply(Multiply(), odd, _number(0.25, wide)))
-    turn = _apply(Subtract(), turn, _apply(Round(), turn))
-    angle = _apply(Multiply(), turn, _number(2.0 * math.pi, wide))
-    found = _apply(Multiply(), radius, _apply(Cos(), angle))
-    return found if dtype == wide else Apply(Cast(dtype), (found,), dtype)
+    revolutions = _apply(Subtract(), second, _apply(Multiply(), odd, _number(0.25, wide)))
+    revolutions = _apply(Subtract(), revolutions, _apply(Round(), revolutions))
+    angle = _apply(Multiply(), revolutions, _number(2.0 * math.pi, wide))
+    scaled = _apply(Multiply(), radius, _apply(Cos(), angle))
+    return scaled if dtype == wide else Apply(Cast(dtype), (scaled,), dtype)

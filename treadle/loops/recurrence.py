@@ -58,7 +58,7 @@ FUNCTION = 16  # operations that an elementary function counts for: LLVM's time
 FEW = 64  # elements of a state that are written out
 READ = 1024  # elements that a step reads of all else, where they are
 _DTYPES = (bool_, int32, int64, float32, float64)
-Given = Callable[[At], Expression]
+ElementAt = Callable[[At], Expression]
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,10 @@ def _loop(
     step = Index.of(along)
     now = along.extent - 1 - step if op.reverse else step
     states = list(op.body.arguments[: op.carries])
-    own = _accumulators(states, walk)
-    values = _values(op, graph, _given(node, own, walk, step, now, strides), walk)
+    accumulators = _accumulators(states, walk)
+    values = _values(
+        op, graph, _arguments(node, accumulators, walk, step, now, strides), walk
+    )
     if values is None:
         return None
     first, count = len(node.inputs), op.carries
@@ -123,12 +125,12 @@ def _loop(
             inside.append(Store(first + k, placed((now, *at), strides(y)), x))
     last: list[Statement] = []
     for k in range(count):
-        y, carried = results[k], own[k]
+        y, carried = results[k], accumulators[k]
         pairs = zip(carried.items(), values[k], strict=True)
         for (at, a), x in pairs:
             inside.append(Fold(a, x))
             last.append(Store(first + k, placed(at, strides(y)), Folded(a, a.dtype)))
-    folds = tuple([a for carried in own for a in carried.values()])
+    folds = tuple([a for carried in accumulators for a in carried.values()])
     loop = Loop(along, tuple(inside), "serial", folds=folds)
     arguments = [Argument(x.type.dtype) for x in node.inputs]
     arguments += [Argument(y.type.dtype, True) for y in results]
@@ -144,23 +146,23 @@ def _traversals(op: Scan) -> list[_Traversal]:
     every = [*states, *others]
     if not states or not all(isinstance(t, Type) and t.dtype in _DTYPES for t in every):
         return []
-    whole, found = states[0].shape, list[_Traversal]()
+    whole, traversals = states[0].shape, list[_Traversal]()
     alike = all(t.shape == whole for t in (*states, *op.body.types))
     if alike and all(_spreads(t.shape, whole) for t in others):
         axes = tuple([Axis(f"i{k}", n) for k, n in enumerate(whole)])
         at = tuple([Index() if a.extent == 1 else Index.of(a) for a in axes])
-        found.append(_Traversal(axes, at))
+        traversals.append(_Traversal(axes, at))
     few = sum(t.size for t in states) <= FEW
     if few and sum(t.size for t in others) <= READ:
-        found.append(_Traversal())
-    return found
+        traversals.append(_Traversal())
+    return traversals
 
 
 def _spreads(shape: Shape, whole: Shape) -> bool:
     """Whether a value is read at one place for each element of the whole."""
-    own = whole[len(whole) - len(shape) :]
+    extents = whole[len(whole) - len(shape) :]
     return len(shape) <= len(whole) and all(
-        n in (1, m) for n, m in zip(shape, own, strict=True)
+        n in (1, m) for n, m in zip(shape, extents, strict=True)
     )
 
 
@@ -204,38 +206,38 @@ def _accumulators(
     states: Sequence[Tensor], walk: _Traversal
 ) -> list[dict[At, Accumulator]]:
     """The accumulators of each state, by the places of its elements."""
-    found: list[dict[At, Accumulator]] = []
+    accumulators: list[dict[At, Accumulator]] = []
     count = 0
     for x in states:
-        own = {}
+        by_place = {}
         for at in walk.places(x.type.shape):
-            own[at] = Accumulator(count, None, 0, x.type.dtype)
+            by_place[at] = Accumulator(count, None, 0, x.type.dtype)
             count += 1
-        found.append(own)
-    return found
+        accumulators.append(by_place)
+    return accumulators
 
 
-def _given(
+def _arguments(
     node: Tensor,
-    own: Sequence[dict[At, Accumulator]],
+    accumulators: Sequence[dict[At, Accumulator]],
     walk: _Traversal,
     step: Index,
     now: Index,
     strides: Strides,
-) -> list[Given]:
+) -> list[ElementAt]:
     """What the arguments of the body are in a step, by place."""
     op: Scan = node.op  # type: ignore[assignment]
     begins = Inside((Guard(step, 0, 1),), bool_)
 
-    def state(k: int, x: Tensor) -> Given:
+    def state(k: int, x: Tensor) -> ElementAt:
         def element(at: At) -> Expression:
-            a = own[k][at]
+            a = accumulators[k][at]
             begin = Load(k, placed(at, strides(x)), a.dtype)
             return Apply(Select(), (begins, begin, Folded(a, a.dtype)), a.dtype)
 
         return element
 
-    def read(k: int, x: Tensor, before: At, shape: Shape) -> Given:
+    def read(k: int, x: Tensor, before: At, shape: Shape) -> ElementAt:
         def element(at: At) -> Expression:
             if walk.at is not None and at != broadcast(walk.at, shape):
                 raise KeyError(at)
@@ -243,29 +245,29 @@ def _given(
 
         return element
 
-    found: list[Given] = []
+    arguments: list[ElementAt] = []
     pairs = zip(node.inputs, op.body.arguments, strict=True)
     for k, (x, argument) in enumerate(pairs):
         row = op.carries <= k < op.carries + op.scanned
         shape = argument.type.shape
         before = (now,) if row else ()
-        found.append(state(k, x) if k < op.carries else read(k, x, before, shape))
-    return found
+        arguments.append(state(k, x) if k < op.carries else read(k, x, before, shape))
+    return arguments
 
 
 class _Written(Lowering):
     """A body of one step; sums and products of few elements are written out."""
 
-    def __init__(self, given: dict[int, Given]) -> None:
+    def __init__(self, elements: dict[int, ElementAt]) -> None:
         super().__init__(lambda node: None)
-        self.given = given
+        self.elements = elements
 
     def value(self, node: Tensor, at: At, guards: Guards = ()) -> Expression:
         for g in guards:
             if not g.index.terms and not g.low <= g.index.constant < g.high:
                 return Literal(0, node.type.dtype)
-        made = self.given.get(node.serial)
-        return super().value(node, at, guards) if made is None else made(at)
+        element = self.elements.get(node.serial)
+        return super().value(node, at, guards) if element is None else element(at)
 
     def _rule(self, node: Tensor, at: At, guards: Guards) -> Expression:
         if node.array is not None:
@@ -299,8 +301,8 @@ class _Written(Lowering):
         known = dict(zip(kept, at, strict=True))
         terms: list[Expression] = []
         for place in product(*[range(x.type.shape[k]) for k in op.axes]):
-            own = zip(op.axes, map(Index.of, place), strict=True)
-            where = {**known, **dict(own)}
+            places = zip(op.axes, map(Index.of, place), strict=True)
+            where = {**known, **dict(places)}
             parts = tuple([where[k] for k in range(x.type.ndim)])
             terms.append(self.value(x, parts, guards))
         dtype = node.type.dtype
@@ -311,23 +313,23 @@ class _Written(Lowering):
         """Terms joined from the first to the last."""
         if not terms:
             return none
-        found = terms[0]
+        joined = terms[0]
         for x in terms[1:]:
-            found = Apply(op, (found, x), x.dtype)  # type: ignore[arg-type]
-        return found
+            joined = Apply(op, (joined, x), x.dtype)  # type: ignore[arg-type]
+        return joined
 
 
 def _values(
-    op: Scan, graph: Expanded, given: Sequence[Given], walk: _Traversal
+    op: Scan, graph: Expanded, arguments: Sequence[ElementAt], walk: _Traversal
 ) -> list[list[Expression]] | None:
     """The elements that a body returns, of what it is given; None where it looks at
     other places than its own."""
     place = {x.serial: k for k, x in enumerate(op.body.arguments)}
-    known: dict[int, Given] = {}
+    known: dict[int, ElementAt] = {}
     for leaf, argument in zip(graph.leaves, graph.arguments, strict=True):
         k, number = place.get(leaf.serial), leaf.array
         if k is not None:
-            known[argument.serial] = given[k]
+            known[argument.serial] = arguments[k]
         elif number is None:
             return None
         else:
@@ -346,7 +348,7 @@ def _values(
         return None
 
 
-def _numbers(leaf: Tensor) -> Given:
+def _numbers(leaf: Tensor) -> ElementAt:
     """The elements of data that a body has by itself."""
 
     def element(at: At) -> Expression:

@@ -55,16 +55,16 @@ class Region:
 
 def passes(region: Region) -> dict[int, int]:
     """How many passes over the inner loops come before each node is known."""
-    found: dict[int, int] = {}
+    depth: dict[int, int] = {}
     for node in region.nodes:
-        before = [found.get(x.serial, 0) for x in read_by(node)]
-        found[node.serial] = max(before, default=0) + region.folds(node)
-    return found
+        before = [depth.get(x.serial, 0) for x in read_by(node)]
+        depth[node.serial] = max(before, default=0) + region.folds(node)
+    return depth
 
 
 def read_by(node: Tensor) -> Nodes:
     """The nodes whose values a node is computed from, movement looked through."""
-    found, stack, seen = Nodes(), list(node.inputs), set()
+    sources, stack, seen = Nodes(), list(node.inputs), set()
     while stack:
         x = stack.pop()
         if x.serial in seen:
@@ -73,8 +73,8 @@ def read_by(node: Tensor) -> Nodes:
         if is_virtual(x):
             stack += x.inputs
         else:
-            found.append(x)
-    return found
+            sources.append(x)
+    return sources
 
 
 class Nodes(list[Tensor]):

@@ -51,13 +51,13 @@ class _Rewriting:
         return self.index(i.data_mapped(self.value) if data else i)
 
     def value(self, x: Expression) -> Expression:
-        found = self.same.get(id(x))
-        if found is None:
-            found = self.memo.get(x)
-            if found is None:
-                found = self.memo[x] = self.shared(self._made(x))
-            self.same[id(x)] = found
-        return found
+        replacement = self.same.get(id(x))
+        if replacement is None:
+            replacement = self.memo.get(x)
+            if replacement is None:
+                replacement = self.memo[x] = self.shared(self._made(x))
+            self.same[id(x)] = replacement
+        return replacement
 
     def _made(self, x: Expression) -> Expression:
         if isinstance(x, Apply):
@@ -67,9 +67,9 @@ class _Rewriting:
         if isinstance(x, Literal):
             return self.literal(x)
         if isinstance(x, Load):
-            place, own = self.mapped(x.index), self.guards(x.guards)
-            moved = place is not x.index or own
-            return self.load(Load(x.buffer, place, x.dtype, own) if moved else x)
+            place, guards = self.mapped(x.index), self.guards(x.guards)
+            changed = place is not x.index or guards
+            return self.load(Load(x.buffer, place, x.dtype, guards) if changed else x)
         if isinstance(x, Counter):
             return Counter(self.mapped(x.index), x.dtype)
         return Inside(self.guards(x.guards), x.dtype) if isinstance(x, Inside) else x

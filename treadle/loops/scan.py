@@ -50,13 +50,15 @@ def written(
     rule: Callable[..., Tensor], dtype: DType, values: Sequence[Expression]
 ) -> Expression:
     """A rule on tensors of no dimensions, as an expression of values of one dtype."""
-    given = [Tensor(BodyArgument(k), (), Type((), dtype)) for k in range(len(values))]
-    y = rule(*given)
-    own = {x.serial: v for x, v in zip(given, values, strict=True)}
-    graph = expand(reach([y]), own, {y.serial})
+    operands = [
+        Tensor(BodyArgument(k), (), Type((), dtype)) for k in range(len(values))
+    ]
+    y = rule(*operands)
+    values_of = {x.serial: v for x, v in zip(operands, values, strict=True)}
+    graph = expand(reach([y]), values_of, {y.serial})
     lowering = Lowering(lambda node: None)
     for leaf, argument in zip(graph.leaves, graph.arguments, strict=True):
-        value = own.get(leaf.serial)
+        value = values_of.get(leaf.serial)
         if value is None:
             number = leaf.array
             assert number is not None
@@ -95,8 +97,8 @@ def scan(node: Tensor, strides: Strides) -> Kernels:
     following = written(op.step, dtype, (last, *xs))
     first = Inside((Guard(step, 0, 1),), bool_)
     value = Apply(Select(), (first, xs[-1], following), dtype)
-    found = converted(last if exclusive else value, node.type.dtype)
-    store = Store(len(xs), placed(at, strides(node)), found)
+    result = converted(last if exclusive else value, node.type.dtype)
+    store = Store(len(xs), placed(at, strides(node)), result)
     inner = Loop(along, (store, Fold(carried, value)), "serial", folds=(carried,))
     rest = [a for a in axes if a is not along and a.extent != 1]
     arguments = [Argument(x.type.dtype) for x in node.inputs]

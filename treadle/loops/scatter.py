@@ -42,8 +42,8 @@ def _position(ids: Load, extent: int, negative: bool) -> Index:
     if negative and ids.dtype.kind == "i":
         below = Apply(Less(), (value, Literal(0, ids.dtype)), bool_)
         size = Counter(Index.of(extent), ids.dtype)
-        moved = Apply(Add(), (value, size), ids.dtype)
-        value = Apply(Select(), (below, moved, value), ids.dtype)
+        wrapped = Apply(Add(), (value, size), ids.dtype)
+        value = Apply(Select(), (below, wrapped, value), ids.dtype)
     return Index(((Datum(value, extent), 1),))
 
 
@@ -119,9 +119,11 @@ def _targets(
     rest = iter([*at[:start], *at[start + rank :]])
     places = {}
     for k, (axis, i) in enumerate(zip(op.axes, ids, strict=True)):
-        own = [Index.of(a) for a in here[rank - i.type.ndim :]]
-        own = [Index() if n == 1 else x for n, x in zip(i.type.shape, own, strict=True)]
-        load = Load(k, placed(own, strides(i)), i.type.dtype)
+        indices = [Index.of(a) for a in here[rank - i.type.ndim :]]
+        indices = [
+            Index() if n == 1 else x for n, x in zip(i.type.shape, indices, strict=True)
+        ]
+        load = Load(k, placed(indices, strides(i)), i.type.dtype)
         places[axis] = _position(load, shape[axis], True)
     target = [places[k] if k in places else next(rest) for k in range(len(shape))]
     return axes, here, target
@@ -139,8 +141,8 @@ def _index_set(node: Tensor, strides: Strides, combine: Op | None = None) -> Ker
     arguments = (Argument(x.type.dtype), Argument(node.type.dtype, True))
     copy = Kernel(COPY, arguments, loops), [x, node]
     axes, here, target = _targets(op, op.place, values, ids, x.type.shape, strides)
-    found = _added(node, values, ids, axes, here, target, strides, combine)
-    return [copy, found[-1]]
+    kernels = _added(node, values, ids, axes, here, target, strides, combine)
+    return [copy, kernels[-1]]
 
 
 def _index_fold(node: Tensor, strides: Strides) -> Kernels:

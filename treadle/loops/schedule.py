@@ -32,7 +32,7 @@ __all__ = ["folds_in_lanes", "schedule"]
 
 LONG = 8  # vectors: from so many on, a loop does four at once
 LIGHT = 24  # ops: a longer body leaves no registers for more columns
-HELD = 16  # vectors of accumulators that loops over rows may hold in registers
+ACCUMULATORS = 16  # vectors of accumulators that loops over rows may hold in registers
 
 
 Bounds = tuple[Index | None, tuple[Index, ...]]
@@ -56,8 +56,8 @@ class Nest:
     def bounded(self) -> set[Axis]:
         """The axes that are bounded, and those that they are bounded by."""
         by = [i for _, (start, stop) in self.bounds for i in (start, *stop) if i]
-        found = {a for i in by for own in within(i) for a in own.axes()}
-        return found | {axis for axis, _ in self.bounds}
+        axes = {a for i in by for index in within(i) for a in index.axes()}
+        return axes | {axis for axis, _ in self.bounds}
 
     @property
     def groups(self) -> tuple[tuple[Axis, ...], ...]:
@@ -94,8 +94,8 @@ def taken_apart(kernel: Kernel) -> Nest:
             assert isinstance(s, Store)
             passes.append(s)
             continue
-        inner, own = _innermost(s)
-        passes.append(Pass(s.folds, own))
+        inner, pass_body = _innermost(s)
+        passes.append(Pass(s.folds, pass_body))
     loops = [s for s in statements(kernel.body) if isinstance(s, Loop) and s.bounds]
     bounds = tuple((s.axis, (s.start, s.stop)) for s in loops)
     return Nest(tuple(rows), inner, tuple(passes), tuple(turns), starts, bounds)
@@ -104,11 +104,11 @@ def taken_apart(kernel: Kernel) -> Nest:
 def _innermost(s: Statement) -> tuple[tuple[Axis, ...], tuple[Statement, ...]]:
     """The axes of loops that stand one in another, and what is inside of them all."""
     axes: list[Axis] = []
-    own: tuple[Statement, ...] = (s,)
-    while len(own) == 1 and isinstance(own[0], Loop):
-        axes.append(own[0].axis)
-        own = own[0].body
-    return tuple(axes), own
+    body: tuple[Statement, ...] = (s,)
+    while len(body) == 1 and isinstance(body[0], Loop):
+        axes.append(body[0].axis)
+        body = body[0].body
+    return tuple(axes), body
 
 
 def put_together(kernel: Kernel, nest: Nest, vector: Axis | None, lanes: int) -> Kernel:
@@ -120,13 +120,15 @@ def put_together(kernel: Kernel, nest: Nest, vector: Axis | None, lanes: int) ->
             axes.append(vector)
 
     def around(p: Pass) -> tuple[Statement, ...]:
-        own = p.body
+        inner_body = p.body
         for axis in reversed(inner):
             folds = p.folds if axis is inner[0] else ()
             kind = "vector" if axis == vector else "serial"
             several = lanes if axis == vector else 0
-            own = (Loop(axis, own, kind, several, folds, *ends.get(axis, ())),)
-        return own
+            inner_body = (
+                Loop(axis, inner_body, kind, several, folds, *ends.get(axis, ())),
+            )
+        return inner_body
 
     body: list[Statement] = []
     for p in nest.passes:
@@ -151,11 +153,11 @@ def replaced(kernel: Kernel, by: Mapping[Axis, Index], axes: list[Axis]) -> Kern
         return tuple(axes) if changed & set(old) else old
 
     body = rewritten(kernel.body, lambda i: i.replaced(by), known=kernel.expressions)
-    moved = kernel.with_body(body)
-    inside = taken_apart(moved)
+    changed_kernel = kernel.with_body(body)
+    inside = taken_apart(changed_kernel)
     rows, turns, inner = map(loops, nest.groups)
-    made = Nest(rows, inner, inside.passes, turns, inside.starts, inside.bounds)
-    return put_together(moved, made, None, 0)
+    whole = Nest(rows, inner, inside.passes, turns, inside.starts, inside.bounds)
+    return put_together(changed_kernel, whole, None, 0)
 
 
 def split(kernel: Kernel) -> Kernel:
@@ -170,9 +172,9 @@ def split(kernel: Kernel) -> Kernel:
         if not divided:
             return kernel
         for atom in divided:
-            found = _split_for(kernel, atom)
-            if found is not None:
-                kernel = found
+            split_kernel = _split_for(kernel, atom)
+            if split_kernel is not None:
+                kernel = split_kernel
                 break
         else:
             return kernel
@@ -183,20 +185,20 @@ def _split_for(kernel: Kernel, atom: Quotient | Remainder) -> Kernel | None:
     """A kernel with one axis of `atom` split so that fewer divisions are left."""
     nest = taken_apart(kernel)
     before = _divisions(kernel)
-    for own, c in atom.index.terms:
-        if not isinstance(own, Axis) or own in nest.bounded():
+    for axis, c in atom.index.terms:
+        if not isinstance(axis, Axis) or axis in nest.bounded():
             continue
         part = atom.divisor // math.gcd(c, atom.divisor)
-        if not 1 < part < own.extent or own.extent % part:
+        if not 1 < part < axis.extent or axis.extent % part:
             continue
-        high = Axis(f"{own.name}h", own.extent // part)
-        low = Axis(f"{own.name}l", part)
-        by = {own: Index.of(high) * part + Index.of(low)}
-        group = next((g for g in nest.groups if own in g), nest.inner)
-        axes = [x for a in group for x in ((high, low) if a == own else (a,))]
-        made = replaced(kernel, by, axes)
-        if _divisions(made) < before:
-            return made
+        high = Axis(f"{axis.name}h", axis.extent // part)
+        low = Axis(f"{axis.name}l", part)
+        by = {axis: Index.of(high) * part + Index.of(low)}
+        group = next((g for g in nest.groups if axis in g), nest.inner)
+        axes = [x for a in group for x in ((high, low) if a == axis else (a,))]
+        candidate = replaced(kernel, by, axes)
+        if _divisions(candidate) < before:
+            return candidate
     return None
 
 
@@ -237,13 +239,13 @@ def merge(kernel: Kernel) -> Kernel:
     """Neighboring axes joined where every index runs through both as through one."""
     while True:
         nest = taken_apart(kernel)
-        found, kept = kernel.indices, nest.bounded()
+        every, kept = kernel.indices, nest.bounded()
         for group in nest.groups:
             for a, b in itertools.pairwise(group):
                 if (
                     a not in kept
                     and b not in kept
-                    and all(_runs_on(i, a, b) for i in found)
+                    and all(_runs_on(i, a, b) for i in every)
                 ):
                     kernel = _merged(kernel, group, a, b)
                     break
@@ -285,18 +287,18 @@ def vector_axis(kernel: Kernel) -> Axis | None:
     if nest.bounds:
         kept = nest.bounded()
         axes = [a for a in axes if a not in kept]
-    found = _touched(kernel)  # where a value is chosen by is no memory
+    touched = _touched(kernel)  # where a value is chosen by is no memory
     best, score = None, (-LOWEST, 0)
     for k, axis in enumerate(axes):
-        beside = 0
-        for i in found:
+        adjacent = 0
+        for i in touched:
             c = i.coefficient(axis)
             hidden = axis in i.axes() and c == 0
-            beside += 1 if c == 1 else 0 if c == 0 and not hidden else -1
+            adjacent += 1 if c == 1 else 0 if c == 0 and not hidden else -1
         # Longer axes up to a vector, then later ones, where as much lies side by side.
-        own = 100 * beside + (axis.extent if axis.extent < 16 else 16), k
-        if own > score:
-            best, score = axis, own
+        new_score = 100 * adjacent + (axis.extent if axis.extent < 16 else 16), k
+        if new_score > score:
+            best, score = axis, new_score
     return best
 
 
@@ -314,7 +316,7 @@ def lanes_for(extent: int, width: int) -> int:
 
 def lanes_across(extent: int, width: int, folds: int) -> int:
     """How many columns are folded at once: many, so that rows are read in long runs."""
-    most = HELD // max(folds, 1) * width
+    most = ACCUMULATORS // max(folds, 1) * width
     lanes = width
     while 2 * lanes <= min(extent, most):
         lanes *= 2
@@ -354,11 +356,11 @@ def schedule(kernel: Kernel, vector_bytes: int) -> Kernel:
     ops = sum(isinstance(e, Apply) for e in kernel.expressions)
     if axis in nest.rows and any(folds) and not kernel.ordered and ops <= LIGHT:
         lanes = max(lanes, lanes_across(axis.extent, width, max(folds)))
-    beside = any(i.coefficient(axis) == 1 for i in kernel.indices)
-    if kernel.ordered and not beside:
+    adjacent = any(i.coefficient(axis) == 1 for i in kernel.indices)
+    if kernel.ordered and not adjacent:
         lanes = lanes_apart(axis.extent, width)
-    made = put_together(kernel, nest, axis, lanes)
+    result = put_together(kernel, nest, axis, lanes)
     if kernel.ordered:
-        return made
-    made = in_intervals(made, width, lambda extent: lanes_for(extent, width))
-    return in_blocks(made)
+        return result
+    result = in_intervals(result, width, lambda extent: lanes_for(extent, width))
+    return in_blocks(result)

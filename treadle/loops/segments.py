@@ -73,7 +73,7 @@ class _Parts:
         self.columns = [Axis(f"i{k + 1}", n) for k, n in enumerate(width)]
         self.at = Index.of(self.row)
         self.place = Index(((self.element, 1),))  # the only one of its extent, too
-        self.beside = [Index.of(a) for a in self.columns]
+        self.column_indices = [Index.of(a) for a in self.columns]
 
     def load(self, operand: int, *at: Index) -> Load:
         x = self.node.inputs[operand]
@@ -106,15 +106,15 @@ class _Parts:
     def store(
         self, place: Sequence[Index], x: Expression, combine: Op | None = None
     ) -> Store:
-        own = placed(place, self.strides(self.node))
+        index = placed(place, self.strides(self.node))
         number = len(self.node.inputs)
-        return Store(number, own, converted(x, self.node.type.dtype), combine)
+        return Store(number, index, converted(x, self.node.type.dtype), combine)
 
     def folded(self, value: Expression) -> tuple[Kernel, list[Tensor]]:
         """Each row of the result is the sum of what its elements give."""
         total = self.sum()
         fold = self.loop((Fold(total, value),), folds=(total,))
-        store = self.store((self.at, *self.beside), Folded(total, total.dtype))
+        store = self.store((self.at, *self.column_indices), Folded(total, total.dtype))
         return self.kernel([self.row, *self.columns], (fold, store))
 
     def kernel(
@@ -136,37 +136,40 @@ def product(node: Tensor, strides: Strides) -> Kernels:
     """
     op: Any = node.op
     data, x = node.inputs[0], node.inputs[3]
-    own = _Parts(node, 2, data.type.size, x.type.shape[1:], strides)
-    element = own.wide(0, own.place)
+    parts = _Parts(node, 2, data.type.size, x.type.shape[1:], strides)
+    element = parts.wide(0, parts.place)
     if op.transposed:
-        value = own.product(element, own.wide(3, own.at, *own.beside))
-        target = own.column(1, op.columns), *own.beside
-        inner = own.loop((own.store(target, value, _ADD),))
-        rows = nested([own.row], (inner,), "serial")
-        return [zeros(node, strides), own.kernel(own.columns, rows, ordered=True)]
-    meets = own.wide(3, own.column(1, x.type.shape[0]), *own.beside)
-    return [own.folded(own.product(element, meets))]
+        value = parts.product(element, parts.wide(3, parts.at, *parts.column_indices))
+        target = parts.column(1, op.columns), *parts.column_indices
+        inner = parts.loop((parts.store(target, value, _ADD),))
+        rows = nested([parts.row], (inner,), "serial")
+        return [zeros(node, strides), parts.kernel(parts.columns, rows, ordered=True)]
+    meets = parts.wide(3, parts.column(1, x.type.shape[0]), *parts.column_indices)
+    return [parts.folded(parts.product(element, meets))]
 
 
 def total(node: Tensor, strides: Strides) -> Kernels:
     """The elements of each row, summed up in registers."""
     x = node.inputs[1]
-    own = _Parts(node, 0, x.type.shape[0], x.type.shape[1:], strides)
-    return [own.folded(own.wide(1, own.place, *own.beside))]
+    parts = _Parts(node, 0, x.type.shape[0], x.type.shape[1:], strides)
+    return [parts.folded(parts.wide(1, parts.place, *parts.column_indices))]
 
 
 def dots(node: Tensor, strides: Strides) -> Kernels:
     """For each element the product of the dense rows it lies between; 0 in no row."""
     indices, _, a, b = node.inputs
-    own = _Parts(node, 1, indices.type.size, a.type.shape[1:], strides)
-    meets = own.wide(3, own.column(0, b.type.shape[0]), *own.beside)
-    value = own.product(own.wide(2, own.at, *own.beside), meets)
-    body: tuple[Statement, ...] = (own.store((own.place,), value),)
-    if own.columns:
-        total = own.sum()
-        along = Loop(own.columns[0], (Fold(total, value),), folds=(total,))
-        body = along, own.store((own.place,), Folded(total, total.dtype))
-    return [zeros(node, strides), own.kernel([own.row], (own.loop(body, "ordered"),))]
+    parts = _Parts(node, 1, indices.type.size, a.type.shape[1:], strides)
+    meets = parts.wide(3, parts.column(0, b.type.shape[0]), *parts.column_indices)
+    value = parts.product(parts.wide(2, parts.at, *parts.column_indices), meets)
+    body: tuple[Statement, ...] = (parts.store((parts.place,), value),)
+    if parts.columns:
+        total = parts.sum()
+        along = Loop(parts.columns[0], (Fold(total, value),), folds=(total,))
+        body = along, parts.store((parts.place,), Folded(total, total.dtype))
+    return [
+        zeros(node, strides),
+        parts.kernel([parts.row], (parts.loop(body, "ordered"),)),
+    ]
 
 
 SEGMENTS: dict[type[Op], Callable[[Tensor, Strides], Kernels]] = {

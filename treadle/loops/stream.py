@@ -118,8 +118,8 @@ def _waiting(kernel: Kernel, buffer: int) -> Kernel:
             return (wait,)
         return (s, wait) if later else (s,)
 
-    own = Argument(dtype, True, size // dtype.itemsize)
-    kernel = replace(kernel, arguments=(*kernel.arguments, own))
+    scratch = Argument(dtype, True, size // dtype.itemsize)
+    kernel = replace(kernel, arguments=(*kernel.arguments, scratch))
     return _with_rows(kernel, tuple(t for s in body for t in stored(s)))
 
 
@@ -128,12 +128,12 @@ def _only_place(
 ) -> Index | None:
     """The place at which a buffer is both stored and loaded, once in each step."""
     stores = [s for s in statements(body) if isinstance(s, Store)]
-    own = [s for s in stores if s.buffer == buffer]
+    stores_there = [s for s in stores if s.buffer == buffer]
     loads = [x for x in expressions(body) if isinstance(x, Load) and x.buffer == buffer]
-    places = {s.index for s in own} | {x.index for x in loads}
+    places = {s.index for s in stores_there} | {x.index for x in loads}
     bare = not any(x.guards for x in loads)
-    bare = bare and not any(s.guards or s.combine for s in own)
-    if not rows or not own or not loads or len(places) != 1 or not bare:
+    bare = bare and not any(s.guards or s.combine for s in stores_there)
+    if not rows or not stores_there or not loads or len(places) != 1 or not bare:
         return None
     (place,) = places
     plain = all(isinstance(atom, Axis) for atom, _ in place.terms)
@@ -145,13 +145,13 @@ def _around(
     body: Sequence[Statement], buffer: int, axes: tuple[Axis, ...]
 ) -> set[frozenset[Axis]]:
     """The loops around each statement that uses a buffer."""
-    found = set()
+    nests = set()
     for s in body:
         if isinstance(s, Loop):
-            found |= _around(s.body, buffer, (*axes, s.axis))
+            nests |= _around(s.body, buffer, (*axes, s.axis))
         elif _reads(s, buffer) or _stores(s, buffer):
-            found.add(frozenset(axes))
-    return found
+            nests.add(frozenset(axes))
+    return nests
 
 
 def _stores(s: Statement, buffer: int) -> bool:
@@ -179,27 +179,27 @@ def _fetching(kernel: Kernel, large: set[int]) -> Kernel:
         return kernel.with_body((_run_ahead(body[0], kernel, large),))
     if not rows:
         return kernel
-    found: dict[int, list[Fetch]] = {k: [] for k in passes}
+    fetches: dict[int, list[Fetch]] = {k: [] for k in passes}
     known: set[int] = set()
-    for turn, k in enumerate(passes):
+    for at, k in enumerate(passes):
         for x in expressions((body[k],)):
             if not isinstance(x, Load) or x.buffer in known or x.buffer not in large:
                 continue
             known.add(x.buffer)
             if kernel.arguments[x.buffer].written or not _is_run(x, rows, body[k]):
                 continue
-            every = [*passes[turn + 1 :], *passes[:turn]]
+            every = [*passes[at + 1 :], *passes[:at]]
             inner = set(x.index.axes()).difference(rows)
             others = [p for p in every if inner <= _axes(body[p])] or [k]
-            own = min(others, key=lambda p: len(found[p]))
+            chosen = min(others, key=lambda p: len(fetches[p]))
             count = 0
-            if own >= k:
+            if chosen >= k:
                 size = _bytes(x.index, rows, x.dtype.itemsize)
                 count = max(1, AHEAD // size)
             shift = x.index.coefficient(rows[-1]) * count
-            found[own].append(Fetch(x.buffer, x.index + shift))
-    made = tuple(_begun(s, found.get(k, ()), rows) for k, s in enumerate(body))
-    return _with_rows(kernel, made)
+            fetches[chosen].append(Fetch(x.buffer, x.index + shift))
+    begun = tuple(_begun(s, fetches.get(k, ()), rows) for k, s in enumerate(body))
+    return _with_rows(kernel, begun)
 
 
 def _axes(within: Statement) -> set[Axis]:
@@ -210,14 +210,14 @@ def _run_ahead(s: Statement, kernel: Kernel, large: set[int]) -> Statement:
     """A loop that runs through memory once, fetching what it will load."""
     if not isinstance(s, Loop) or not s.lanes or _nested(s):
         return s
-    found: dict[int, Fetch] = {}
+    fetches: dict[int, Fetch] = {}
     for x in expressions((s,)):
         if isinstance(x, Load) and x.buffer in large and not x.guards:
             plain = all(isinstance(atom, Axis) for atom, _ in x.index.terms)
             if plain and x.index.coefficient(s.axis) == 1:
                 shift = AHEAD // x.dtype.itemsize
-                found.setdefault(x.buffer, Fetch(x.buffer, x.index + shift))
-    return _begun(s, tuple(found.values()), ())
+                fetches.setdefault(x.buffer, Fetch(x.buffer, x.index + shift))
+    return _begun(s, tuple(fetches.values()), ())
 
 
 def _nested(s: Loop) -> bool:
@@ -248,7 +248,7 @@ def _begun(s: Statement, first: Sequence[Fetch], rows: Sequence[Axis]) -> Statem
     body = []
     for t in s.body:
         inner = {*around, *_axes(t)}
-        own = [f for f in left if set(f.index.axes()) <= inner]
-        left = [f for f in left if f not in own]
-        body.append(_begun(t, own, around))
+        ready = [f for f in left if set(f.index.axes()) <= inner]
+        left = [f for f in left if f not in ready]
+        body.append(_begun(t, ready, around))
     return replace(s, body=(*here, *body))

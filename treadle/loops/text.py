@@ -47,14 +47,14 @@ class _Writer:
             self.shared |= {x for x in values if values.count(x) > 1}
 
     def text(self) -> str:
-        given = ", ".join(
+        arguments = ", ".join(
             f"b{k}: {a.dtype.name}{' written' if a.written else ''}"
             f"{' streamed' if a.streamed else ''}"
             f"{f' scratch of {_size(a.scratch)}' if a.scratch else ''}"
             for k, a in enumerate(self.kernel.arguments)
         )
         sizes = ", ".join(f"n{k}" for k in range(self.kernel.integers))
-        head = f"kernel {self.kernel.name or 'kernel'}({given})"
+        head = f"kernel {self.kernel.name or 'kernel'}({arguments})"
         self.lines.append(head + (f" of {sizes}" if sizes else ""))
         self.body(self.kernel.body, 1)
         return "\n".join(self.lines)

@@ -70,8 +70,10 @@ def max_pool_gradient(node: Tensor, strides: Strides) -> Kernels:
         hit = _scalar(BitwiseOr(), hit, _scalar(IsNan(), value, dtype=bool_))
         hit = _scalar(BitwiseAnd(), hit, _scalar(LogicalNot(), taken))
         taken = _scalar(BitwiseOr(), taken, hit)
-        own = _scalar(Select(), hit, share, zero)
-        body.append(Store(2, element, own, Add() if overlap else None, inside))
+        element_value = _scalar(Select(), hit, share, zero)
+        body.append(
+            Store(2, element, element_value, Add() if overlap else None, inside)
+        )
     arguments = (Argument(x.type.dtype), Argument(g.type.dtype), Argument(dtype, True))
     real = [a for a in axes if a.extent != 1]
     if overlap:  # windows that share elements are done one after the other

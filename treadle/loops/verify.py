@@ -38,25 +38,25 @@ def kernel_problems(kernel: Kernel) -> list[str]:
     they are stored with, and are written only if they say so. Where a loop begins and
     ends is known before it, and is the same in all lanes.
     """
-    found: list[str] = []
-    _check(kernel, kernel.body, [], [], [], found)
+    problems: list[str] = []
+    _check(kernel, kernel.body, [], [], [], problems)
     for s in statements(kernel.body):
         if isinstance(s, Store):
             if s.buffer >= len(kernel.arguments):
-                found.append(f"b{s.buffer} is no buffer")
+                problems.append(f"b{s.buffer} is no buffer")
             elif not kernel.arguments[s.buffer].written:
-                found.append(f"b{s.buffer} is stored to but not marked as written")
+                problems.append(f"b{s.buffer} is stored to but not marked as written")
             elif kernel.arguments[s.buffer].dtype != s.value.dtype:
-                found.append(f"b{s.buffer} is stored {s.value.dtype.name}")
+                problems.append(f"b{s.buffer} is stored {s.value.dtype.name}")
         if isinstance(s, Fetch) and s.buffer >= len(kernel.arguments):
-            found.append(f"b{s.buffer} is no buffer")
+            problems.append(f"b{s.buffer} is no buffer")
     for loop in statements(kernel.body):
         if isinstance(loop, Loop) and loop.kind == "ordered":
-            found += _lost(kernel, loop)
+            problems += _lost(kernel, loop)
     for x in kernel.expressions:
         if isinstance(x, Load) and x.buffer >= len(kernel.arguments):
-            found.append(f"b{x.buffer} is no buffer")
-    return found
+            problems.append(f"b{x.buffer} is no buffer")
+    return problems
 
 
 def _check(
@@ -65,7 +65,7 @@ def _check(
     axes: list[Axis],
     lanes: list[Axis],
     folds: list[Accumulator],
-    found: list[str],
+    problems: list[str],
 ) -> None:
     known = list(folds)
     replaced: list[Accumulator] = []
@@ -75,40 +75,44 @@ def _check(
             replaced, new = [*replaced, *new], []
         if isinstance(s, Loop):
             if s.axis in axes:
-                found.append(f"axis {s.axis.name} has two loops, one inside the other")
+                problems.append(
+                    f"axis {s.axis.name} has two loops, one inside the other"
+                )
             if s.kind not in ("parallel", "ordered", "serial", "vector"):
-                found.append(f"a loop is {s.kind}")
+                problems.append(f"a loop is {s.kind}")
             if (s.kind == "vector") != bool(s.lanes):
-                found.append(f"loop {s.axis.name} is {s.kind} and has {s.lanes} lanes")
+                problems.append(
+                    f"loop {s.axis.name} is {s.kind} and has {s.lanes} lanes"
+                )
             if s.kind == "parallel" and s.folds:
-                found.append(f"parallel loop {s.axis.name} folds")
+                problems.append(f"parallel loop {s.axis.name} folds")
             if s.kind == "parallel" and s.bounds:
-                found.append(f"parallel loop {s.axis.name} is bounded")
-            found += _bounds(s, axes, lanes, known)
+                problems.append(f"parallel loop {s.axis.name} is bounded")
+            problems += _bounds(s, axes, lanes, known)
             known += s.folds
             if any(isinstance(t, Loop) and t.lanes for t in statements((s,))):
-                found += [
+                problems += [
                     f"a{a.number} is carried across lanes"
                     for a in s.folds
                     if a.combine is None
                 ]
-            beside = [*lanes, s.axis] if s.lanes else lanes
-            _check(kernel, s.body, [*axes, s.axis], beside, known, found)
+            inner_lanes = [*lanes, s.axis] if s.lanes else lanes
+            _check(kernel, s.body, [*axes, s.axis], inner_lanes, known, problems)
             continue
         if isinstance(s, Fold) and s.accumulator not in known:
-            found.append(f"a{s.accumulator.number} is folded into before it starts")
+            problems.append(f"a{s.accumulator.number} is folded into before it starts")
         if isinstance(s, Fetch):
-            found += _outside(s.index, axes)
+            problems += _outside(s.index, axes)
         for x in expressions((s,)):
             if isinstance(x, Folded) and x.accumulator not in known:
-                found.append(f"a{x.accumulator.number} is read before it starts")
+                problems.append(f"a{x.accumulator.number} is read before it starts")
             if isinstance(x, Folded) and x.accumulator in replaced:
-                found.append(f"a{x.accumulator.number} is read after its step")
+                problems.append(f"a{x.accumulator.number} is read after its step")
             for i in indices(x):
-                found += _outside(i, axes)
+                problems += _outside(i, axes)
         if isinstance(s, Fold) and s.accumulator.combine is None:
             if s.accumulator in new:
-                found.append(f"a{s.accumulator.number} is replaced twice at once")
+                problems.append(f"a{s.accumulator.number} is replaced twice at once")
             new.append(s.accumulator)
 
 
@@ -116,19 +120,19 @@ def _bounds(
     s: Loop, axes: list[Axis], lanes: list[Axis], folds: list[Accumulator]
 ) -> list[str]:
     """What is wrong with the bounds of a loop: known before it, alike in all lanes."""
-    found = []
+    problems = []
     for i in s.bounds:
         values = [x for e in i.data() for x in inside(e)]
-        for own in within(i):
-            found += _outside(own, axes)
-            if any(a in lanes for a in own.axes()):
-                found.append(f"loop {s.axis.name} ends elsewhere in each lane")
-        found += [
+        for index in within(i):
+            problems += _outside(index, axes)
+            if any(a in lanes for a in index.axes()):
+                problems.append(f"loop {s.axis.name} ends elsewhere in each lane")
+        problems += [
             f"a{x.accumulator.number} is read before it starts"
             for x in values
             if isinstance(x, Folded) and x.accumulator not in folds
         ]
-    return found
+    return problems
 
 
 def _lost(kernel: Kernel, loop: Loop) -> list[str]:
@@ -156,26 +160,26 @@ def store_problems(kernel: Kernel, sizes: Sequence[int], whole: bool) -> list[st
     `sizes` are the elements of the real buffers; the kernel has numbers. A loop without
     steps stores nothing, so a buffer without elements has stores in such loops alone.
     """
-    found = []
+    problems = []
     every = [*sizes, *[a.scratch for a in kernel.arguments[len(sizes) :]]]
     filled: dict[int, list[int | None]] = {}  # elements by store
     for s, loops in _stores(kernel.body, ()):
         number, size = s.buffer, every[s.buffer]
         low, high = _reached(s)
         around = [loop.axis for loop in loops]
-        found += [f"b{number}: {told}" for told in _outside(s.index, around)]
+        problems += [f"b{number}: {problem}" for problem in _outside(s.index, around)]
         runs = all(axis.extent for axis in around)
         if runs and not 0 <= low <= high < size:
             place = f"stored to from {low} to {high}"
-            found.append(f"b{number} has {size} elements and is {place}")
+            problems.append(f"b{number} has {size} elements and is {place}")
         if whole and s.combine is None and number < len(sizes):
             filled.setdefault(number, []).append(_elements(s, loops))
     for number, parts in filled.items():
         known = [n for n in parts if n is not None]
         if len(known) == len(parts) and sum(known) < every[number]:
             some = f"of which {sum(known)} are stored"
-            found.append(f"b{number} has {every[number]} elements, {some}")
-    return found
+            problems.append(f"b{number} has {every[number]} elements, {some}")
+    return problems
 
 
 def verified(kernel: Kernel, nodes: Sequence[Tensor], whole: bool = True) -> Kernel:
@@ -210,8 +214,8 @@ def _reached(s: Store) -> tuple[int, int]:
             step, over = divmod(dict(rest.terms).get(atom, 0), c)
             if step and not over:
                 rest -= g.index * step
-                own = sorted((step * g.low, step * (g.high - 1)))
-                ends = [a + b for a, b in zip(ends, own, strict=True)]
+                shifts = sorted((step * g.low, step * (g.high - 1)))
+                ends = [a + b for a, b in zip(ends, shifts, strict=True)]
     low, high = rest.bounds()
     return ends[0] + low, ends[1] + high
 

@@ -59,10 +59,10 @@ def taps(op: Any, at: At, shape: tuple[int, ...]) -> Iterator[tuple[At, Guards]]
     for place in itertools.product(*map(range, op.kernel)):
         source, inside = list(at[:2]), []
         for i, p, (s, (before, after), d, n) in zip(at[2:], place, fields, strict=True):
-            own = i * s + (p * d - before)
-            source.append(own)
+            index = i * s + (p * d - before)
+            source.append(index)
             if before or after:
-                inside.append(Guard(own, 0, n))
+                inside.append(Guard(index, 0, n))
         yield tuple(source), tuple(inside)
 
 
@@ -75,28 +75,28 @@ def outside(x: Expression, inside: Guards, other: Expression) -> Expression:
 def _max_pool(read: Read, node: Tensor, at: At, guards: Guards) -> Expression:
     (x,) = node.inputs
     least = lowest(node.type.dtype)
-    found: Expression = least
+    greatest: Expression = least
     for k, (source, inside) in enumerate(taps(node.op, at, x.type.shape)):
         value = outside(read(x, source, guards + inside), inside, least)
-        found = value if k == 0 else _apply(Maximum(), found, value)
-    return found
+        greatest = value if k == 0 else _apply(Maximum(), greatest, value)
+    return greatest
 
 
 def _sum_pool(read: Read, node: Tensor, at: At, guards: Guards) -> Expression:
     (x,) = node.inputs
     zero = Literal(0, node.type.dtype)
-    found: Expression = zero
+    total: Expression = zero
     for source, inside in taps(node.op, at, x.type.shape):
         value = outside(read(x, source, guards + inside), inside, zero)
-        found = _apply(Add(), found, value)
-    return found
+        total = _apply(Add(), total, value)
+    return total
 
 
 def _positions(read: Read, node: Tensor, at: At, guards: Guards) -> Expression:
     """The place of the first greatest element, counted through the plane."""
     (x,) = node.inputs
     best: Expression = lowest(x.type.dtype)
-    found: Expression = Literal(-1, int64)
+    position: Expression = Literal(-1, int64)
     for source, inside in taps(node.op, at, x.type.shape):
         value = read(x, source, guards + inside)
         plane = Index()
@@ -107,13 +107,13 @@ def _positions(read: Read, node: Tensor, at: At, guards: Guards) -> Expression:
             known = _apply(LogicalNot(), _apply(IsNan(), best, dtype=bool_))
             nan = _apply(IsNan(), value, dtype=bool_)
             more = _apply(BitwiseOr(), more, _apply(BitwiseAnd(), nan, known))
-        first = _apply(Equal(), found, Literal(-1, int64), dtype=bool_)
+        first = _apply(Equal(), position, Literal(-1, int64), dtype=bool_)
         more = _apply(BitwiseOr(), more, first)
         if inside:
             more = _apply(BitwiseAnd(), more, Inside(inside, bool_))
         best = _apply(Select(), more, value, best)
-        found = _apply(Select(), more, Counter(plane, int64), found)
-    return found
+        position = _apply(Select(), more, Counter(plane, int64), position)
+    return position
 
 
 def _sum_pool_gradient(read: Read, node: Tensor, at: At, guards: Guards) -> Expression:
@@ -121,7 +121,7 @@ def _sum_pool_gradient(read: Read, node: Tensor, at: At, guards: Guards) -> Expr
     op: Any = node.op
     (g,) = node.inputs
     zero = Literal(0, node.type.dtype)
-    found: Expression = zero
+    total: Expression = zero
     fields = list(zip(op.stride, op.padding, op.dilation, strict=True))
     for place in itertools.product(*map(range, op.kernel)):
         source, inside = list(at[:2]), []
@@ -132,12 +132,12 @@ def _sum_pool_gradient(read: Read, node: Tensor, at: At, guards: Guards) -> Expr
             steps = i + (before - p * d + shift)
             if s > 1:
                 inside.append(Guard(steps % s, 0, 1))
-            own = steps // s - shift // s
-            source.append(own)
-            inside.append(Guard(own, 0, n))
+            window = steps // s - shift // s
+            source.append(window)
+            inside.append(Guard(window, 0, n))
         value = read(g, tuple(source), guards + tuple(inside))
-        found = _apply(Add(), found, outside(value, tuple(inside), zero))
-    return found
+        total = _apply(Add(), total, outside(value, tuple(inside), zero))
+    return total
 
 
 def _fold(read: Read, node: Tensor, at: At, guards: Guards) -> Expression:
@@ -145,7 +145,7 @@ def _fold(read: Read, node: Tensor, at: At, guards: Guards) -> Expression:
     op: Any = node.op
     (y,) = node.inputs
     zero = Literal(0, node.type.dtype)
-    found: Expression = zero
+    total: Expression = zero
     counts = windows_along(node.type.shape[2:], op.kernel, *op.sliding)
     fields = list(zip(op.stride, op.padding, op.dilation, counts, strict=True))
     for place in itertools.product(*map(range, op.kernel)):
@@ -157,13 +157,13 @@ def _fold(read: Read, node: Tensor, at: At, guards: Guards) -> Expression:
             steps = i + (before - p * d + shift)
             if s > 1:
                 inside.append(Guard(steps % s, 0, 1))
-            own = steps // s - shift // s
-            inside.append(Guard(own, 0, n))
-            column, window = column * k + p, window * n + own
+            start = steps // s - shift // s
+            inside.append(Guard(start, 0, n))
+            column, window = column * k + p, window * n + start
         here = tuple(inside)
         value = read(y, (at[0], column, window), guards + here)
-        found = _apply(Add(), found, outside(value, here, zero))
-    return found
+        total = _apply(Add(), total, outside(value, here, zero))
+    return total
 
 
 POOLS: dict[type[Op], Callable[[Read, Tensor, At, Guards], Expression]] = {

@@ -116,8 +116,8 @@ def sigmoid(x: Any) -> Tensor:
         return Sigmoid()(node)
     right = functions.real(node) >= 0
     small = functions.exp(functions.where(right, -node, node))
-    found: Tensor = functions.where(right, 1.0, small) / (small + 1.0)
-    return found
+    quotient: Tensor = functions.where(right, 1.0, small) / (small + 1.0)
+    return quotient
 
 
 @op(tolerance="R")

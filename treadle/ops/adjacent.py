@@ -38,8 +38,8 @@ class NextAfter(Opaque):
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return g, None
 
-    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
-        return self(*lifted(given, xs))
+    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        return self(*lifted(has_rows, xs))
 
     @classmethod
     def samples(cls) -> list[Sample]:

@@ -111,18 +111,18 @@ def _placed(x: Tensor, order: list[str]) -> Tensor:
             hint="name it: td.name_axes(x, 'a', 'b')",
         )
     present = [name for name in order if name in axes]
-    moved = x
+    permuted = x
     if list(axes) != present:
-        moved = functions.permute_dims(x, tuple(axes.index(n) for n in present))
+        permuted = functions.permute_dims(x, tuple(axes.index(n) for n in present))
     if present == order:
-        return moved
+        return permuted
     first = order.index(present[0])
     if present == order[first:]:
-        return moved
-    size = dict(zip(present, moved.type.shape, strict=True))
+        return permuted
+    size = dict(zip(present, permuted.type.shape, strict=True))
     names = order[first:]
     wide: Tensor = functions.reshape(
-        moved,
+        permuted,
         tuple(size.get(n, 1) for n in names),
         axes=tuple(n if n in size else None for n in names),
     )
@@ -138,23 +138,23 @@ def over_axes(v: Any, x: Tensor, axes: Sequence[int], what: str) -> Tensor:
     t = x.type
     extents = tuple(t.shape[k] for k in axes)
     if node.type.axes is not None:
-        own = tuple(t.axes[k] if t.axes else None for k in axes)
-        if t.axes is not None and set(node.type.axes) == set(own):
-            node = functions.permute_dims(node, own)
-        elif t.axes is not None or len(own) > 1:
+        names = tuple(t.axes[k] if t.axes else None for k in axes)
+        if t.axes is not None and set(node.type.axes) == set(names):
+            node = functions.permute_dims(node, names)
+        elif t.axes is not None or len(names) > 1:
             raise AxisError(
-                f"{what} {node.type} is not over {_told(own)} of {t}",
+                f"{what} {node.type} is not over {_listed(names)} of {t}",
                 hint=f"name it so: td.rename_axes({what}, ...), or td.unname({what})",
             )
     if node.type.shape != extents:
         raise ShapeError(f"{what} {node.type} does not fit {t} over axes {tuple(axes)}")
     first = min(axes, default=0)
     wide = tuple(t.shape[k] if k in axes else 1 for k in range(first, t.ndim))
-    found: Tensor = functions.reshape(node, wide)
-    return found
+    shaped: Tensor = functions.reshape(node, wide)
+    return shaped
 
 
-def _told(names: Sequence[str | None]) -> str:
+def _listed(names: Sequence[str | None]) -> str:
     known = ", ".join(repr(name) for name in names if name is not None)
     return f"axis {known}" if known else "a dimension with that name"
 

@@ -9,7 +9,7 @@ import numpy as np
 from treadle.base.dtypes import bool_, kind, promote
 from treadle.base.errors import AxisError, DTypeError, ShapeError, TreadleError
 from treadle.base.types import Type
-from treadle.graph.leaves import as_tensor, beside
+from treadle.graph.leaves import as_tensor, weak_operand
 from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.origin import capture, describe
 from treadle.graph.tensor import Tensor
@@ -64,15 +64,15 @@ class At:
     def _value(self, value: Any) -> Tensor:
         """The value in the dtype of x, or an error where it would lose its kind."""
         x = self._x
-        node = beside(value, x)
+        node = weak_operand(value, x)
         wide = promote(node.type.dtype, x.type.dtype)
         if kind(wide) != kind(x.type.dtype):
             raise DTypeError(
                 f"{node.type} does not fit into {x.type}",
                 hint="convert one of them with .astype(...)",
             ).located("at", repr(x.type), describe(capture()))
-        found: Tensor = functions.astype(node, x.type.dtype)
-        return found
+        converted: Tensor = functions.astype(node, x.type.dtype)
+        return converted
 
     def _changed(self, mode: str, value: Any) -> Tensor:
         x, e = self._x, self._value(value)
@@ -80,8 +80,8 @@ class At:
             mask = as_tensor(self._key)
             lead = mask.type.shape + (1,) * (x.type.ndim - mask.type.ndim)
             wide = reshape(mask, lead)
-            found: Tensor = functions.where(wide, _combined(mode, x, e), x)
-            return found
+            selected: Tensor = functions.where(wide, _combined(mode, x, e), x)
+            return selected
         plan = plan_of(self._key, x, "at")
         view = plan.view(x)
         if not plan.ids:
@@ -99,17 +99,17 @@ class At:
 
     def _by_names(self, e: Tensor, want: Type) -> Tensor:
         """The value with its axes where the part has them, 1 elsewhere."""
-        known, own = want.axes or (), e.type.axes or ()
-        if None in own or not set(own) <= set(known):
+        known, names = want.axes or (), e.type.axes or ()
+        if None in names or not set(names) <= set(known):
             raise AxisError(
                 f"a value {e.type} for a part {want}",
                 hint="a value has axes of the part: td.rename_axes(value, ...), or "
                 "td.unname(value)",
             ).located("at", f"{self._x.type}, {e.type}", describe(capture()))
-        size = dict(zip(own, e.type.shape, strict=True))
-        order = tuple(own.index(name) for name in known if name in size)
-        moved: Tensor = functions.permute_dims(e, order)
-        return reshape(moved, tuple(size.get(name, 1) for name in known))
+        size = dict(zip(names, e.type.shape, strict=True))
+        order = tuple(names.index(name) for name in known if name in size)
+        permuted: Tensor = functions.permute_dims(e, order)
+        return reshape(permuted, tuple(size.get(name, 1) for name in known))
 
     def _fitted(self, e: Tensor, want: Type) -> Tensor:
         """The value broadcast to the part, by its names if it has some."""
@@ -136,8 +136,8 @@ def _combined(mode: str, x: Tensor, e: Tensor) -> Tensor:
     if mode == "set":
         return broadcast_to(e, x.type.shape)
     names = {"add": "add", "multiply": "multiply", "max": "maximum", "min": "minimum"}
-    found: Tensor = getattr(functions, names[mode])(x, e)
-    return found
+    combined: Tensor = getattr(functions, names[mode])(x, e)
+    return combined
 
 
 @provide

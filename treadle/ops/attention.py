@@ -26,15 +26,15 @@ def _names(types: Sequence[Type]) -> Names | None:
     """The names of attention: a mask may call the queries' places what it likes."""
     q, k, v, _, *mask = types
     ends = ("queries", "width"), ("keys", "width"), ("keys", "width of values")
-    given = [
+    operands = [
         (t, (*leading(t.ndim - 2), *end))
         for t, end in zip((q, k, v), ends, strict=True)
     ]
     for t in mask:
         parts = (*leading(max(t.ndim - 2, 0)), "queries of the mask", "keys")
-        given.append((t, parts[len(parts) - t.ndim :]))
+        operands.append((t, parts[len(parts) - t.ndim :]))
     count = max(q.ndim, k.ndim, v.ndim) - 2
-    return matched(given, (*leading(count), "queries", "width of values"))
+    return matched(operands, (*leading(count), "queries", "width of values"))
 
 
 @op()
@@ -83,15 +83,15 @@ class Attention(Composite):
 
     def expand(self, *xs: Tensor) -> Tensor:
         weights = weights_of(xs[0], xs[1], xs[3], list(xs[4:]), self.causal)
-        found: Tensor = functions.matmul(weights, xs[2])
-        return found
+        attended: Tensor = functions.matmul(weights, xs[2])
+        return attended
 
-    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
-        if given[3]:
-            return super().rows(given, *xs)
-        (q, k, v, scale, *mask), marked = xs, [*given[:3], *given[4:]]
-        if not any(given[:3]):  # rows of the mask alone do not make any
-            q, marked[0] = repeated(q, row_count(given, xs)), True
+    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        if has_rows[3]:
+            return super().rows(has_rows, *xs)
+        (q, k, v, scale, *mask), marked = xs, [*has_rows[:3], *has_rows[4:]]
+        if not any(has_rows[:3]):  # rows of the mask alone do not make any
+            q, marked[0] = repeated(q, row_count(has_rows, xs)), True
         q, k, v, *mask = lifted(marked, [q, k, v, *mask])
         return self(q, k, v, scale, *mask)
 
@@ -138,13 +138,13 @@ def weights_of(
         both = q.type.shape[-2], k.type.shape[-2]
         seen = constant_node(array_of(_seen, both, *both))
         scores = functions.where(seen, scores, -math.inf)
-    found: Tensor
+    weights: Tensor
     if not masks or not scores.type.shape[-1]:
-        found = functions.softmax(scores, -1)
-        return found
+        weights = functions.softmax(scores, -1)
+        return weights
     sees = scores.max(-1, keepdims=True) != -math.inf
-    found = functions.softmax(functions.where(sees, scores, 0.0), -1)
-    return functions.where(sees, found, 0.0)
+    weights = functions.softmax(functions.where(sees, scores, 0.0), -1)
+    return functions.where(sees, weights, 0.0)
 
 
 @provide
@@ -175,14 +175,14 @@ def attention(
     scaling = astype(as_tensor(factor), a.type.dtype)
     masks: list[Tensor] = []
     if mask is not None:
-        given = as_tensor(mask)
-        if given.type.dtype.kind == "b":
-            given = functions.where(given, 0.0, -math.inf)
-        masks.append(astype(given, a.type.dtype))
+        mask_node = as_tensor(mask)
+        if mask_node.type.dtype.kind == "b":
+            mask_node = functions.where(mask_node, 0.0, -math.inf)
+        masks.append(astype(mask_node, a.type.dtype))
     whole = Attention(causal)(a, b, c, scaling, *masks)
     if dropout is None:
         return whole
     a, b, c, *masks = map(functions.unname, (a, b, c, *masks))
     weights = dropout(weights_of(a, b, scaling, masks, causal))
-    found: Tensor = functions.matmul(weights, c)
-    return functions.reshape(found, whole.type.shape, axes=whole.type.axes)
+    attended: Tensor = functions.matmul(weights, c)
+    return functions.reshape(attended, whole.type.shape, axes=whole.type.axes)

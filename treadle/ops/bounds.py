@@ -46,10 +46,10 @@ class InRange(Composite):
     def expand(self, *xs: Tensor) -> Tensor:
         (x,) = xs
         # Read from a table of all that may be, which refuses what is not in it.
-        found = EMBEDDING(constant_node(arange(self.last + 1)), x)
-        return Cast(x.type.dtype)(found)
+        checked = EMBEDDING(constant_node(arange(self.last + 1)), x)
+        return Cast(x.type.dtype)(checked)
 
-    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
         return self(*xs)
 
     @classmethod

@@ -34,9 +34,9 @@ def match(body: Body, types: Sequence[Type]) -> None:
     wanted = [x.type for x in body.arguments]
     if len(types) != len(wanted):
         raise ArityError(f"{body.name} takes {len(wanted)} operands, got {len(types)}")
-    for k, (given, own) in enumerate(zip(types, wanted, strict=True)):
-        if given.shape != own.shape or given.dtype != own.dtype:
-            raise ShapeError(f"operand {k} of {body.name} is {own}, got {given}")
+    for k, (actual, expected) in enumerate(zip(types, wanted, strict=True)):
+        if actual.shape != expected.shape or actual.dtype != expected.dtype:
+            raise ShapeError(f"operand {k} of {body.name} is {expected}, got {actual}")
 
 
 def backward_of(body: Body, present: tuple[int, ...]) -> tuple[Body, tuple[int, ...]]:
@@ -50,11 +50,11 @@ def backward_of(body: Body, present: tuple[int, ...]) -> tuple[Body, tuple[int, 
         outputs = [body.outputs[k] for k in present]
         count = len(body.arguments)
         gs = [Tensor(Argument(count + k), (), y.type) for k, y in enumerate(outputs)]
-        found = functions.pullback(outputs, gs, body.arguments)
-        which = tuple(k for k, g in enumerate(found) if g is not None)
+        cotangents = functions.pullback(outputs, gs, body.arguments)
+        which = tuple(k for k, g in enumerate(cotangents) if g is not None)
         arguments = [*body.arguments, *gs]
         name = f"gradient of {body.name}"
-        body.memo[key] = Body(name, arguments, [found[k] for k in which]), which
+        body.memo[key] = Body(name, arguments, [cotangents[k] for k in which]), which
     derived: tuple[Body, tuple[int, ...]] = body.memo[key]
     return derived
 
@@ -71,8 +71,8 @@ def called(
     name: str, f: Callable[..., Sequence[Tensor]], xs: Sequence[Tensor]
 ) -> Tensor:
     """Several results of operands as one node: a call of what f computes from them."""
-    own = [Tensor(Argument(k), (), x.type) for k, x in enumerate(xs)]
-    return Call(Body(name, own, f(*own)))(*xs)
+    arguments = [Tensor(Argument(k), (), x.type) for k, x in enumerate(xs)]
+    return Call(Body(name, arguments, f(*arguments)))(*xs)
 
 
 def without_calls(body: Body) -> Body:
@@ -82,8 +82,8 @@ def without_calls(body: Body) -> Body:
     """
     if "without calls" not in body.memo:
         body.memo["without calls"] = _without_calls(body)
-    found: Body = body.memo["without calls"]
-    return found
+    inlined: Body = body.memo["without calls"]
+    return inlined
 
 
 def _without_calls(body: Body) -> Body:
@@ -92,22 +92,22 @@ def _without_calls(body: Body) -> Body:
 
     if not any(opens(node) for node in body.nodes):
         return body
-    made: dict[int, Tensor] = {}
+    copies: dict[int, Tensor] = {}
     results: dict[int, list[Tensor]] = {}
     for node in body.nodes:
-        given = tuple(made.get(x.serial, x) for x in node.inputs)
+        inputs = tuple(copies.get(x.serial, x) for x in node.inputs)
         if isinstance(node.op, Output) and node.inputs[0].serial in results:
-            made[node.serial] = results[node.inputs[0].serial][node.op.position]
+            copies[node.serial] = results[node.inputs[0].serial][node.op.position]
         elif isinstance(node.op, Call) and opens(node):
             inner = without_calls(node.op.body)
-            pairs = zip(inner.arguments, given, strict=True)
+            pairs = zip(inner.arguments, inputs, strict=True)
             replaced = {a.serial: x for a, x in pairs}
-            found = results[node.serial] = rebuild(inner.outputs, replaced)
+            inner_outputs = results[node.serial] = rebuild(inner.outputs, replaced)
             if not isinstance(node.type, TupleType):
-                made[node.serial] = found[0]
-        elif any(a is not b for a, b in zip(given, node.inputs, strict=True)):
-            made[node.serial] = copied(node, given)
-    outputs = [made.get(y.serial, y) for y in body.outputs]
+                copies[node.serial] = inner_outputs[0]
+        elif any(a is not b for a, b in zip(inputs, node.inputs, strict=True)):
+            copies[node.serial] = copied(node, inputs)
+    outputs = [copies.get(y.serial, y) for y in body.outputs]
     return Body(body.name, body.arguments, outputs)
 
 
@@ -115,12 +115,12 @@ def in_place(body: Body, inputs: Sequence[Tensor]) -> list[Tensor]:
     """The outputs of a body as nodes of their own, made anew, without a call."""
     plain = without_calls(body)
     pairs = zip(plain.arguments, inputs, strict=True)
-    made = {x.serial: own for x, own in pairs}
+    copies = {x.serial: operand for x, operand in pairs}
     for node in plain.nodes:
-        if node.serial not in made and not isinstance(node.op, Leaf):
-            own = copied(node, tuple([made.get(x.serial, x) for x in node.inputs]))
-            made[node.serial] = own
-    return [made.get(y.serial, y) for y in plain.outputs]
+        if node.serial not in copies and not isinstance(node.op, Leaf):
+            copy = copied(node, tuple([copies.get(x.serial, x) for x in node.inputs]))
+            copies[node.serial] = copy
+    return [copies.get(y.serial, y) for y in plain.outputs]
 
 
 def place_inside(node: Tensor, inner: Tensor) -> int:
@@ -129,8 +129,8 @@ def place_inside(node: Tensor, inner: Tensor) -> int:
     body = without_calls(node.op.body)
     if "places" not in body.memo:
         body.memo["places"] = {n.serial: k for k, n in enumerate(body.nodes)}
-    found: int = body.memo["places"][inner.serial]
-    return found
+    place: int = body.memo["places"][inner.serial]
+    return place
 
 
 def inside(node: Tensor, wanted: Sequence[int]) -> list[Tensor]:
@@ -165,8 +165,8 @@ class Call(Family):
         return self.body.result
 
     def numpy(self, *arrays: Any) -> Any:
-        found = self.body.numpy(arrays)
-        return found if isinstance(self.body.result, TupleType) else found[0]
+        results = self.body.numpy(arrays)
+        return results if isinstance(self.body.result, TupleType) else results[0]
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         g = g if isinstance(self.body.result, TupleType) else (g,)
@@ -182,8 +182,8 @@ class Call(Family):
                 result[k] = gx
         return tuple(result)
 
-    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
-        body = batched(self.body, given, row_count(given, xs))
+    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        body = batched(self.body, has_rows, row_count(has_rows, xs))
         return None if body is None else Call(body, self.again)(*xs)
 
     @classmethod

@@ -32,7 +32,7 @@ from treadle.base.errors import DTypeError
 from treadle.base.options import current
 from treadle.base.types import Type
 from treadle.graph.awaited import NUMBERS
-from treadle.graph.leaves import SCALARS, Leaf, as_tensor, beside, constant_node
+from treadle.graph.leaves import SCALARS, Leaf, as_tensor, weak_operand, constant_node
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.origin import warn
@@ -150,16 +150,16 @@ def carried_wide(f: F) -> F:
     """
 
     @wraps(f)
-    def found(*args: Any, **options: Any) -> Any:
-        given = list(args)
+    def wrapper(*args: Any, **options: Any) -> Any:
+        positional = list(args)
         if args and not isinstance(args[0], (Operand, *SCALARS)):
-            given[0] = as_tensor(args[0])
-        known = *given, *options.values()
+            positional[0] = as_tensor(args[0])
+        known = *positional, *options.values()
         dtypes = [y.dtype for y in known if isinstance(y, (Operand, np.ndarray))]
         if not any(d in HALF for d in dtypes):
-            return f(*given, **options)
+            return f(*positional, **options)
         wide = {k: _widened(y) for k, y in options.items()}
-        leaves, tree = trees.flatten(f(*map(_widened, given), **wide))
+        leaves, tree = trees.flatten(f(*map(_widened, positional), **wide))
         dtype = reduce(promote, filter(is_inexact, dtypes))
         if current().autocast is not None:
             dtype = promote(dtype, float32)
@@ -167,7 +167,7 @@ def carried_wide(f: F) -> F:
             tree, [astype(y, dtype) if y.dtype == float32 else y for y in leaves]
         )
 
-    return cast(F, found)
+    return cast(F, wrapper)
 
 
 def _widened(x: Any) -> Any:
@@ -190,24 +190,24 @@ def _weakly(x: Any, y: Any) -> list[Tensor] | None:
     """A node and a scalar beside it, in their order; None where it is not that."""
     if isinstance(y, SCALARS) and isinstance(x, Operand):
         node = x.node()
-        return [node, beside(y, node)]
+        return [node, weak_operand(y, node)]
     if isinstance(x, SCALARS) and isinstance(y, Operand):
         node = y.node()
-        return [beside(x, node), node]
+        return [weak_operand(x, node), node]
     return None
 
 
 def operands(*values: Any) -> list[Tensor]:
     """The operands of one op in a common dtype; Python and NumPy scalars are weak."""
-    found: list[Tensor] = []
+    tensors: list[Tensor] = []
     for v in values:
         if not isinstance(v, Operand):
             break
-        found.append(v.node())
-        if found[-1].type.dtype is not found[0].type.dtype:
+        tensors.append(v.node())
+        if tensors[-1].type.dtype is not tensors[0].type.dtype:
             break
     else:
-        return found
+        return tensors
     if len(values) == 2:
         pair = _weakly(*values)
         if pair is not None and pair[0].type.dtype is pair[1].type.dtype:
@@ -222,7 +222,7 @@ def operands(*values: Any) -> list[Tensor]:
         dtype = promote(dtype, anchor.type.dtype)
     guide = constant_node(np.zeros((), dtype))
     rest = iter(anchors)
-    nodes = [beside(v, guide) if isinstance(v, SCALARS) else next(rest) for v in values]
+    nodes = [weak_operand(v, guide) if isinstance(v, SCALARS) else next(rest) for v in values]
     for node in nodes:
         dtype = promote(dtype, node.type.dtype)
     if dtype is float64:

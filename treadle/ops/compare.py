@@ -80,10 +80,10 @@ def related(op: Comparison, x: Any, y: Any) -> Tensor:
         return binary(op, x, y)
     if isinstance(y, SCALARS):
         x = as_tensor(x)
-        return _beside_number(op, x, y, x, y)
+        return _with_number(op, x, y, x, y)
     if isinstance(x, SCALARS):
         y = as_tensor(y)
-        return _beside_number(op, x, y, y, x)
+        return _with_number(op, x, y, y, x)
     x, y = as_tensor(x), as_tensor(y)
     a, b = compared(x, y)
     if a.type.dtype.kind == "f" and all(v.type.dtype.kind in "iu" for v in (x, y)):
@@ -100,7 +100,7 @@ def compared(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     return astype(x, dtype), astype(y, dtype)
 
 
-def _beside_number(op: Comparison, x: Any, y: Any, node: Tensor, number: Any) -> Tensor:
+def _with_number(op: Comparison, x: Any, y: Any, node: Tensor, number: Any) -> Tensor:
     """`op` on x and y, of which one is a node and the other a number, which is weak."""
     dtype = node.type.dtype
     if kind(dtype) not in ("bool", "integer"):
@@ -116,20 +116,20 @@ def _beside_number(op: Comparison, x: Any, y: Any, node: Tensor, number: Any) ->
         return binary(op, x, y)
     # Outside of the type it is on one side of all that there may be.
     sides = [0 if v is node else 1 if number > 0 else -1 for v in (x, y)]
-    found: Tensor = functions.broadcast_to(
+    constant: Tensor = functions.broadcast_to(
         bool(op.numpy(*sides)), node.type.shape, axes=node.type.axes
     )
-    return found
+    return constant
 
 
 def _signs_differ(op: Comparison, x: Tensor, y: Tensor) -> Tensor:
     """`op` on an operand with a sign and one without, which no integer type holds."""
     first = x.type.dtype.kind == "i"
-    found = binary(op, astype(x, uint64), astype(y, uint64))
+    unsigned = binary(op, astype(x, uint64), astype(y, uint64))
     below = less(x if first else y, 0)
     if bool(op.numpy(-1, 0) if first else op.numpy(0, -1)):
-        return found | below
-    return found & ~below
+        return unsigned | below
+    return unsigned & ~below
 
 
 @op(primitive=True, differentiable=False, commutative=True)
@@ -373,8 +373,8 @@ def isclose(
         a, b = astype(a, float64), astype(b, float64)
     near = functions.abs(a - b) <= functions.abs(b) * rtol + atol
     finite = functions.isfinite(b)
-    found: Tensor = (near & finite) | (a == b)
-    return found | ((a != a) & (b != b)) if equal_nan else found
+    close: Tensor = (near & finite) | (a == b)
+    return close | ((a != a) & (b != b)) if equal_nan else close
 
 
 def allclose(
@@ -386,5 +386,5 @@ def allclose(
     >>> bool(td.allclose([1.0, 2.0], [1.000001, 2.0]))
     True
     """
-    found: Tensor = isclose(x, y, rtol, atol, equal_nan=equal_nan).all()
-    return found
+    close: Tensor = isclose(x, y, rtol, atol, equal_nan=equal_nan).all()
+    return close

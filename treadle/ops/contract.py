@@ -86,11 +86,11 @@ class Contract(Family):
         gy = Contract(f"{a},{out}->{b}")(conj(xs[0]), g)
         return gx, gy
 
-    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
         # One letter more, so rows that share an operand are one product with it.
         n = next(c for c in string.ascii_letters if c not in self.spec)
         a, b, out = letters(self.spec)
-        first, second = (n * g for g in given)
+        first, second = (n * g for g in has_rows)
         return Contract(f"{first}{a},{second}{b}->{n}{out}")(*xs)
 
     @classmethod
@@ -233,18 +233,18 @@ def _dropped(x: Tensor, batch: str, other: tuple[int, ...]) -> tuple[str, Tensor
     """The batch letters of x, without those where it is 1 and its partner is not."""
     t = x.type
     lead = t.shape[:-2]
-    own = batch[len(batch) - len(lead) :]
+    lead_letters = batch[len(batch) - len(lead) :]
     kept = []
-    for k, (letter, n) in enumerate(zip(own, lead, strict=True)):
+    for k, (letter, n) in enumerate(zip(lead_letters, lead, strict=True)):
         partner = other[k - len(lead)] if len(lead) - k <= len(other) else 1
         if not (n == 1 and partner != 1):
             kept.append((letter, n))
     if len(kept) == len(lead):
-        return own, x
+        return lead_letters, x
     letters_kept = "".join(c for c, _ in kept)
     shape = tuple(n for _, n in kept) + t.shape[-2:]
     names = None
     if t.axes is not None:
-        lead_names = zip(own, t.axes[:-2], strict=True)
+        lead_names = zip(lead_letters, t.axes[:-2], strict=True)
         names = [n for c, n in lead_names if c in letters_kept] + [*t.axes[-2:]]
     return letters_kept, reshape(x, shape, axes=names)

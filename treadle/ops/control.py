@@ -47,8 +47,8 @@ class Branch:
 
         def run(*arguments: Tensor) -> list[Tensor]:
             out = f(*trees.unflatten(self.structure, arguments))
-            found, self.result = trees.flatten(out)
-            return [as_tensor(y) for y in found] + [v.node() for v in assigned]
+            results, self.result = trees.flatten(out)
+            return [as_tensor(y) for y in results] + [v.node() for v in assigned]
 
         types = [x.type for x in self.operands]
         self.trace: Trace = trace(run, types, name)
@@ -65,11 +65,11 @@ class Branch:
 
 def union(groups: Sequence[Sequence[Variable]]) -> list[Variable]:
     """The Variables of all groups, each once, in order."""
-    found: dict[int, Variable] = {}
+    variables: dict[int, Variable] = {}
     for group in groups:
         for v in group:
-            found.setdefault(id(v), v)
-    return list(found.values())
+            variables.setdefault(id(v), v)
+    return list(variables.values())
 
 
 @op(tolerance="R")
@@ -123,13 +123,17 @@ class Cond(Family):
             result[1 + k + (self.split if side else 0)] = gx
         return tuple(result)
 
-    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
-        n, mine, others = row_count(given, xs), given[1:], given[1 + self.split :]
+    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        n, mine, others = (
+            row_count(has_rows, xs),
+            has_rows[1:],
+            has_rows[1 + self.split :],
+        )
         then = batched(self.then, mine[: self.split], n)
         other = batched(self.otherwise, others, n)
         if then is None or other is None:
             return None
-        if not given[0]:
+        if not has_rows[0]:
             return Cond(then, other, self.split)(*xs)
 
         def each(chosen: Tensor, *operands: Tensor) -> list[Tensor]:
@@ -144,18 +148,18 @@ class Cond(Family):
         t = Type((3,), float64)
         then = trace(lambda x: [x * x], [t], "then").body
         other = trace(lambda x: [functions.sin(x)], [t], "otherwise").body
-        made = cls(then, other, 1)
+        op = cls(then, other, 1)
         a, b = Input((3,), float64), Input((3,), float64)
-        return [Sample(made, (np.array(flag), a, b)) for flag in (True, False)]
+        return [Sample(op, (np.array(flag), a, b)) for flag in (True, False)]
 
     @classmethod
     def mistakes(cls) -> list[Mistake]:
-        made = cls.samples()[0].op
+        op = cls.samples()[0].op
         x, long = as_tensor(np.ones(3)), as_tensor(np.ones(4))
         yes = as_tensor(True)
         return [
-            Mistake(lambda: made(x, x, x), DTypeError, "bool scalar"),
-            Mistake(lambda: made(yes, x, long), ShapeError, "operand 0 of otherwise"),
+            Mistake(lambda: op(x, x, x), DTypeError, "bool scalar"),
+            Mistake(lambda: op(yes, x, long), ShapeError, "operand 0 of otherwise"),
             Mistake(
                 lambda: cond(yes, lambda: x, lambda: long), TraceError, "same types"
             ),
@@ -223,8 +227,8 @@ def cond(
 
 def choose(chosen: Tensor, a: Tensor, b: Tensor) -> Tensor:
     """The rows of a where the bool of the row is true, else those of b."""
-    found: Tensor = functions.where(widened(chosen, a.type.ndim - 1), a, b)
-    return found
+    chosen_rows: Tensor = functions.where(widened(chosen, a.type.ndim - 1), a, b)
+    return chosen_rows
 
 
 def inexact(types: Sequence[Type]) -> list[int]:

@@ -64,10 +64,10 @@ def _places(rank: int, groups: int) -> tuple[Parts, Parts, Parts]:
     """The parts that the dimensions of x, w and y of a convolution play."""
     space = tuple(f"spatial dimension {k}" for k in range(rank))
     kernel = tuple(f"kernel dimension {k}" for k in range(rank))
-    own = "input channels" if groups == 1 else "input channels of a group"
+    channels = "input channels" if groups == 1 else "input channels of a group"
     return (
         ("batch", "input channels", *space),
-        ("output channels", own, *kernel),
+        ("output channels", channels, *kernel),
         ("batch", "output channels", *space),
     )
 
@@ -84,30 +84,30 @@ def _split(w: Array, groups: int) -> Array:
     return w.reshape(groups, w.shape[0] // groups, math.prod(w.shape[1:]))
 
 
-def _beside(x: Tensor) -> Tensor:
+def _channels_joined(x: Tensor) -> Tensor:
     """Images of rows [n, b, c, ..] with their channels side by side: [b, n c, ..]."""
     n, b, c, *rest = x.type.shape
     return reshape(moveaxis(x, 0, 1), (b, n * c, *rest))
 
 
-def _apart(x: Tensor, n: int) -> Tensor:
-    """The inverse of `_beside`."""
+def _channels_apart(x: Tensor, n: int) -> Tensor:
+    """The inverse of `_channels_joined`."""
     b, c, *rest = x.type.shape
     return moveaxis(reshape(x, (b, n, c // max(n, 1), *rest)), 1, 0)
 
 
-def _of_weights(op: Any, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+def _of_weights(op: Any, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
     """Rows of images with shared weights are one batch, with their own ones groups."""
     x, w = xs
-    if not given[1]:
+    if not has_rows[1]:
         y: Tensor = op(merged(x), w)
         return reshape(y, (*x.type.shape[:2], *y.type.shape[1:]))
     n = w.type.shape[0]
-    x, w = spread(given, xs)
+    x, w = spread(has_rows, xs)
     if not n:
         return no_rows(op, x, w)
     each = replace(op, groups=n * op.groups)
-    return _apart(each(_beside(x), merged(w)), n)
+    return _channels_apart(each(_channels_joined(x), merged(w)), n)
 
 
 @op(tolerance="R")
@@ -128,8 +128,8 @@ class Conv(Window):
         x, w = types
         _grouped(x, w, self.groups)
         counts = windows_along(x.shape[2:], w.shape[2:], *self.sliding)
-        own, kernel, y = _places(x.ndim - 2, self.groups)
-        names = _channels(matched(((x, own), (w, kernel)), y), x, w)
+        x_parts, kernel, y = _places(x.ndim - 2, self.groups)
+        names = _channels(matched(((x, x_parts), (w, kernel)), y), x, w)
         return Type((x.shape[0], w.shape[0], *counts), x.dtype, names)
 
     def numpy(self, *arrays: Any) -> Array:
@@ -147,8 +147,8 @@ class Conv(Window):
         gw = ConvWeightGradient(w.type.shape[2:], *self.sliding, self.groups)
         return gx(g, conj(w)), gw(conj(x), g)
 
-    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
-        return _of_weights(self, given, *xs)
+    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        return _of_weights(self, has_rows, *xs)
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -220,8 +220,8 @@ class ConvInputGradient(Window):
         weights = ConvWeightGradient(w.type.shape[2:], *self.sliding, self.groups)
         return gg, weights(g, conj(forward))
 
-    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
-        return _of_weights(self, given, *xs)
+    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        return _of_weights(self, has_rows, *xs)
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -262,10 +262,10 @@ class ConvWeightGradient(Window):
         if (g.shape[0], *g.shape[2:]) != (x.shape[0], *counts):
             raise ShapeError(f"{g.shape} is no convolution of {x.shape}")
         places, kernel, y = _places(len(self.kernel), self.groups)
-        given = (x, places), (g, y)
+        operands = (x, places), (g, y)
         shape = (g.shape[1], x.shape[1] // self.groups, *self.kernel)
         _grouped(x, Type(shape, x.dtype), self.groups)
-        return Type(shape, x.dtype, matched(given, kernel))
+        return Type(shape, x.dtype, matched(operands, kernel))
 
     def numpy(self, *arrays: Any) -> Array:
         x, g = arrays
@@ -285,12 +285,12 @@ class ConvWeightGradient(Window):
         gx = back(conj(forward), g)
         return gx, Conv(*self.sliding, self.groups)(conj(x), g)
 
-    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
-        n, xs = row_count(given, xs), tuple(spread(given, xs))
+    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        n, xs = row_count(has_rows, xs), tuple(spread(has_rows, xs))
         if not n:
             return no_rows(self, *xs)
         each = replace(self, groups=n * self.groups)
-        w = each(*map(_beside, xs))
+        w = each(*map(_channels_joined, xs))
         return reshape(w, (n, w.type.shape[0] // n, *w.type.shape[1:]))
 
     @classmethod
@@ -328,16 +328,16 @@ def _conv(
     nodes = factors(x, w)
     extents, kernel = (node.type.shape[2:] for node in nodes)
     stride, pad, dilation = sliding
-    made = Conv((1,) * rank, ((0, 0),) * rank, (1,) * rank, groups)
+    op = Conv((1,) * rank, ((0, 0),) * rank, (1,) * rank, groups)
     try:
         if len(kernel) != rank:
             _grouped(nodes[0].type, Type((), nodes[0].type.dtype), groups)
         steps = spatial(stride, rank, "stride")
         apart = spatial(dilation, rank, "dilation")
-        made = Conv(steps, pairs(pad, extents, kernel, apart, steps), apart, groups)
+        op = Conv(steps, pairs(pad, extents, kernel, apart, steps), apart, groups)
     except TreadleError as error:
-        raise located(error, made, nodes) from None
-    return biased(made(*nodes), b)
+        raise located(error, op, nodes) from None
+    return biased(op(*nodes), b)
 
 
 @provide

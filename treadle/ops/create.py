@@ -134,10 +134,10 @@ def full_like(
     """
     as_device(device)
     t = as_tensor(x).type
-    made = full(t.shape, fill_value, t.dtype if dtype is None else dtype)
+    filled = full(t.shape, fill_value, t.dtype if dtype is None else dtype)
     if t.axes is None:
-        return made
-    return asarray(made.numpy(), axes=t.axes, copy=False)
+        return filled
+    return asarray(filled.numpy(), axes=t.axes, copy=False)
 
 
 def zeros_like(x: Any, *, dtype: Any = None, device: Any = None) -> Tensor:

@@ -64,17 +64,17 @@ class CTC(Composite):
         if not 0 <= self.blank < x.shape[2]:
             raise ShapeError(f"blank is {self.blank} of {x.shape[2]} classes")
         parts = ("time", "batch", "classes"), ("batch", "labels"), ("batch",)
-        given = zip(types, (*parts, ("batch",)), strict=True)
-        return Type((x.shape[1],), x.dtype, matched(tuple(given), ("batch",)))
+        pairs = zip(types, (*parts, ("batch",)), strict=True)
+        return Type((x.shape[1],), x.dtype, matched(tuple(pairs), ("batch",)))
 
     def numpy(self, *arrays: Any) -> Array:
         x, labels, steps, counts = arrays
-        found = np.empty(x.shape[1], x.dtype)
-        for n, (own, t, s) in enumerate(zip(labels, steps, counts, strict=True)):
-            if not 0 <= s <= len(own):
-                raise RunError(f"sequence {n} has {s} of {len(own)} labels")
-            found[n] = -_path_sum(x[: max(t, 0), n], own[:s], self.blank)
-        return found
+        losses = np.empty(x.shape[1], x.dtype)
+        for n, (sequence, t, s) in enumerate(zip(labels, steps, counts, strict=True)):
+            if not 0 <= s <= len(sequence):
+                raise RunError(f"sequence {n} has {s} of {len(sequence)} labels")
+            losses[n] = -_path_sum(x[: max(t, 0), n], sequence[:s], self.blank)
+        return losses
 
     def expand(self, *xs: Tensor) -> Tensor:
         x, labels, steps, counts = (functions.unname(v) for v in xs)
@@ -111,9 +111,9 @@ class CTC(Composite):
         both = concat([ends >= 0, ends > 0], 1)
         return -functions.logsumexp(where(both, whole, -np.inf), 1)
 
-    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
-        count = row_count(given, xs)
-        x, *rest = spread(given, xs)
+    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        count = row_count(has_rows, xs)
+        x, *rest = spread(has_rows, xs)
         _, t, n, c = x.type.shape
         flat = functions.moveaxis(x, 0, 1).reshape(t, count * n, c)
         merged = [r.reshape(count * n, *r.type.shape[2:]) for r in rest]
@@ -143,16 +143,16 @@ class CTC(Composite):
     def mistakes(cls) -> list[Mistake]:
         x, labels = as_tensor(np.zeros((2, 1, 3))), as_tensor([[1]])
         one, far, below = as_tensor([1]), as_tensor([[5]]), as_tensor([[-1]])
-        made = cls()
+        op = cls()
         return [
             *super().mistakes(),
-            Mistake(lambda: made(labels, labels, one, one), DTypeError, "float log"),
-            Mistake(lambda: made(x, x, one, one), DTypeError, "are integers"),
-            Mistake(lambda: made(x, one, one, one), ShapeError, "with labels"),
-            Mistake(lambda: made(x, labels, far, one), ShapeError, "a length for"),
+            Mistake(lambda: op(labels, labels, one, one), DTypeError, "float log"),
+            Mistake(lambda: op(x, x, one, one), DTypeError, "are integers"),
+            Mistake(lambda: op(x, one, one, one), ShapeError, "with labels"),
+            Mistake(lambda: op(x, labels, far, one), ShapeError, "a length for"),
             Mistake(lambda: cls(3)(x, labels, one, one), ShapeError, "blank is 3"),
-            Mistake(lambda: made(x, far, one, one).numpy(), RunError, "out of range"),
-            Mistake(lambda: made(x, below, one, one).numpy(), RunError, "out of range"),
+            Mistake(lambda: op(x, far, one, one).numpy(), RunError, "out of range"),
+            Mistake(lambda: op(x, below, one, one).numpy(), RunError, "out of range"),
         ]
 
 
@@ -176,16 +176,16 @@ def _path_sum(x: Array, labels: Array, blank: int) -> Any:
     return np.logaddexp.reduce(a[-2:])
 
 
-def _lengths(given: Any, most: int, n: int, what: str) -> Tensor:
+def _lengths(values: Any, most: int, n: int, what: str) -> Tensor:
     """Lengths of n sequences, all of them whole by default; those known are checked."""
-    if given is None:
+    if values is None:
         return as_tensor(np.full(n, most))
-    if not isinstance(given, Operand):
-        lengths = np.asarray(given)
+    if not isinstance(values, Operand):
+        lengths = np.asarray(values)
         bad = (lengths < 0) | (lengths > most)
         if bad.any():
             raise ArgumentError(f"a sequence has {lengths[bad][0]} of {most} {what}")
-    return as_tensor(given)
+    return as_tensor(values)
 
 
 @provide

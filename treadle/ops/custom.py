@@ -40,9 +40,9 @@ class Custom(Composite):
     which: tuple[int, ...]
 
     def infer(self, *types: Type) -> TupleType:
-        found = types[: self.results]
-        match(self.body, [*found, *types])
-        return TupleType(found)
+        result_types = types[: self.results]
+        match(self.body, [*result_types, *types])
+        return TupleType(result_types)
 
     def numpy(self, *arrays: Any) -> Any:
         return arrays[: self.results]
@@ -53,24 +53,24 @@ class Custom(Composite):
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         ys = outputs_of(self(*xs))  # as nodes of here: `y` may be outside of a trace
         gs = [zeros_of(t.type) if x is None else x for x, t in zip(g, ys, strict=True)]
-        found: list[Tensor | None] = [None] * len(xs)
+        cotangents: list[Tensor | None] = [None] * len(xs)
         if self.which:
-            made = Call(self.body)(*gs, *ys, *xs[self.results :])
-            for k, gx in zip(self.which, outputs_of(made), strict=True):
-                found[self.results + k] = gx
-        return tuple(found)
+            node = Call(self.body)(*gs, *ys, *xs[self.results :])
+            for k, gx in zip(self.which, outputs_of(node), strict=True):
+                cotangents[self.results + k] = gx
+        return tuple(cotangents)
 
-    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
-        n, own = row_count(given, xs), self.results + self.operands
-        marks = [True] * (self.results + own) + list(given[own:])
+    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        n, end = row_count(has_rows, xs), self.results + self.operands
+        marks = [True] * (self.results + end) + list(has_rows[end:])
         body = batched(self.body, marks, n)
         if body is None:
             return None
         each = [
             x if g else repeated(x, n)
-            for x, g in zip(xs[:own], given[:own], strict=True)
+            for x, g in zip(xs[:end], has_rows[:end], strict=True)
         ]
-        return replace(self, body=body)(*each, *xs[own:])
+        return replace(self, body=body)(*each, *xs[end:])
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -86,8 +86,8 @@ class Custom(Composite):
 
     @classmethod
     def mistakes(cls) -> list[Mistake]:
-        made, x = cls.samples()[0].op, as_tensor(1.0)
-        return [Mistake(lambda: made(x, x), ShapeError, "operand 0")]
+        op, x = cls.samples()[0].op, as_tensor(1.0)
+        return [Mistake(lambda: op(x, x), ShapeError, "operand 0")]
 
 
 def derived_by(
@@ -101,10 +101,10 @@ def derived_by(
     count = len(ys)
 
     def pulled(*arguments: Tensor) -> list[Tensor]:
-        gs, own = arguments[:count], arguments[count : 2 * count]
-        given = (gs[0], own[0]) if one else (gs, own)
-        found = gradient(*given, *arguments[2 * count :])
-        parts = _by_operand(name, found, xs)
+        gs, outputs = arguments[:count], arguments[count : 2 * count]
+        pair = (gs[0], outputs[0]) if one else (gs, outputs)
+        cotangents = gradient(*pair, *arguments[2 * count :])
+        parts = _by_operand(name, cotangents, xs)
         which[:] = [k for k, part in enumerate(parts) if part is not None]
         return [part for part in parts if part is not None]
 
@@ -117,19 +117,19 @@ def derived_by(
         ).located(name)
     read = inputs_of(traced, ())
     ys = [stop_gradient(y) for y in ys]
-    made = Custom(traced.body.shared(), count, len(xs), tuple(which))
-    return outputs_of(made(*ys, *xs, *read))
+    op = Custom(traced.body.shared(), count, len(xs), tuple(which))
+    return outputs_of(op(*ys, *xs, *read))
 
 
-def _by_operand(name: str, found: Any, xs: Sequence[Tensor]) -> list[Tensor | None]:
+def _by_operand(name: str, returned: Any, xs: Sequence[Tensor]) -> list[Tensor | None]:
     """What a gradient returned, one for each operand; None where nothing depends."""
-    parts = list(found) if isinstance(found, (tuple, list)) else [found]
+    parts = list(returned) if isinstance(returned, (tuple, list)) else [returned]
     if len(parts) != len(xs):
         raise ArityError(
             f"the gradient of {name} returns {len(parts)} of {len(xs)} cotangents",
             hint="return one for each operand, None where nothing depends on it",
         ).located(name)
-    made: list[Tensor | None] = []
+    cotangents: list[Tensor | None] = []
     for k, (part, x) in enumerate(zip(parts, xs, strict=True)):
         node = None if part is None or not is_inexact(x.type.dtype) else as_tensor(part)
         if node is not None and not _reduces(node.type.shape, x.type.shape):
@@ -137,8 +137,8 @@ def _by_operand(name: str, found: Any, xs: Sequence[Tensor]) -> list[Tensor | No
                 f"the gradient of {name} by operand {k}, {x.type}, is {node.type}",
                 hint="a cotangent has the shape of its operand",
             ).located(name)
-        made.append(node)
-    return made
+        cotangents.append(node)
+    return cotangents
 
 
 def _reduces(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
@@ -194,8 +194,8 @@ class CustomGradient:
         ys = [as_tensor(y) for y in leaves]
         _refuse_others(self.name, ys)
         one = structure == "leaf"
-        found = derived_by(self.name, self.pulled, ys, operands, one)
-        return trees.unflatten(structure, found)
+        results = derived_by(self.name, self.pulled, ys, operands, one)
+        return trees.unflatten(structure, results)
 
     def __repr__(self) -> str:
         return f"<{self.name} with a gradient of its own>"
@@ -203,14 +203,14 @@ class CustomGradient:
 
 def _refuse_others(name: str, ys: Sequence[Tensor]) -> None:
     """Refuse results that depend on parameters which are no operands."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for node in reach(ys, lambda x: isinstance(x.op, StopGradient)):
         variable = variable_of(node)
         if variable is not None and variable.trainable:
-            found[variable.name] = None
-    if found:
+            names[variable.name] = None
+    if names:
         raise GradientError(
-            f"{name} reads the parameters {', '.join(found)} around it, by which its "
+            f"{name} reads the parameters {', '.join(names)} around it, by which its "
             "gradient says nothing",
             hint="make them operands, or read them with td.stop_gradient",
         ).located(name)

@@ -48,7 +48,7 @@ def account(mark: Logged, x: Array) -> str:
     return "\n".join(lines)
 
 
-class Told(Elementwise):
+class Observed(Elementwise):
     """x itself, told when it is computed; not merged with others, not done for rows."""
 
     __slots__ = ()
@@ -66,11 +66,11 @@ class Told(Elementwise):
     def scalar(self, *xs: Any) -> Any:
         return xs[0]
 
-    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
         return None  # what is told is of one value
 
 
-class Logged(Told):
+class Logged(Observed):
     """x, told in the log under a message, by the op that it is the result of."""
 
     __slots__ = ()
@@ -87,10 +87,10 @@ class Logged(Told):
 
     @classmethod
     def samples(cls) -> list[Sample]:
-        made: Any = cls
+        make: Any = cls
         return [
-            Sample(made("a value"), (Input((2, 3)),)),
-            Sample(made("nothing"), (Input((0, 3)),)),
+            Sample(make("a value"), (Input((2, 3)),)),
+            Sample(make("nothing"), (Input((0, 3)),)),
         ]
 
 
@@ -130,7 +130,7 @@ def debug(x: Any, message: str = "") -> Tensor:
 
 
 @op(effect="each", linear=True)
-class Print(Told):
+class Print(Observed):
     """x, printed when it is computed."""
 
     label: str

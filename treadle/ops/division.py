@@ -68,11 +68,11 @@ class Modulo(Elementwise):
 
     @classmethod
     def samples(cls) -> list[Sample]:
-        found = binary_samples(cls(), _TOP, _BOTTOM)
+        samples = binary_samples(cls(), _TOP, _BOTTOM)
         whole = binary_samples(
             cls(), Input(low=-9, high=9), Input(low=1, high=4), (int32,)
         )
-        return found + whole
+        return samples + whole
 
 
 @op(primitive=True)

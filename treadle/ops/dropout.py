@@ -77,15 +77,15 @@ class Dropout(Composite):
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return Dropout(self.mask)(g, xs[1], xs[2]), None, None
 
-    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
-        if given[1]:
-            return super().rows(given, *xs)
+    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        if has_rows[1]:
+            return super().rows(has_rows, *xs)
         x, p, draw = xs
-        many, own = given[0], given[2]
-        if own:
-            x = x if many else repeated(x, row_count(given, xs))
+        many, has_draws = has_rows[0], has_rows[2]
+        if has_draws:
+            x = x if many else repeated(x, row_count(has_rows, xs))
         elif draw.type.ndim > 1:
-            draw = repeated(draw, row_count(given, xs))
+            draw = repeated(draw, row_count(has_rows, xs))
         return self(x, p, draw)
 
     @classmethod

@@ -39,7 +39,7 @@ class Eig(OfMatrices):
 
     arity = 1
 
-    def found(self, *types: Type) -> Any:
+    def infer_matrices(self, *types: Type) -> Any:
         (t,) = types
         square(t)
         wide = t.with_dtype(complex_of(t.dtype))
@@ -61,14 +61,14 @@ class Eig(OfMatrices):
             along = matmul(adjoint(v), gv)
             lengths = astype(functions.real(functions.diagonal(along)), v.type.dtype)
             along = along - matmul(adjoint(v), v) * as_row(lengths)
-            turn = over_gaps(along, conj(as_row(w) - as_column(w)))
-            inner = turn if inner is None else inner + turn
+            rotation = over_gaps(along, conj(as_row(w) - as_column(w)))
+            inner = rotation if inner is None else inner + rotation
         if inner is None:
             return (None,)
         back = adjoint(v)
-        found = solve(back, matmul(inner, back))
+        gradient = solve(back, matmul(inner, back))
         real = kind(xs[0].type.dtype) != "complex"
-        return (functions.real(found) if real else found,)
+        return (functions.real(gradient) if real else gradient,)
 
     @classmethod
     def samples(cls) -> list[Sample]:

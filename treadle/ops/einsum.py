@@ -65,17 +65,17 @@ def _parsed(text: str, nodes: Sequence[Tensor]) -> tuple[list[str], str]:
     if not all(c in string.ascii_letters for c in plain):
         raise ArgumentError(f"{text!r} holds more than letters, commas, '...' and '->'")
     free = [c for c in string.ascii_letters if c not in plain]
-    room = 0
+    most = 0
     for part, x in zip(parts, nodes, strict=True):
-        own = x.type.ndim - len(part.replace("...", ""))
-        if own < 0 or (own and "..." not in part):
+        count = x.type.ndim - len(part.replace("...", ""))
+        if count < 0 or (count and "..." not in part):
             raise ShapeError(f"{part!r} does not name the dimensions of {x.type}")
-        room = max(room, own)
-    dots = "".join(free[:room])
+        most = max(most, count)
+    dots = "".join(free[:most])
     wide = []
     for part, x in zip(parts, nodes, strict=True):
-        own = x.type.ndim - len(part.replace("...", ""))
-        wide.append(part.replace("...", dots[room - own :]))
+        count = x.type.ndim - len(part.replace("...", ""))
+        wide.append(part.replace("...", dots[most - count :]))
     if not arrow:
         every = "".join(part.replace("...", "") for part in parts)
         out = dots + "".join(c for c in sorted(set(every)) if every.count(c) == 1)
@@ -334,8 +334,8 @@ class Diagonal(Composite):
         cut = (start, last, n + 1) if count else (0, 0, 1)
         whole = [(0, k, 1) for k in lead]
         starts, stops, steps = zip(*whole, cut, strict=True)
-        found = Slice(starts, stops, steps)(reshape(x, (*lead, m * n)))
-        return reshape(found, found.type.shape, axes=self.infer(x.type).axes)
+        elements = Slice(starts, stops, steps)(reshape(x, (*lead, m * n)))
+        return reshape(elements, elements.type.shape, axes=self.infer(x.type).axes)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         (x,) = xs
@@ -345,8 +345,8 @@ class Diagonal(Composite):
         wide = functions.pad(functions.unname(g), [(0, 0)] * len(lead) + [(0, more)])
         shape = (*lead, m, 1) if self.offset >= 0 else (*lead, 1, n)
         mask = constant_node(array_of(_where_diagonal, (m, n), m, n, self.offset))
-        found = functions.where(mask, reshape(wide, shape), 0)
-        return (reshape(found, x.type.shape, axes=x.type.axes),)
+        masked = functions.where(mask, reshape(wide, shape), 0)
+        return (reshape(masked, x.type.shape, axes=x.type.axes),)
 
     def _count(self, m: int, n: int) -> int:
         return max(min(m + min(self.offset, 0), n - max(self.offset, 0)), 0)
@@ -394,5 +394,5 @@ def trace(x: Any, offset: int = 0, *, dtype: Any = None) -> Tensor:
     >>> float(td.trace([[1.0, 2.0], [3.0, 4.0]]))
     5.0
     """
-    found: Tensor = functions.sum(diagonal(x, offset), -1, dtype=dtype)
-    return found
+    total: Tensor = functions.sum(diagonal(x, offset), -1, dtype=dtype)
+    return total

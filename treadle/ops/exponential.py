@@ -61,18 +61,18 @@ class MatrixExp(OfMatrices):
 
     arity = 1
 
-    def found(self, *types: Type) -> Any:
+    def infer_matrices(self, *types: Type) -> Any:
         square(types[0])
         return types[0]
 
     def numpy(self, *arrays: Any) -> Array:
         (x,) = arrays
         wide = x.astype(np.result_type(x.dtype, np.float64))
-        found = np.empty_like(x)
+        exponentials = np.empty_like(x)
         for place in np.ndindex(x.shape[:-2]):
             if x.shape[-1]:
-                found[place] = _exponential(wide[place])
-        return found
+                exponentials[place] = _exponential(wide[place])
+        return exponentials
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         # The derivative along g stands beside the diagonal of e**[[x^H, g], [0, x^H]].

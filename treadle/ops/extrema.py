@@ -30,13 +30,13 @@ class Extremum(Reduction):
     takes = "real"
 
     def infer(self, *types: Type) -> Type:
-        found = super().infer(*types)
+        result = super().infer(*types)
         for axis in self.axes:
             if types[0].shape[axis] == 0:
                 raise ArgumentError(
                     f"no greatest or least of nothing: axis {axis} of {types[0]}"
                 )
-        return found
+        return result
 
     def identity(self, dtype: Any) -> Any:
         return None
@@ -51,23 +51,23 @@ class Extremum(Reduction):
 
     @classmethod
     def samples(cls) -> list[Sample]:
-        made: Any = cls
+        make: Any = cls
         return [
-            Sample(made((1,), False), (Input((2, 3), apart=0.01),)),
-            Sample(made((0, 1), False), (Input((7, 5), apart=0.01),)),
-            Sample(made((0,), True), (Input((2, 3, 4), apart=0.01),)),
-            Sample(made((), False), (Input((3,), apart=0.01),)),
-            Sample(made((1,), False), (Input((0, 3), apart=0.01),)),
-            Sample(made((0,), False), (Input((5, 2), int32, -9, 9),)),
+            Sample(make((1,), False), (Input((2, 3), apart=0.01),)),
+            Sample(make((0, 1), False), (Input((7, 5), apart=0.01),)),
+            Sample(make((0,), True), (Input((2, 3, 4), apart=0.01),)),
+            Sample(make((), False), (Input((3,), apart=0.01),)),
+            Sample(make((1,), False), (Input((0, 3), apart=0.01),)),
+            Sample(make((0,), False), (Input((5, 2), int32, -9, 9),)),
         ]
 
     @classmethod
     def mistakes(cls) -> list[Mistake]:
-        made: Any = cls
+        make: Any = cls
         empty = as_tensor(np.zeros((0, 3), np.float32))
         return [
             *super().mistakes(),
-            Mistake(lambda: made((0,), False)(empty), ArgumentError, "of nothing"),
+            Mistake(lambda: make((0,), False)(empty), ArgumentError, "of nothing"),
         ]
 
 
@@ -156,12 +156,12 @@ class Prod(Reduction):
         (x,) = xs
         t = x.type
         rest = tuple(k for k in range(t.ndim) if k not in self.axes)
-        moved = functions.permute_dims(functions.unname(x), (*rest, *self.axes))
+        permuted = functions.permute_dims(functions.unname(x), (*rest, *self.axes))
         count = math.prod(t.shape[k] for k in self.axes)
-        flat = functions.reshape(moved, (*(t.shape[k] for k in rest), count))
+        flat = functions.reshape(permuted, (*(t.shape[k] for k in rest), count))
         before = functions.cumulative_prod(flat, exclusive=True)
         after = functions.cumulative_prod(flat, exclusive=True, reverse=True)
-        others = functions.reshape(before * after, moved.type.shape)
+        others = functions.reshape(before * after, permuted.type.shape)
         back = tuple(np.argsort((*rest, *self.axes)).tolist())
         others = functions.permute_dims(others, back)
         others = functions.reshape(functions.conj(others), t.shape, axes=t.axes)
@@ -202,11 +202,11 @@ class Truth(Reduction):
 
     @classmethod
     def samples(cls) -> list[Sample]:
-        made: Any = cls
+        make: Any = cls
         return [
-            Sample(made((1,), False), (Input((2, 3), bool_),)),
-            Sample(made((0, 1), True), (Input((2, 3), bool_),)),
-            Sample(made((0,), False), (Input((0, 3), bool_),)),
+            Sample(make((1,), False), (Input((2, 3), bool_),)),
+            Sample(make((0, 1), True), (Input((2, 3), bool_),)),
+            Sample(make((0,), False), (Input((0, 3), bool_),)),
         ]
 
 
@@ -288,21 +288,21 @@ class Position(Opaque):
 
     @classmethod
     def samples(cls) -> list[Sample]:
-        made: Any = cls
+        make: Any = cls
         tied = np.array([[1.0, 1.0], [np.nan, 2.0]], np.float32)
         return [
-            Sample(made(1, False), (Input((2, 3)),)),
-            Sample(made(0, True), (Input((7, 5), int32, -3, 3),)),
-            Sample(made(1, False), (tied,)),
+            Sample(make(1, False), (Input((2, 3)),)),
+            Sample(make(0, True), (Input((7, 5), int32, -3, 3),)),
+            Sample(make(1, False), (tied,)),
         ]
 
     @classmethod
     def mistakes(cls) -> list[Mistake]:
-        made: Any = cls
+        make: Any = cls
         empty = as_tensor(np.zeros((0, 3), np.float32))
         return [
             *super().mistakes(),
-            Mistake(lambda: made(0, False)(empty), ArgumentError, "in nothing"),
+            Mistake(lambda: make(0, False)(empty), ArgumentError, "in nothing"),
         ]
 
 

@@ -39,8 +39,8 @@ __all__: list[str] = []
 def positive(*shape: int, dtype: Any = np.float32) -> Array:
     """Positive definite matrices for samples."""
     x = well(*shape, dtype=dtype)
-    found: Array = (x @ adjoint_of(x)).astype(dtype)
-    return found
+    product: Array = (x @ adjoint_of(x)).astype(dtype)
+    return product
 
 
 def real_diagonal(x: Tensor) -> Tensor:
@@ -67,17 +67,17 @@ class Cholesky(OfMatrices):
 
     arity = 1
 
-    def found(self, *types: Type) -> Any:
+    def infer_matrices(self, *types: Type) -> Any:
         square(types[0])
         return types[0]
 
     def numpy(self, *arrays: Any) -> Array:
-        found: Array = solved(
+        factor: Array = solved(
             np.linalg.cholesky,
             hermitian_part(arrays[0]),
             hint="add a small multiple of the identity: x + eps * td.eye(n)",
         )
-        return found
+        return factor
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         inner = below(matmul(adjoint(y), g))
@@ -110,8 +110,8 @@ def cholesky(x: Any, *, upper: bool = False) -> Tensor:
     >>> td.linalg.cholesky([[4.0, 2.0], [2.0, 2.0]]).tolist()
     [[2.0, 0.0], [1.0, 1.0]]
     """
-    found = Cholesky()(as_float(x))
-    return adjoint(found) if upper else found
+    factor = Cholesky()(as_float(x))
+    return adjoint(factor) if upper else factor
 
 
 @op()
@@ -120,7 +120,7 @@ class QR(OfMatrices):
 
     arity = 1
 
-    def found(self, *types: Type) -> Any:
+    def infer_matrices(self, *types: Type) -> Any:
         (t,) = types
         lead, (m, n) = t.shape[:-2], t.shape[-2:]
         k = min(m, n)
@@ -165,7 +165,7 @@ class Complement(OfMatrices):
 
     arity = 1
 
-    def found(self, *types: Type) -> Any:
+    def infer_matrices(self, *types: Type) -> Any:
         (t,) = types
         m, k = t.shape[-2:]
         if k > m:
@@ -175,8 +175,8 @@ class Complement(OfMatrices):
     def numpy(self, *arrays: Any) -> Array:
         (q,) = arrays
         whole = solved(lambda x: np.linalg.qr(x, mode="complete"), q)[0]
-        found: Array = whole[..., q.shape[-1] :]
-        return found
+        complement: Array = whole[..., q.shape[-1] :]
+        return complement
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         # Of the bases of the complement, the one that does not rotate in itself.

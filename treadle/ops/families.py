@@ -57,10 +57,12 @@ class Family(Op):
     def mistakes(cls) -> list[Mistake]:
         sample = cls.samples()[0]
         inputs = tensors_of(sample)
-        found: list[Mistake] = []
+        mistakes: list[Mistake] = []
         if cls.arity is not None:
             surplus = [*inputs, as_tensor(1.0)]
-            found.append(Mistake(lambda: sample.op(*surplus), ArityError, "operands"))
+            mistakes.append(
+                Mistake(lambda: sample.op(*surplus), ArityError, "operands")
+            )
         if cls.takes != "any":
             wrong = next(
                 d
@@ -68,8 +70,8 @@ class Family(Op):
                 if kind(d) not in KINDS[cls.takes]
             )
             bad = [as_tensor(x.numpy().astype(wrong)) for x in inputs]
-            found.append(Mistake(lambda: sample.op(*bad), DTypeError, wrong.name))
-        return found
+            mistakes.append(Mistake(lambda: sample.op(*bad), DTypeError, wrong.name))
+        return mistakes
 
 
 def same_dtype(types: Sequence[Type]) -> None:
@@ -132,23 +134,23 @@ class Elementwise(Family):
         """The value at a point, by infix on tensors; a primitive is itself."""
         raise NotImplementedError
 
-    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
-        return self(*lifted(given, xs))
+    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        return self(*lifted(has_rows, xs))
 
     @classmethod
     def mistakes(cls) -> list[Mistake]:
-        found = super().mistakes()
+        mistakes = super().mistakes()
         sample = cls.samples()[0]
         if len(sample.inputs) > 1:
             wide = as_tensor(np.array(drawn(replace_shape(sample.inputs[0], (2, 3)))))
             long = as_tensor(np.array(drawn(replace_shape(sample.inputs[1], (4,)))))
             rest = tensors_of(sample)[2:]
-            found.append(
+            mistakes.append(
                 Mistake(
                     lambda: sample.op(wide, long, *rest), ShapeError, "do not broadcast"
                 )
             )
-        return found
+        return mistakes
 
 
 class Reduction(Family):
@@ -249,37 +251,39 @@ class Composite(Family):
         raise NotImplementedError
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        found: Cotangents = functions.pulled_through(self, g, xs)
-        return found
+        cotangents: Cotangents = functions.pulled_through(self, g, xs)
+        return cotangents
 
-    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
-        found = self._done(given, xs)
-        if found is None:
+    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        parts = self._done(has_rows, xs)
+        if parts is None:
             return None
-        if len(found) == 1:
-            return found[0]
+        if len(parts) == 1:
+            return parts[0]
 
-        def each(*own: Tensor) -> Any:
-            return self._done(given, own)
+        def each(*operands: Tensor) -> Any:
+            return self._done(has_rows, operands)
 
         several: Tensor = functions.called(self.name, each, xs)
         return several
 
-    def _done(self, given: Sequence[bool], xs: Sequence[Tensor]) -> list[Tensor] | None:
+    def _done(
+        self, has_rows: Sequence[bool], xs: Sequence[Tensor]
+    ) -> list[Tensor] | None:
         """The results for rows, by what is made of the expansion of one row."""
         # What all rows share is expanded as it is, and nothing above it is looked at.
-        made = {x.serial: x for x in xs}
-        own, rows = list(xs), set()
-        for k, (x, g) in enumerate(zip(xs, given, strict=True)):
+        values = {x.serial: x for x in xs}
+        operands, rows = list(xs), set()
+        for k, (x, g) in enumerate(zip(xs, has_rows, strict=True)):
             if g:
-                own[k] = Tensor(Argument(k), (), row_type(x))
-                made[own[k].serial] = x
-                rows.add(own[k].serial)
-        y = self.expand(*own)
+                operands[k] = Tensor(Argument(k), (), row_type(x))
+                values[operands[k].serial] = x
+                rows.add(operands[k].serial)
+        y = self.expand(*operands)
         ys = y if isinstance(y, tuple) else (y,)
-        if follow(ys, made, rows) is not None:
+        if follow(ys, values, rows) is not None:
             return None
-        return rows_made(ys, made, rows, row_count(given, xs))
+        return rows_made(ys, values, rows, row_count(has_rows, xs))
 
 
 @op(linear=True)
@@ -295,8 +299,8 @@ class Output(Family):
             raise TreadleError(f"{types[0]} is not several results")
         if not 0 <= self.position < len(types[0]):
             raise ArityError(f"result {self.position} of {len(types[0])} is asked for")
-        found: Type = types[0][self.position]
-        return found
+        result: Type = types[0][self.position]
+        return result
 
     def check(self, inputs: Sequence[Tensor]) -> None:
         if len(inputs) != 1:
@@ -309,7 +313,7 @@ class Output(Family):
         count = len(xs[0].type)  # type: ignore[arg-type]
         return (tuple(g if k == self.position else None for k in range(count)),)  # type: ignore[return-value]
 
-    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
         # What an op with one result in a tuple does to rows may be a call with one.
         return self(*xs) if isinstance(xs[0].type, TupleType) else xs[0]
 

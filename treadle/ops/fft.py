@@ -102,11 +102,11 @@ def _along(x: Tensor, s: Any, axes: Any, name: str) -> list[tuple[int, int | Non
         raise ArgumentError(
             f"{len(lengths)} lengths for {len(places)} dimensions"
         ).located(name)
-    own = [
+    targets = [
         x.type.shape[k] if n == -1 else _length(n, name)
         for k, n in zip(places, lengths, strict=True)
     ]
-    return list(zip(places, own, strict=True))
+    return list(zip(places, targets, strict=True))
 
 
 def _transform(x: Tensor, axis: int, n: int | None, inverse: bool, norm: str) -> Tensor:

@@ -91,8 +91,8 @@ class Again(Passing):
 
     family = "control"
 
-    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
-        x = xs[0] if given[0] else repeated(xs[0], row_count(given, xs))
+    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        x = xs[0] if has_rows[0] else repeated(xs[0], row_count(has_rows, xs))
         return self(x, *xs[1:])
 
 

@@ -163,8 +163,8 @@ class InverseRealFourier(AlongOne):
         return y.astype(real_of(x.dtype))
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        found = RealFourier(self.axis, ADJOINT[self.norm])(g)
-        return (found * _weights(found.type, self.axis, self.n, 2.0),)
+        spectrum = RealFourier(self.axis, ADJOINT[self.norm])(g)
+        return (spectrum * _weights(spectrum.type, self.axis, self.n, 2.0),)
 
     @classmethod
     def samples(cls) -> list[Sample]:

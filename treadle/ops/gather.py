@@ -31,8 +31,8 @@ def in_range(ids: Array, n: int, what: str = "index", negative: bool = True) -> 
     bad = (ids < low) | (ids >= n)
     if bad.any():
         raise RunError(f"{what} {ids[bad].flat[0]} is out of range for extent {n}")
-    found: Array = np.where(ids < 0, ids + n, ids) if negative else ids
-    return found.astype(np.intp)
+    positions: Array = np.where(ids < 0, ids + n, ids) if negative else ids
+    return positions.astype(np.intp)
 
 
 def add_rows(count: int, ids: Array, values: Array) -> Array:
@@ -59,8 +59,8 @@ def integers_only(types: Sequence[Type]) -> None:
 def from_rows(rows: Array, shape: Shape, axes: Integers) -> Array:
     """x laid out as [indexed extents flattened, all others], in its own shape."""
     rest = [n for k, n in enumerate(shape) if k not in axes]
-    moved = rows.reshape([shape[k] for k in axes] + rest)
-    return np.moveaxis(moved, range(len(axes)), axes)
+    in_front = rows.reshape([shape[k] for k in axes] + rest)
+    return np.moveaxis(in_front, range(len(axes)), axes)
 
 
 def flat_ids(shape: Shape, axes: Integers, ids: Sequence[Array]) -> Array:
@@ -74,8 +74,8 @@ def flat_ids(shape: Shape, axes: Integers, ids: Sequence[Array]) -> Array:
 def value_rows(e: Array, place: int, ids: Sequence[Array]) -> Array:
     """Values laid out like an Index result, as [positions, all others]."""
     n = max(i.ndim for i in ids)
-    moved = np.moveaxis(e, range(place, place + n), range(n))
-    return moved.reshape(math.prod(moved.shape[:n]), math.prod(moved.shape[n:]))
+    in_front = np.moveaxis(e, range(place, place + n), range(n))
+    return in_front.reshape(math.prod(in_front.shape[:n]), math.prod(in_front.shape[n:]))
 
 
 def indexed(x: Type, axes: Integers, place: int, ids: Sequence[Type]) -> Type:
@@ -90,23 +90,26 @@ def indexed(x: Type, axes: Integers, place: int, ids: Sequence[Type]) -> Type:
     extents = tuple(x.shape[k] for k in rest)
     names = None
     if x.axes is not None or any(t.axes for t in ids):
-        own = common_axes(ids, len(shape)) or (None,) * len(shape)
+        id_names = common_axes(ids, len(shape)) or (None,) * len(shape)
         kept = tuple(x.axes[k] if x.axes else None for k in rest)
-        names = some(kept[:place] + own + kept[place:])
+        names = some(kept[:place] + id_names + kept[place:])
     return Type(extents[:place] + shape + extents[place:], x.dtype, names)
 
 
-def numbered(given: Sequence[bool], ids: Sequence[Tensor]) -> list[Tensor]:
+def numbered(has_rows: Sequence[bool], ids: Sequence[Tensor]) -> list[Tensor]:
     """Positions of rows with the number of each row before them, so that they meet."""
-    n, own = row_count(given, ids), lifted(given, ids)
-    rank = max(x.type.ndim for x in own)
-    return [functions.reshape(constant_node(arange(n)), (n, *[1] * (rank - 1))), *own]
+    n, lifted_ids = row_count(has_rows, ids), lifted(has_rows, ids)
+    rank = max(x.type.ndim for x in lifted_ids)
+    return [
+        functions.reshape(constant_node(arange(n)), (n, *[1] * (rank - 1))),
+        *lifted_ids,
+    ]
 
 
-def moved(x: Tensor, source: int, target: int) -> Tensor:
+def move_axis(x: Tensor, source: int, target: int) -> Tensor:
     """x with one dimension at another place."""
-    found: Tensor = functions.moveaxis(x, source, target)
-    return found
+    result: Tensor = functions.moveaxis(x, source, target)
+    return result
 
 
 def wide(ids: Sequence[Array]) -> list[Array]:
@@ -133,24 +136,24 @@ class Index(Family):
         known = [in_range(i, x.shape[k]) for k, i in zip(self.axes, ids, strict=True)]
         if self.axes == (self.place,):
             return np.take(x, known[0], self.place, mode="clip")
-        found = np.moveaxis(x, self.axes, range(len(self.axes)))[tuple(known)]
+        elements = np.moveaxis(x, self.axes, range(len(self.axes)))[tuple(known)]
         n = ids[0].ndim
-        return np.moveaxis(found, range(n), range(self.place, self.place + n))
+        return np.moveaxis(elements, range(n), range(self.place, self.place + n))
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         put = Unindex(xs[0].type.shape, self.axes, self.place)
         return put(g, *xs[1:]), *[None] * (len(xs) - 1)
 
-    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
-        (x, *ids), (many, *own) = xs, given
+    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        (x, *ids), (many, *id_rows) = xs, has_rows
         inner = tuple(k + 1 for k in self.axes)
-        if not any(own):
+        if not any(id_rows):
             return Index(inner, self.place + 1)(x, *ids)
         if many:
-            found = Index((0, *inner), self.place)(x, *numbered(own, ids))
+            elements = Index((0, *inner), self.place)(x, *numbered(id_rows, ids))
         else:
-            found = self(x, *lifted(own, ids))
-        return moved(found, self.place, 0)
+            elements = self(x, *lifted(id_rows, ids))
+        return move_axis(elements, self.place, 0)
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -200,9 +203,9 @@ class Unindex(Family):
         take = Index(self.axes, self.place)
         return take(g, *xs[1:]), *[None] * (len(xs) - 1)
 
-    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
-        whole = (row_count(given, xs), *self.shape)
-        return put_rows(self, 1, given, xs, shape=whole)
+    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        whole = (row_count(has_rows, xs), *self.shape)
+        return put_rows(self, 1, has_rows, xs, shape=whole)
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -226,19 +229,19 @@ class Unindex(Family):
 
 
 def put_rows(
-    op: Any, count: int, given: Sequence[bool], xs: Sequence[Tensor], **fields: Any
+    op: Any, count: int, has_rows: Sequence[bool], xs: Sequence[Tensor], **fields: Any
 ) -> Tensor:
     """What puts values, the last of `count` operands, at positions in each row."""
     axes = tuple(k + 1 for k in op.axes)
-    ids, own = xs[count:], given[count:]
-    if not any(own):
+    ids, id_rows = xs[count:], has_rows[count:]
+    if not any(id_rows):
         inner = replace(op, axes=axes, place=op.place + 1, **fields)
-        found: Tensor = inner(*spread(given, xs)[:count], *ids)
-        return found
-    *base, values = spread(given, xs)[:count]
+        result: Tensor = inner(*spread(has_rows, xs)[:count], *ids)
+        return result
+    *base, values = spread(has_rows, xs)[:count]
     inner = replace(op, axes=(0, *axes), **fields)
-    found = inner(*base, moved(values, 0, op.place), *numbered(own, ids))
-    return found
+    result = inner(*base, move_axis(values, 0, op.place), *numbered(id_rows, ids))
+    return result
 
 
 def fit(x: Type, axes: Integers, place: int, types: Sequence[Type]) -> None:

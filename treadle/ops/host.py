@@ -25,12 +25,12 @@ __all__ = ["callback", "py_function"]
 class Host(Family):
     """A call of a host function on arrays; done as often as is convenient.
 
-    `given` has the dtypes it is called with, `results` the types it is to return.
+    `dtypes` has the dtypes it is called with, `results` the types it is to return.
     """
 
     function: Any
     label: str
-    given: tuple[DType, ...]
+    dtypes: tuple[DType, ...]
     results: tuple[Type, ...]
     family = "opaque"
 
@@ -42,11 +42,11 @@ class Host(Family):
         return TupleType(self.results)
 
     def numpy(self, *arrays: Any) -> Any:
-        pairs = zip(arrays, self.given, strict=True)
-        found = called_back(self.label, self.function, pairs)
-        several = found if isinstance(found, (tuple, list)) else (found,)
-        if len(self.results) == 1 and not isinstance(found, tuple):
-            several = (found,)
+        pairs = zip(arrays, self.dtypes, strict=True)
+        returned = called_back(self.label, self.function, pairs)
+        several = returned if isinstance(returned, (tuple, list)) else (returned,)
+        if len(self.results) == 1 and not isinstance(returned, tuple):
+            several = (returned,)
         if len(several) != len(self.results):
             raise RunError(
                 f"returned {len(several)} results, {len(self.results)} were declared",
@@ -68,8 +68,8 @@ class Host(Family):
         def both(x: Array, y: Array) -> tuple[Array, Array]:
             return x * y, np.cumsum(x)
 
-        made = cls(both, "both", (float64,) * 2, (t, Type((6,), float64)))
-        return [Sample(made, (Input((2, 3), float64),) * 2, differentiable=())]
+        op = cls(both, "both", (float64,) * 2, (t, Type((6,), float64)))
+        return [Sample(op, (Input((2, 3), float64),) * 2, differentiable=())]
 
     @classmethod
     def mistakes(cls) -> list[Mistake]:
@@ -101,7 +101,7 @@ class HostEffect(Host):
 
     function: Any
     label: str
-    given: tuple[DType, ...]
+    dtypes: tuple[DType, ...]
     results: tuple[Type, ...]
 
 
@@ -111,7 +111,7 @@ class Callback(Family):
 
     function: Any
     label: str
-    given: tuple[DType, ...]
+    dtypes: tuple[DType, ...]
     family = "opaque"
 
     @property
@@ -122,7 +122,7 @@ class Callback(Family):
         return types[0]
 
     def numpy(self, *arrays: Any) -> Array:
-        pairs = zip(arrays, self.given, strict=True)
+        pairs = zip(arrays, self.dtypes, strict=True)
         called_back(self.label, self.function, pairs)
         x: Array = arrays[0]
         return x
@@ -132,9 +132,9 @@ class Callback(Family):
 
     @classmethod
     def samples(cls) -> list[Sample]:
-        made = cls(lambda *xs: None, "told", (float64,) * 2)
-        given = Input((2, 3), float64), Input((4,), float64)
-        return [Sample(made, given, (0,))]
+        op = cls(lambda *xs: None, "told", (float64,) * 2)
+        inputs = Input((2, 3), float64), Input((4,), float64)
+        return [Sample(op, inputs, (0,))]
 
     @classmethod
     def mistakes(cls) -> list[Mistake]:
@@ -148,10 +148,10 @@ class Callback(Family):
 
 def called_back(label: str, function: Callable[..., Any], pairs: Any) -> Any:
     """What a function returns for arrays of these dtypes: copies, its to keep."""
-    given = [np.array(x, dtype=dtype) for x, dtype in pairs]
+    copies = [np.array(x, dtype=dtype) for x, dtype in pairs]
     try:
         with np.errstate(all="warn"):
-            return function(*given)
+            return function(*copies)
     except TreadleError:
         raise
     except Exception as error:
@@ -162,15 +162,15 @@ def called_back(label: str, function: Callable[..., Any], pairs: Any) -> Any:
 
 def _fitting(x: Any, wanted: Type) -> Array:
     """What a function returned, of the type that was declared."""
-    found = x.numpy() if isinstance(x, Operand) else np.asarray(whole(x))
-    same = found.shape == wanted.shape and found.dtype.kind in "biufcV"
-    if not same or not np.can_cast(found.dtype, wanted.dtype, "same_kind"):
+    array = x.numpy() if isinstance(x, Operand) else np.asarray(whole(x))
+    same = array.shape == wanted.shape and array.dtype.kind in "biufcV"
+    if not same or not np.can_cast(array.dtype, wanted.dtype, "same_kind"):
         raise RunError(
-            f"returned {found.dtype}{[*found.shape]} where {wanted} was declared",
+            f"returned {array.dtype}{[*array.shape]} where {wanted} was declared",
             hint="td.py_function(f, (shape, dtype)) declares it, or a function of the "
             "operands' types; without, it is the type of the first operand",
         )
-    return np.array(found, dtype=wanted.dtype)
+    return np.array(array, dtype=wanted.dtype)
 
 
 def _label(function: Any, name: str | None = None) -> str:
@@ -243,9 +243,9 @@ def py_function(
     for each in (gradient, host_gradient):
         if each is not None and not callable(each):
             raise ArgumentError(f"a gradient is a function of g, y, *xs, not {each!r}")
-    made = HostFunction(function, result, pure, _label(function, label))
-    made.gradient, made.host_gradient = gradient, host_gradient
-    return made
+    host_function = HostFunction(function, result, pure, _label(function, label))
+    host_function.gradient, host_function.host_gradient = gradient, host_gradient
+    return host_function
 
 
 class HostFunction:
@@ -289,13 +289,13 @@ class HostFunction:
         gs, ys = (g, y) if isinstance(g, tuple) else ((g,), (y,))
         count, one = len(gs), not isinstance(g, tuple)
         pulled = _Pulled(self.host_gradient, count, one, tuple(types))
-        made = Host(
+        op = Host(
             pulled,
             f"gradient of {self.__name__}",
             tuple(x.type.dtype for x in (*gs, *ys, *xs)),
             tuple(types),
         )
-        return list(outputs_of(made(*gs, *ys, *xs)))
+        return list(outputs_of(op(*gs, *ys, *xs)))
 
     def __repr__(self) -> str:
         return f"<{self.__name__} on the host>"
@@ -312,8 +312,10 @@ class _Pulled:
     def __call__(self, *arrays: Array) -> tuple[Array, ...]:
         function, count, one, types = self.parts
         gs, ys = arrays[:count], arrays[count : 2 * count]
-        found = function(*((gs[0], ys[0]) if one else (gs, ys)), *arrays[2 * count :])
-        several = found if isinstance(found, (tuple, list)) else (found,)
+        returned = function(
+            *((gs[0], ys[0]) if one else (gs, ys)), *arrays[2 * count :]
+        )
+        several = returned if isinstance(returned, (tuple, list)) else (returned,)
         if len(several) != len(types):
             raise RunError(
                 f"returned {len(several)} of {len(types)} cotangents",

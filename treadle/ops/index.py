@@ -66,8 +66,8 @@ class Plan(NamedTuple):
 
     def result(self, x: Tensor) -> Tensor:
         """x[key]."""
-        found = self.view(x)
-        return Index(self.axes, self.place)(found, *self.ids) if self.ids else found
+        view = self.view(x)
+        return Index(self.axes, self.place)(view, *self.ids) if self.ids else view
 
     def put(self, x: Tensor, view: Tensor) -> Tensor:
         """x with the part that `view` gives replaced by a tensor."""
@@ -214,8 +214,8 @@ def item_step(x: Tensor, key: Any) -> Step | None:
     if moves is None:
         return None
     *before, (op, t) = moves
-    for own, part in before:
-        x = new_node(own, (x,), part)
+    for earlier, part in before:
+        x = new_node(earlier, (x,), part)
     return op, (x,), t
 
 
@@ -223,7 +223,7 @@ def _plain(key: Any) -> Any:
     """A key of numbers and ranges, to look it up by; None of any other."""
     if type(key) is int:
         return key
-    found = []
+    parts = []
     for item in key if type(key) is tuple else (key,):
         if type(item) is slice:
             bounds = item.start, item.stop, item.step
@@ -232,8 +232,8 @@ def _plain(key: Any) -> Any:
             item = bounds
         elif type(item) is not int:
             return None
-        found.append(item)
-    return tuple(found)
+        parts.append(item)
+    return tuple(parts)
 
 
 @cached(4096)
@@ -244,15 +244,15 @@ def _moves(t: Type, plain: Any) -> list[tuple[Op, Type]] | None:
         plan = planned(tuple(slice(*x) if type(x) is tuple else x for x in items), t)
     except TreadleError:
         return None
-    found = list[tuple[Op, Type]]()
+    steps = list[tuple[Op, Type]]()
     if not plan.whole(t):
         cut = Slice(*plan[:3])
-        found.append((cut, cut.infer(t)))
-    last = found[-1][1] if found else t
+        steps.append((cut, cut.infer(t)))
+    last = steps[-1][1] if steps else t
     if last.shape != plan.shape or last.axes != plan.names:
         shape = Reshape(plan.shape, plan.names)
-        found.append((shape, shape.infer(last)))
-    return found or None
+        steps.append((shape, shape.infer(last)))
+    return steps or None
 
 
 @provide
@@ -269,16 +269,16 @@ def getitem(x: Any, key: Any) -> Tensor:
     node = as_tensor(x)
     step = item_step(node, key)
     if step is not None:
-        found = new_node(*step)
-        settle_part(found, node, key)
-        return found
+        part = new_node(*step)
+        settle_part(part, node, key)
+        return part
     plan = plan_of(key, node, "getitem")
-    found = plan.result(node)
-    if found is node and x is not node:  # a part of a Variable is a node of its own
+    part = plan.result(node)
+    if part is node and x is not node:  # a part of a Variable is a node of its own
         return Slice(*plan[:3])(node)
-    if not plan.ids and found is not node:
-        settle_part(found, node, key)
-    return found
+    if not plan.ids and part is not node:
+        settle_part(part, node, key)
+    return part
 
 
 @provide
@@ -294,5 +294,5 @@ def nonzero(x: Any) -> tuple[Tensor, ...]:
     value = evaluated(as_tensor(x), "nonzero")
     if value.ndim == 0:
         raise ShapeError("nonzero takes no scalar")
-    found: Sequence[Any] = value.nonzero()
-    return tuple(as_tensor(i) for i in found)
+    places: Sequence[Any] = value.nonzero()
+    return tuple(as_tensor(i) for i in places)

@@ -45,13 +45,13 @@ class OfSquare(OfMatrices):
 
     @classmethod
     def samples(cls) -> list[Sample]:
-        made: Any = cls
+        make: Any = cls
         return [
-            Sample(made(), (well(3, 3),)),
-            Sample(made(), (well(2, 1, 4, 4),), None, False),
-            Sample(made(), (Input((2, 1, 1), low=0.5, high=2.0),)),
-            Sample(made(), (Input((0, 0)),), ()),
-            Sample(made(), (well(2, 3, 3, dtype=complex64),), ()),
+            Sample(make(), (well(3, 3),)),
+            Sample(make(), (well(2, 1, 4, 4),), None, False),
+            Sample(make(), (Input((2, 1, 1), low=0.5, high=2.0),)),
+            Sample(make(), (Input((0, 0)),), ()),
+            Sample(make(), (well(2, 3, 3, dtype=complex64),), ()),
         ]
 
     @classmethod
@@ -63,13 +63,13 @@ class OfSquare(OfMatrices):
 class Inverse(OfSquare):
     """The inverse of square matrices x[..., n, n]."""
 
-    def found(self, *types: Type) -> Any:
+    def infer_matrices(self, *types: Type) -> Any:
         square(types[0], hint=SINGULAR)
         return types[0]
 
     def numpy(self, *arrays: Any) -> Array:
-        found: Array = solved(np.linalg.inv, *arrays, hint=SINGULAR)
-        return found
+        inverse: Array = solved(np.linalg.inv, *arrays, hint=SINGULAR)
+        return inverse
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         back = adjoint(y)
@@ -104,7 +104,7 @@ class Determinant(OfSquare):
     Its derivative is right for singular matrices too; the second one is not there.
     """
 
-    def found(self, *types: Type) -> Any:
+    def infer_matrices(self, *types: Type) -> Any:
         square(types[0])
         return types[0].with_shape(types[0].shape[:-2])
 
@@ -132,7 +132,7 @@ def det(x: Any) -> Tensor:
 class Cofactors(OfSquare):
     """The cofactor of each element of square matrices, singular ones too."""
 
-    def found(self, *types: Type) -> Any:
+    def infer_matrices(self, *types: Type) -> Any:
         square(types[0])
         return types[0]
 
@@ -141,15 +141,15 @@ class Cofactors(OfSquare):
         u, s, vh = np.linalg.svd(*arrays)
         n = s.shape[-1]
         others = np.where(np.eye(n, dtype=bool), s.dtype.type(1), s[..., None, :])
-        turn = np.linalg.det(u) * np.linalg.det(vh)
-        found = np.conj(u * np.prod(others, -1)[..., None, :]) @ np.conj(vh)
-        return np.asarray(turn[..., None, None] * found)
+        phase = np.linalg.det(u) * np.linalg.det(vh)
+        minors = np.conj(u * np.prod(others, -1)[..., None, :]) @ np.conj(vh)
+        return np.asarray(phase[..., None, None] * minors)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         (x,) = xs
         whole = per_matrix(det(x)) * matrix_transpose(inv(x))
-        found: Cotangents = functions.pullback(whole, g, xs)
-        return found
+        cotangents: Cotangents = functions.pullback(whole, g, xs)
+        return cotangents
 
 
 @of_stacks
@@ -168,7 +168,7 @@ def cofactors(x: Any) -> Tensor:
 class SlogDet(OfSquare):
     """The sign of the determinant and the logarithm of its absolute value."""
 
-    def found(self, *types: Type) -> Any:
+    def infer_matrices(self, *types: Type) -> Any:
         (t,) = types
         square(t)
         sign = t.with_shape(t.shape[:-2])
@@ -183,8 +183,8 @@ class SlogDet(OfSquare):
         weight: Any = None if log is None else astype(log, x.type.dtype)
         if sign is not None and kind(x.type.dtype) == "complex":
             turned = functions.imag(sign * functions.conj(outputs_of(y)[0]))
-            turn = astype(turned, x.type.dtype) * 1j
-            weight = turn if weight is None else weight + turn
+            phase = astype(turned, x.type.dtype) * 1j
+            weight = phase if weight is None else weight + phase
         if weight is None:
             return (None,)
         return (per_matrix(weight) * adjoint(inv(x)),)

@@ -46,7 +46,7 @@ def parts_of(x: Tensor, axis: int, bounds: Sequence[tuple[int, int]]) -> list[Te
     """Several parts along an axis, made at one site."""
     here = site(3)
     cuts = [_cut(x.type, axis, start, stop) for start, stop in bounds]
-    return [x if own is None else node_at(here, own[0], (x,), own[1]) for own in cuts]
+    return [x if cut is None else node_at(here, cut[0], (x,), cut[1]) for cut in cuts]
 
 
 @cached(1024)
@@ -103,12 +103,12 @@ class Concat(Family):
         return np.concatenate(arrays, self.axis)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        found, start = [], 0
+        parts, start = [], 0
         for x in xs:
             stop = start + x.type.shape[self.axis]
-            found.append(part(g, self.axis, start, stop))
+            parts.append(part(g, self.axis, start, stop))
             start = stop
-        return tuple(found)
+        return tuple(parts)
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -286,13 +286,13 @@ def unstack(x: Any, axis: Any = 0) -> tuple[Tensor, ...]:
     if n < 2:
         return (squeeze(node, k),) if n else ()
     first = squeeze(part(node, k, 0, 1), k)
-    found, (own,) = [first], first.inputs
+    slices, (sliced,) = [first], first.inputs
     whole, ones = node.type.shape, (1,) * node.type.ndim
     before, behind = (0,) * k, (0,) * (len(whole) - k - 1)
     for i in range(1, n):
         stops = (*whole[:k], i + 1, *whole[k + 1 :])
         cut = Slice((*before, i, *behind), stops, ones)
-        found.append(
-            new_node(first.op, (new_node(cut, (node,), own.type),), first.type)
+        slices.append(
+            new_node(first.op, (new_node(cut, (node,), sliced.type),), first.type)
         )
-    return tuple(found)
+    return tuple(slices)

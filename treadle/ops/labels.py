@@ -72,18 +72,18 @@ class OfLabels(Composite):
 
     @classmethod
     def samples(cls) -> list[Sample]:
-        made: Any = cls
+        make: Any = cls
         wide = Input((3, 2, 4), low=-3, high=3)
         return [
-            Sample(made(1), (Input((2, 3)), np.array([2, 0]))),
-            Sample(made(1), (wide, np.array([[0, 1, 1, 0], [1] * 4, [0] * 4]))),
-            Sample(made(0), (Input((5,), low=-3, high=3), np.array(4))),
-            Sample(made(1), (Input((0, 3)), np.zeros((0,), np.int64))),
+            Sample(make(1), (Input((2, 3)), np.array([2, 0]))),
+            Sample(make(1), (wide, np.array([[0, 1, 1, 0], [1] * 4, [0] * 4]))),
+            Sample(make(0), (Input((5,), low=-3, high=3), np.array(4))),
+            Sample(make(1), (Input((0, 3)), np.zeros((0,), np.int64))),
         ]
 
     @classmethod
     def mistakes(cls) -> list[Mistake]:
-        made: Any = cls
+        make: Any = cls
         x, labels = as_tensor([[1.0, 2.0]]), as_tensor(np.array([1]))
         far, below = as_tensor(np.array([5])), as_tensor(np.array([-1]))
         none = as_tensor(np.zeros((1, 0), np.float32))
@@ -91,13 +91,13 @@ class OfLabels(Composite):
         other = functions.name_axes(labels, "b")
         return [
             *super().mistakes(),
-            Mistake(lambda: made(1)(x, x), DTypeError, "labels are integers"),
-            Mistake(lambda: made(1)(far, far), DTypeError, "float scores"),
-            Mistake(lambda: made(0)(x, labels), ShapeError, "scores float32"),
-            Mistake(lambda: made(1)(none, labels), ShapeError, "no classes"),
-            Mistake(lambda: made(1)(named, other), AxisError, "axis 'n' and axis 'b'"),
-            Mistake(lambda: made(1)(x, far).numpy(), RunError, "label 5 is"),
-            Mistake(lambda: made(1)(x, below).numpy(), RunError, "for 2 classes"),
+            Mistake(lambda: make(1)(x, x), DTypeError, "labels are integers"),
+            Mistake(lambda: make(1)(far, far), DTypeError, "float scores"),
+            Mistake(lambda: make(0)(x, labels), ShapeError, "scores float32"),
+            Mistake(lambda: make(1)(none, labels), ShapeError, "no classes"),
+            Mistake(lambda: make(1)(named, other), AxisError, "axis 'n' and axis 'b'"),
+            Mistake(lambda: make(1)(x, far).numpy(), RunError, "label 5 is"),
+            Mistake(lambda: make(1)(x, below).numpy(), RunError, "for 2 classes"),
         ]
 
 
@@ -137,20 +137,20 @@ def labels_of(
 
 def _in_order(labels: Tensor, x: Tensor, axis: int) -> Tensor:
     """Named labels in the order of the scores' other dimensions, without names."""
-    own, names = labels.type.axes or (), x.type.axes
+    label_names, names = labels.type.axes or (), x.type.axes
     if names is not None:
         rest = (*names[:axis], *names[axis + 1 :])
-        wanted = names if len(own) == len(names) else rest
-        if set(own) != set(wanted):
+        wanted = names if len(label_names) == len(names) else rest
+        if set(label_names) != set(wanted):
             raise AxisError(
                 f"labels {labels.type} of scores {x.type}",
                 hint="labels have the scores' axes without the classes: name them so, "
                 "or drop their names with td.unname(labels)",
             )
-        if None not in own:
+        if None not in label_names:
             labels = functions.permute_dims(labels, wanted)
-    found: Tensor = functions.unname(labels)
-    return found
+    unnamed: Tensor = functions.unname(labels)
+    return unnamed
 
 
 def over_labels(values: Tensor, x: Tensor, axis: int) -> Tensor:
@@ -159,5 +159,5 @@ def over_labels(values: Tensor, x: Tensor, axis: int) -> Tensor:
     if names is None or not values.type.shape:
         return values
     rest = some((*names[:axis], *names[axis + 1 :]))
-    found: Tensor = functions.reshape(values, values.type.shape, axes=rest)
-    return found
+    named: Tensor = functions.reshape(values, values.type.shape, axes=rest)
+    return named

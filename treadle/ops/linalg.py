@@ -134,8 +134,8 @@ def cross(x: Any, y: Any, axis: Any = -1) -> Tensor:
             )
 
     def turned(node: Tensor, count: int) -> Tensor:
-        found: Tensor = functions.roll(node, count, axis)
-        return found
+        rolled: Tensor = functions.roll(node, count, axis)
+        return rolled
 
     return turned(a, -1) * turned(b, 1) - turned(a, 1) * turned(b, -1)
 
@@ -161,14 +161,14 @@ def matrix_power(x: Any, n: int) -> Tensor:
         node, n = inv(node), -n
     if n == 0:
         return broadcast_to(identity(node, t.shape[-1]), t.shape)
-    found: Tensor | None = None
+    power: Tensor | None = None
     while True:
         if n & 1:
-            found = node if found is None else matmul(found, node)
+            power = node if power is None else matmul(power, node)
         n >>= 1
         if not n:
-            assert found is not None
-            return found
+            assert power is not None
+            return power
         node = matmul(node, node)
 
 
@@ -199,10 +199,10 @@ def matrix_norm(x: Any, ord: Any = "fro", *, keepdims: bool = False) -> Tensor:
             "matrix_norm"
         )
     if ord == "nuc":
-        found = values.sum(axis)
+        norms = values.sum(axis)
     else:
-        found = greatest(values, axis) if ord > 0 else values.min(axis)
-    return found.reshape(*found.type.shape, 1, 1) if keepdims else found
+        norms = greatest(values, axis) if ord > 0 else values.min(axis)
+    return norms.reshape(*norms.type.shape, 1, 1) if keepdims else norms
 
 
 @of_stacks

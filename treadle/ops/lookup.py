@@ -60,17 +60,17 @@ class Embedding(Family):
             g = reshape(g, g.type.shape)
         return RowsToDense(xs[0].type.shape[0])(xs[1], g), None
 
-    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
-        (table, ids), (many, _) = xs, given
+    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        (table, ids), (many, _) = xs, has_rows
         if not many:
             return self(table, ids)
         # A table for each row: its rows stand along dimension 1.
-        table, ids = spread(given, xs)
+        table, ids = spread(has_rows, xs)
         n, _, *width = table.type.shape
         flat = reshape(ids, (n, ids.type.size // max(n, 1), *[1] * len(width)))
         places = broadcast_to(flat, (*flat.type.shape[:2], *width))
-        found = TakeAlong(1, True)(table, places)
-        return reshape(found, (*ids.type.shape, *width))
+        entries = TakeAlong(1, True)(table, places)
+        return reshape(entries, (*ids.type.shape, *width))
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -99,8 +99,8 @@ def _rows_of(table: Type, ids: Type) -> Type:
         raise ShapeError("a scalar has no rows")
     names = None
     if table.axes or ids.axes:
-        own = ids.axes or (None,) * ids.ndim
-        names = some(own + (table.axes or (None,) * table.ndim)[1:])
+        id_names = ids.axes or (None,) * ids.ndim
+        names = some(id_names + (table.axes or (None,) * table.ndim)[1:])
     return Type(ids.shape + table.shape[1:], table.dtype, names)
 
 
@@ -140,13 +140,13 @@ def embedding(table: Any, ids: Any, padding_index: int | None = None) -> Tensor:
     if type(ids) is int and padding_index is None and node.type.shape:
         return _row_node(node, ids)
     where = positions(ids)
-    found = EMBEDDING(node, where)
+    entries = EMBEDDING(node, where)
     if padding_index is None:
-        return found
+        return entries
     k = normalize_axis(padding_index, node.type.shape[0])
     padded = functions.equal(where, k)
     wide = reshape(padded, where.type.shape + (1,) * (node.type.ndim - 1))
-    kept: Tensor = functions.where(wide, stop_gradient(found), found)
+    kept: Tensor = functions.where(wide, stop_gradient(entries), entries)
     return kept
 
 
@@ -187,12 +187,12 @@ class RowsToDense(Family):
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return None, Embedding()(g, xs[0])
 
-    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
         ids, values = xs
-        rank = ids.type.ndim - given[0]
-        width = values.type.shape[rank + given[1] :]
+        rank = ids.type.ndim - has_rows[0]
+        width = values.type.shape[rank + has_rows[1] :]
         put = Unindex((self.count, *width), (0,))
-        return put.rows((given[1], given[0]), values, ids)
+        return put.rows((has_rows[1], has_rows[0]), values, ids)
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -218,8 +218,8 @@ def shares(total: Tensor, ids: Tensor) -> Tensor:
     places = np.asarray(ids.array)
     each = 1.0 / np.bincount(places.reshape(-1))[places]
     each = each.reshape(places.shape + (1,) * (total.type.ndim - 1))
-    found: Tensor = Embedding()(total, ids) * each.astype(total.type.dtype)
-    return found
+    share: Tensor = Embedding()(total, ids) * each.astype(total.type.dtype)
+    return share
 
 
 def _rows_fit(ids: Type, values: Type) -> None:

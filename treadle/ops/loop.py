@@ -108,10 +108,10 @@ class Scan(Family):
         back = Scan(
             step, self.length, len(start), len(rows), self.draws, not self.reverse
         )(*start, *rows, *xs[c + s :])
-        found = outputs_of(back)
+        cotangents = outputs_of(back)
         result: list[Tensor | None] = [None] * len(xs)
         scan_at = [c + k for k in inexact([x.type for x in xs[c : c + s]])]
-        for k, gx in zip([*carry_at, *const_at, *scan_at], found, strict=True):
+        for k, gx in zip([*carry_at, *const_at, *scan_at], cotangents, strict=True):
             result[k] = gx
         return tuple(result)
 
@@ -134,30 +134,32 @@ class Scan(Family):
         def step(*args: Tensor) -> list[Tensor]:
             gc, rest = list(args[: len(carry_at)]), args[len(carry_at) :]
             sums, rest = list(rest[: len(const_at)]), rest[len(const_at) :]
-            own, rest = rest[: c + s], rest[c + s :]
+            operands, rest = rest[: c + s], rest[c + s :]
             gy, consts = list(rest[: len(out_at)]), rest[len(out_at) :]
-            inputs = [*own, *consts]
+            inputs = [*operands, *consts]
             ys = call(self.body, *inputs)
             outputs = [ys[k] for k in [*carry_at, *out_at]]
-            found = functions.pullback(outputs, [*gc, *gy], inputs)
+            cotangents = functions.pullback(outputs, [*gc, *gy], inputs)
 
             def of(k: int) -> Tensor:
-                return found[k] if found[k] is not None else zeros_of(inner[k])
+                return (
+                    cotangents[k] if cotangents[k] is not None else zeros_of(inner[k])
+                )
 
             totals = [a + of(k) for a, k in zip(sums, const_at, strict=True)]
             return [*map_list(of, carry_at), *totals, *map_list(of, scan_at)]
 
         self.body.memo[key] = trace(step, types, f"gradient of {self.body.name}").body
-        made: Body = self.body.memo[key]
-        return made
+        body: Body = self.body.memo[key]
+        return body
 
-    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
         c, end = self.carries, self.carries + self.scanned
-        n, marked = row_count(given, xs), tuple(given)
+        n, marked = row_count(has_rows, xs), tuple(has_rows)
         body = batched(self.body, (True,) * c + marked[c:], n)
         if body is None:
             return None
-        made = replace(self, body=body)
+        op = replace(self, body=body)
 
         def each(*args: Tensor) -> list[Tensor]:
             start = [
@@ -165,11 +167,11 @@ class Scan(Family):
                 for g, x in zip(marked[:c], args[:c], strict=True)
             ]
             steps = [
-                moved(x) if g else x
+                swapped(x) if g else x
                 for g, x in zip(marked[c:end], args[c:end], strict=True)
             ]
-            found = outputs_of(made(*start, *steps, *args[end:]))
-            return [*found[:c], *[moved(y) for y in found[c:]]]
+            results = outputs_of(op(*start, *steps, *args[end:]))
+            return [*results[:c], *[swapped(y) for y in results[c:]]]
 
         return called(body.name, each, xs)
 
@@ -195,10 +197,10 @@ class Scan(Family):
 
     @classmethod
     def mistakes(cls) -> list[Mistake]:
-        made = cls.samples()[0].op
+        op = cls.samples()[0].op
         x = as_tensor(np.ones(2))
         return [
-            Mistake(lambda: made(x, x, x), ShapeError, "4 rows"),
+            Mistake(lambda: op(x, x, x), ShapeError, "4 rows"),
             Mistake(
                 lambda: scan(lambda c, r: (td_sum(c), r), x, x), ShapeError, "carry 0"
             ),
@@ -221,10 +223,10 @@ def stacked(t: Type, length: int, name: str | None) -> Type:
     return Type(shape, t.dtype, as_names((name, *(t.axes or ())), shape))
 
 
-def moved(x: Tensor) -> Tensor:
+def swapped(x: Tensor) -> Tensor:
     """x with its first two dimensions exchanged: rows of steps, or steps of rows."""
-    found: Tensor = functions.moveaxis(x, 0, 1)
-    return found
+    result: Tensor = functions.moveaxis(x, 0, 1)
+    return result
 
 
 def td_sum(x: Tensor) -> Tensor:
@@ -288,9 +290,9 @@ def scan(
     refuse_assignment(tuple(v for v, _ in traced.assigned), "scan")
     op_ = Scan(traced.body, length, len(carries), len(scanned), traced.draws, reverse)
     from_outside = [v.node() for v in traced.variables] + list(traced.captured)
-    found = outputs_of(op_(*carries, *scanned, *from_outside, *traced.drawn()))
-    last = trees.unflatten(structure, found[: len(carries)])
-    return last, trees.unflatten(result[0], found[len(carries) :])
+    results = outputs_of(op_(*carries, *scanned, *from_outside, *traced.drawn()))
+    last = trees.unflatten(structure, results[: len(carries)])
+    return last, trees.unflatten(result[0], results[len(carries) :])
 
 
 def _kept(after: Tensor, before: Type, k: int) -> Tensor:

@@ -60,8 +60,8 @@ def _of_labels(
     """Losses multiplied by the weights of their labels, and these (None: all 1)."""
     if weight is None:
         return values, None
-    own = take(_by_class(weight, x, axis).reshape(-1), labels)
-    return values * own, own
+    weights = take(_by_class(weight, x, axis).reshape(-1), labels)
+    return values * weights, weights
 
 
 def _mean(
@@ -95,8 +95,8 @@ class CrossEntropy(OfLabels):
         top = stop_gradient(x.max(self.axis, keepdims=True))
         total = squeeze(log(exp(x - top).sum(self.axis, keepdims=True)), self.axis)
         # The label's score is taken before it is shifted: no row of these is kept.
-        own = pick(x, labels, self.axis, counted=True)
-        return total - (own - squeeze(top, self.axis))
+        score = pick(x, labels, self.axis, counted=True)
+        return total - (score - squeeze(top, self.axis))
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         x, labels = xs
@@ -142,7 +142,7 @@ def cross_entropy(
             values = _soft(x, t, place, weight, label_smoothing)
             values = over_labels(values, named, place)
             return reduced(values, reduction, "cross_entropy")
-        values, own = _of_labels(x, t, place, weight, CrossEntropy(place)(x, t))
+        values, weights = _of_labels(x, t, place, weight, CrossEntropy(place)(x, t))
     except TreadleError as error:
         raise error.located("cross_entropy") from None
     if not (plain and label_smoothing == 0):
@@ -150,7 +150,7 @@ def cross_entropy(
         if weight is not None:
             even = even * _by_class(weight, x, place)
         values = values + (even.mean(place) - values) * label_smoothing
-    values = _mean(values, kept, own, reduction, "cross_entropy")
+    values = _mean(values, kept, weights, reduction, "cross_entropy")
     return over_labels(values, named, place)
 
 
@@ -210,11 +210,11 @@ def nll_loss(
         x, place = classes_of(log_probabilities, axis)
         labels, kept = labels_of(target, ignore_index, x, place)
         named, x = x, functions.unname(x)
-        found = -PickLabel(place)(x, labels)
-        values, own = _of_labels(x, labels, place, weight, found)
+        losses = -PickLabel(place)(x, labels)
+        values, weights = _of_labels(x, labels, place, weight, losses)
     except TreadleError as error:
         raise error.located("nll_loss") from None
-    values = _mean(values, kept, own, reduction, "nll_loss")
+    values = _mean(values, kept, weights, reduction, "nll_loss")
     return over_labels(values, named, place)
 
 
@@ -283,8 +283,8 @@ class SparsemaxLoss(OfLabels):
         x, labels = xs
         z = x - functions.stop_gradient(x.max(self.axis, keepdims=True))
         p = sparsemax(z, self.axis)
-        own = pick(z, labels, self.axis, counted=True)
-        return sum(p * z - p * p * 0.5, self.axis) + 0.5 - own
+        score = pick(z, labels, self.axis, counted=True)
+        return sum(p * z - p * p * 0.5, self.axis) + 0.5 - score
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         x, labels = xs

@@ -106,7 +106,7 @@ def stacked(*nodes: Tensor) -> list[Tensor]:
     return [broadcast_to(x, (*lead, *x.type.shape[-2:])) for x in nodes]
 
 
-def stacked_names(found: Any, types: Sequence[Type]) -> Any:
+def stacked_names(result: Any, types: Sequence[Type]) -> Any:
     """The type (or types) with the names that stacks have; those of rows and columns
     drop, for what is made of a matrix has rows and columns of its own.
     """
@@ -114,12 +114,12 @@ def stacked_names(found: Any, types: Sequence[Type]) -> Any:
     parts = [(t, lead) for t in types]
 
     def of(t: Type) -> Type:
-        own = (*lead, *["own"] * (t.ndim - len(lead)))
-        return Type(t.shape, t.dtype, matched(parts, own))
+        names = (*lead, *["own"] * (t.ndim - len(lead)))
+        return Type(t.shape, t.dtype, matched(parts, names))
 
-    if isinstance(found, TupleType):
-        return TupleType(map(of, found))
-    return of(found)
+    if isinstance(result, TupleType):
+        return TupleType(map(of, result))
+    return of(result)
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -133,9 +133,9 @@ def of_stacks(f: F) -> F:
     """
 
     @wraps(f)
-    def found(*args: Any, **settings: Any) -> Any:
-        given = [x for x in args if isinstance(x, Operand) and x.axes is not None]
-        if not given:
+    def wrapper(*args: Any, **settings: Any) -> Any:
+        named = [x for x in args if isinstance(x, Operand) and x.axes is not None]
+        if not named:
             return f(*args, **settings)
         types = [x.node().type for x in args if isinstance(x, Operand)]
         most = max(max(t.ndim - 2, 0) for t in types)
@@ -149,7 +149,7 @@ def of_stacks(f: F) -> F:
         leaves, structure = trees.flatten(f(*plain, **settings))
         return trees.unflatten(structure, [_led(y, names) for y in leaves])
 
-    return cast(F, found)
+    return cast(F, wrapper)
 
 
 def _led(y: Any, names: Sequence[str | None]) -> Tensor:
@@ -177,14 +177,14 @@ class OfMatrices(Opaque):
     def infer(self, *types: Type) -> Any:
         matrices(*types)
         same_dtype(types)
-        return stacked_names(self.found(*types), types)
+        return stacked_names(self.infer_matrices(*types), types)
 
-    def found(self, *types: Type) -> Any:
+    def infer_matrices(self, *types: Type) -> Any:
         """The type of the result, of operands that are matrices of one dtype."""
         raise NotImplementedError
 
-    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
-        return self(*spread(given, xs))
+    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        return self(*spread(has_rows, xs))
 
     @classmethod
     def mistakes(cls) -> list[Mistake]:

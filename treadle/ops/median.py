@@ -35,10 +35,10 @@ class Median(Composite):
     takes = "float"
 
     def infer(self, *types: Type) -> Type:
-        found = reduced(types[0], (self.axis,), self.keepdims)
+        result = reduced(types[0], (self.axis,), self.keepdims)
         if types[0].shape[self.axis] == 0:
             raise ArgumentError(f"no middle of nothing: axis {self.axis} of {types[0]}")
-        return found
+        return result
 
     def numpy(self, *arrays: Any) -> Any:
         x = np.sort(arrays[0], self.axis)
@@ -55,10 +55,10 @@ class Median(Composite):
             x[(*before, slice(k, k + 1))] for k in ((n - 1) // 2, n // 2, n - 1)
         )
         middle = a if n % 2 else (a + b) / 2.0
-        found = functions.where(functions.isnan(last), last, middle)  # NaN stands last
+        value = functions.where(functions.isnan(last), last, middle)  # NaN stands last
         return cast(
             Tensor,
-            found if self.keepdims else functions.squeeze(found, self.axis),
+            value if self.keepdims else functions.squeeze(value, self.axis),
         )
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:

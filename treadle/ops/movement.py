@@ -66,13 +66,13 @@ class Reshape(Movement):
         flat: Any = 0
         for n, k in zip(self.shape, i, strict=True):
             flat = flat * n + k
-        found = []
+        indices = []
         for n in reversed(x.shape):
-            found.append(flat % max(n, 1))
+            indices.append(flat % max(n, 1))
             flat = flat // max(n, 1)
-        return tuple(reversed(found))
+        return tuple(reversed(indices))
 
-    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
         return reshape(xs[0], (xs[0].type.shape[0], *self.shape))
 
     @classmethod
@@ -160,7 +160,7 @@ class PermuteDims(Movement):
     def index(self, i: Sequence[Any], x: Type) -> tuple[Any, ...]:
         return tuple(i[self.order.index(k)] for k in range(x.ndim))
 
-    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
         return permute_dims(xs[0], (0, *[k + 1 for k in self.order]))
 
     @classmethod
@@ -196,16 +196,16 @@ def permute_dims(x: Any, axes: Any = None) -> Tensor:
         raise AxisError(f"an order of axes is several of them, not {axes!r}")
     if order and not all(map(is_axis, order)):
         raise AxisError(f"an axis is an integer or a name, not {axes!r}")
-    own = _permutation(node.type, order)
-    return node if own is None else own(node)
+    op = _permutation(node.type, order)
+    return node if op is None else op(node)
 
 
 @cached(1024, typed=True)
 def _permutation(t: Type, axes: tuple[Any, ...] | None) -> PermuteDims | None:
     """The op that puts the dimensions of a type in an order; None if they are in it."""
-    own = tuple(range(t.ndim))
-    order = own[::-1] if axes is None else normalize_axes(axes, t)
-    return None if order == own else shared(PermuteDims, order)
+    identity = tuple(range(t.ndim))
+    order = identity[::-1] if axes is None else normalize_axes(axes, t)
+    return None if order == identity else shared(PermuteDims, order)
 
 
 @op()
@@ -237,10 +237,12 @@ class BroadcastTo(Movement):
         return (reshape(functions.sum_to(g, t.shape), t.shape, axes=t.axes),)
 
     def index(self, i: Sequence[Any], x: Type) -> tuple[Any, ...]:
-        own = i[len(i) - x.ndim :]
-        return tuple(k * 0 if n == 1 else k for k, n in zip(own, x.shape, strict=True))
+        aligned = i[len(i) - x.ndim :]
+        return tuple(
+            k * 0 if n == 1 else k for k, n in zip(aligned, x.shape, strict=True)
+        )
 
-    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
         x = widened(xs[0], len(self.shape))
         return broadcast_to(x, (x.type.shape[0], *self.shape))
 

@@ -145,8 +145,8 @@ def slice_axes(x: Any, **keys: Any) -> Tensor:
             whole[resolve_axis(name, node.type)] = key
         except AxisError as error:
             raise error.located("slice_axes", repr(node.type)) from None
-    found: Tensor = functions.getitem(node, tuple(whole))
-    return found
+    part: Tensor = functions.getitem(node, tuple(whole))
+    return part
 
 
 def named_like(y: Tensor, names: Names | None) -> Tensor:
@@ -165,11 +165,11 @@ def by_role(start: int = 0, free: tuple[int, ...] = (-1,)) -> Callable[[F], F]:
 
     def wrap(f: F) -> F:
         @wraps(f)
-        def found(*args: Any, **settings: Any) -> Any:
-            own = args[start] if len(args) > start else None
-            if not isinstance(own, Operand) or own.axes is None:
+        def wrapper(*args: Any, **settings: Any) -> Any:
+            argument = args[start] if len(args) > start else None
+            if not isinstance(argument, Operand) or argument.axes is None:
                 return f(*args, **settings)
-            names = own.axes
+            names = argument.axes
 
             def plain(x: Any) -> Any:
                 if not isinstance(x, Operand) or x.axes is None:
@@ -179,18 +179,18 @@ def by_role(start: int = 0, free: tuple[int, ...] = (-1,)) -> Callable[[F], F]:
                     x.axes[k] != names[k] for k in bound
                 ):
                     raise AxisError(
-                        f"{x.node().type} beside {own.node().type}",
+                        f"{x.node().type} beside {argument.node().type}",
                         hint="they have the same axes by role: td.order_axes, "
                         "td.rename_axes, or td.unname(x)",
                     ).located(f.__qualname__)
                 return unname(x)
 
-            given, structure = trees.flatten((args[start:], settings))
-            rest, more = trees.unflatten(structure, [plain(x) for x in given])
+            values, structure = trees.flatten((args[start:], settings))
+            rest, more = trees.unflatten(structure, [plain(x) for x in values])
             leaves, tree = trees.flatten(f(*args[:start], *rest, **more))
             return trees.unflatten(tree, [named_like(y, names) for y in leaves])
 
-        return cast(F, found)
+        return cast(F, wrapper)
 
     return wrap
 

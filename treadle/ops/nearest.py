@@ -54,21 +54,21 @@ class NearestCodes(Family):
     def numpy(self, *arrays: Any) -> Array:
         codes, queries = arrays
         count = math.prod(queries.shape[:-1])
-        found = np.empty((count, self.k), np.int64)
+        nearest = np.empty((count, self.k), np.int64)
         # Word by word over all codes: sums along the long axis, no table of all bits.
-        for row, query in zip(found, queries.reshape(count, len(codes)), strict=True):
+        for row, query in zip(nearest, queries.reshape(count, len(codes)), strict=True):
             apart = np.zeros(codes.shape[1], np.uint16)
-            for word, own in zip(codes, query, strict=True):
-                apart += np.bitwise_count(word ^ own)
+            for word, bits in zip(codes, query, strict=True):
+                apart += np.bitwise_count(word ^ bits)
             row[:] = _least(apart, self.k)
-        return found.reshape(*queries.shape[:-1], self.k)
+        return nearest.reshape(*queries.shape[:-1], self.k)
 
-    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
         codes, queries = xs
-        if not given[0]:
+        if not has_rows[0]:
             return self(codes, queries)
-        if not given[1]:
-            return mapped(lambda own: self(own, queries), codes)
+        if not has_rows[1]:
+            return mapped(lambda each: self(each, queries), codes)
         return mapped(lambda pair: self(*pair), (codes, queries))
 
     @classmethod
@@ -143,5 +143,5 @@ def sign_codes(x: Any) -> Tensor:
         ones = functions.pad(ones, [(0, 0)] * len(lead) + [(0, words * WORD - bits)])
     each = reshape(ones, (*lead, words, WORD))
     places = as_tensor(np.arange(WORD, dtype=np.uint64))
-    found: Tensor = functions.sum(functions.bitwise_left_shift(each, places), -1)
-    return found
+    codes: Tensor = functions.sum(functions.bitwise_left_shift(each, places), -1)
+    return codes

@@ -61,34 +61,34 @@ class Scaled(Composite):
             normalize_axis(axis, x.ndim)
         return x
 
-    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
-        if given[1]:
-            return super().rows(given, *xs)
-        found: Tensor = shifted(self)(*xs)
-        return found
+    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        if has_rows[1]:
+            return super().rows(has_rows, *xs)
+        result: Tensor = shifted(self)(*xs)
+        return result
 
     @classmethod
     def samples(cls) -> list[Sample]:
-        made: Any = cls
+        make: Any = cls
         eps = np.array(0.01, np.float32)
         return [
-            Sample(made((1,)), (Input((2, 3)), eps)),
-            Sample(made((0, 1)), (Input((7, 5)), eps)),
-            Sample(made((1, 2)), (Input((2, 3, 4)), eps)),
-            Sample(made((0,)), (Input((1,), low=1), eps)),
-            Sample(made((1,)), (Input((0, 3)), eps)),
+            Sample(make((1,)), (Input((2, 3)), eps)),
+            Sample(make((0, 1)), (Input((7, 5)), eps)),
+            Sample(make((1, 2)), (Input((2, 3, 4)), eps)),
+            Sample(make((0,)), (Input((1,), low=1), eps)),
+            Sample(make((1,)), (Input((0, 3)), eps)),
         ]
 
     @classmethod
     def mistakes(cls) -> list[Mistake]:
-        made: Any = cls
+        make: Any = cls
         x = as_tensor([1.0])
         eps = constant_node(np.array(0.01, np.float32))
         return [
             *super().mistakes(),
-            Mistake(lambda: made((1,))(x, eps), AxisError, "out of range"),
-            Mistake(lambda: made((0,))(x, x), ShapeError, "epsilon is a scalar"),
-            Mistake(lambda: made(())(x, eps), AxisError, "at least one axis"),
+            Mistake(lambda: make((1,))(x, eps), AxisError, "out of range"),
+            Mistake(lambda: make((0,))(x, x), ShapeError, "epsilon is a scalar"),
+            Mistake(lambda: make(())(x, eps), AxisError, "at least one axis"),
         ]
 
 
@@ -148,10 +148,10 @@ def _affine(y: Tensor, weight: Any, bias: Any, axes: Axes, name: str) -> Tensor:
         offset = None if bias is None else over_axes(bias, y, axes, "bias")
     except TreadleError as error:
         raise error.located(name) from None
-    found = functions.unname(y)
-    found = found if scale is None else found * scale
-    found = found if offset is None else found + offset
-    return reshape(found, y.type.shape, axes=y.type.axes)
+    result = functions.unname(y)
+    result = result if scale is None else result * scale
+    result = result if offset is None else result + offset
+    return reshape(result, y.type.shape, axes=y.type.axes)
 
 
 @provide

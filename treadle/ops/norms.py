@@ -58,8 +58,8 @@ def greatest(x: Any, axis: Any, *, keepdims: bool = False) -> Tensor:
     """The greatest of numbers that are not negative; 0 of none."""
     node, axes = along(x, axis)
     fold = functions.max if extent(node, axes) else sum
-    found: Tensor = fold(node, axes, keepdims=keepdims)
-    return found
+    result: Tensor = fold(node, axes, keepdims=keepdims)
+    return result
 
 
 @carried_wide
@@ -93,5 +93,5 @@ def norm(x: Any, ord: Any = 2, axis: Any = None, *, keepdims: bool = False) -> T
 def _flat_power(x: Tensor, y: float) -> Tensor:
     """x**y of numbers from 0 on, of which the derivative at 0 is 0."""
     power = functions.pow(functions.where(x == 0, 1, x), y)
-    found: Tensor = functions.where(x == 0, 0.0 if y > 0 else np.inf, power)
-    return found
+    powers: Tensor = functions.where(x == 0, 0.0 if y > 0 else np.inf, power)
+    return powers

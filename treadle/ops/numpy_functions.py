@@ -170,8 +170,8 @@ FLAT = frozenset(("cumsum", "cumprod", "argsort", "sort"))  # where axis is None
 def name_of(function: Callable[..., Any]) -> str:
     """The name of one of NumPy's functions, as it is called behind `np.`."""
     module = str(getattr(function, "__module__", "")).removeprefix("numpy")
-    found = f"{module}.{function.__name__}".removeprefix(".")
-    return found
+    name = f"{module}.{function.__name__}".removeprefix(".")
+    return name
 
 
 @cached(256)
@@ -179,12 +179,12 @@ def _parsed(spec: str) -> tuple[int, tuple[tuple[str, str, str], ...]]:
     """How many arguments go by position, and kind, name and own name of each."""
     operands, _, rest = spec.partition("/")
     first = operands.split()
-    found = [("", name, name) for name in first]
+    parameters = [("", name, name) for name in first]
     for word in rest.split():
         kind = word[0] if word[0] in "-~" else ""
-        name, _, own = word.removeprefix(kind).partition("=")
-        found.append((kind, name, own or name))
-    return len(first), tuple(found)
+        name, _, target = word.removeprefix(kind).partition("=")
+        parameters.append((kind, name, target or name))
+    return len(first), tuple(parameters)
 
 
 def _handed_on(
@@ -199,16 +199,16 @@ def _handed_on(
         named[name] = value
     if len(args) > len(parameters):
         raise CallError(f"takes {len(parameters)} arguments, got {len(args)}")
-    known = {name: (kind, own) for kind, name, own in parameters[count:]}
+    known = {name: (kind, target) for kind, name, target in parameters[count:]}
     rest: dict[str, Any] = {}
     operands: list[Any] = []
     for name, value in named.items():
         if name not in known:
             operands.append(value)  # an operand by its name in NumPy
             continue
-        kind, own = known[name]
+        kind, target = known[name]
         if kind == "" and value is not np._NoValue:
-            rest[own] = value
+            rest[target] = value
         elif kind == "-" and value is not None and value is not np._NoValue:
             raise CallError(
                 f"takes no {name}= for tensors",
@@ -301,7 +301,7 @@ def array_function(
             "has no counterpart for tensors",
             hint=f"np.{name}(x.numpy()) computes with the values, outside of the graph",
         ).located(f"np.{name}")
-    own, spec = FUNCTIONS[name]
+    path, spec = FUNCTIONS[name]
     try:
         operands, named = _handed_on(spec, args, options)
     except CallError as error:
@@ -309,6 +309,6 @@ def array_function(
     named = {**DEFAULTS.get(name, {}), **named}
     if name in FLAT and named.get("axis", 0 if "cum" not in name else None) is None:
         operands, named["axis"] = [functions.reshape(operands[0], (-1,))], 0
-    module, _, plain_name = own.rpartition(".")
+    module, _, plain_name = path.rpartition(".")
     home = public(module) if module else functions.array_namespace()
     return getattr(home, plain_name)(*operands, **named)

@@ -55,23 +55,23 @@ class Ordering(Family):
 
     @classmethod
     def samples(cls) -> list[Sample]:
-        made: Any = cls
+        make: Any = cls
         tied = np.array([[2.0, np.nan, 1.0, 2.0]], np.float32)
         return [
-            Sample(made(0, False), (Input((5, 3), float32, apart=0.01),)),
-            Sample(made(1, True), (Input((2, 7), float32, apart=0.01),)),
-            Sample(made(1, True), (Input((3, 6), int32, -2, 2),)),
-            Sample(made(1, True), (tied,), ()),
-            Sample(made(0, False), (Input((0, 3)),)),
+            Sample(make(0, False), (Input((5, 3), float32, apart=0.01),)),
+            Sample(make(1, True), (Input((2, 7), float32, apart=0.01),)),
+            Sample(make(1, True), (Input((3, 6), int32, -2, 2),)),
+            Sample(make(1, True), (tied,), ()),
+            Sample(make(0, False), (Input((0, 3)),)),
         ]
 
     @classmethod
     def mistakes(cls) -> list[Mistake]:
-        made: Any = cls
+        make: Any = cls
         x = as_tensor([1.0])
         return [
             *super().mistakes(),
-            Mistake(lambda: made(1, False)(x), AxisError, "out of range"),
+            Mistake(lambda: make(1, False)(x), AxisError, "out of range"),
         ]
 
 
@@ -260,13 +260,13 @@ class SearchSorted(Family):
         row, values = arrays
         return np.searchsorted(row, values, side="right" if self.right else "left")
 
-    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
         row, values = xs
-        if not given[0]:
+        if not has_rows[0]:
             return self(row, values)
         # Rows of their own are not searched: each value is compared with all of one.
         v = functions.expand_dims(values, -1)
-        row = widened(row, v.type.ndim - given[1])
+        row = widened(row, v.type.ndim - has_rows[1])
         lower = functions.less_equal(row, v) if self.right else functions.less(row, v)
         if row.type.dtype.kind not in "iu":  # NaN stands last
             last = functions.isnan(v)

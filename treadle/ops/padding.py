@@ -55,17 +55,17 @@ class Pad(Family):
         inner = g[key] if key else g
         return inner, (g - pad(inner, self.widths)).sum()
 
-    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
-        (x, value), (many, own) = xs, given
+    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        (x, value), (many, value_rows) = xs, has_rows
         widths = ((0, 0), *self.widths) if many else self.widths
-        if not own:
+        if not value_rows:
             return Pad(widths)(x, value)
         inside = np.ones(x.type.shape[many:], bool)
         mask = as_tensor(np.pad(inside, self.widths) if self.widths else inside)
         zero = constant_node(np.zeros((), x.type.dtype))
         border = widened(value, len(self.widths))
-        found: Tensor = functions.where(mask, Pad(widths)(x, zero), border)
-        return found
+        padded: Tensor = functions.where(mask, Pad(widths)(x, zero), border)
+        return padded
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -131,14 +131,14 @@ def _widths(widths: Any, ndim: int) -> Widths:
     if len(items) == 2 and all(hasattr(w, "__index__") for w in items):
         return ((int(items[0]), int(items[1])),) * ndim
     try:
-        found = tuple((int(a), int(b)) for a, b in items)
+        pairs = tuple((int(a), int(b)) for a, b in items)
     except (TypeError, ValueError):
         raise ArgumentError(
             f"widths are a number, (before, after), or a pair a dimension: {widths}"
         ).located("pad") from None
-    if len(found) != ndim:
-        raise ShapeError(f"{len(found)} widths for {ndim} dimensions").located("pad")
-    return found
+    if len(pairs) != ndim:
+        raise ShapeError(f"{len(pairs)} widths for {ndim} dimensions").located("pad")
+    return pairs
 
 
 @provide
@@ -203,8 +203,8 @@ def diag(x: Any) -> Tensor:
     """
     node = as_tensor(x)
     if node.type.ndim == 2:
-        own: Tensor = functions.diagonal(node)
-        return own
+        result: Tensor = functions.diagonal(node)
+        return result
     if node.type.ndim != 1:
         raise ShapeError(f"{node.type} is neither vector nor matrix").located("diag")
     return functions.where(as_tensor(np.eye(node.type.size, dtype=bool)), node, 0)

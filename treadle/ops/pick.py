@@ -245,9 +245,9 @@ def pick(x: Any, labels: Any, axis: Any = -1, *, counted: bool = False) -> Tenso
     k = resolve_axis(axis, node.type)
     t = where.type
     shape = (*t.shape[:k], 1, *t.shape[k:])
-    found = TakeAlong(k, counted)(node, reshape(where, shape))
+    picked = TakeAlong(k, counted)(node, reshape(where, shape))
     names = node.type.axes and some(node.type.axes[:k] + node.type.axes[k + 1 :])
-    return reshape(found, t.shape, axes=names)
+    return reshape(picked, t.shape, axes=names)
 
 
 @provide
@@ -287,7 +287,7 @@ class OneHot(Family):
         known = in_range(arrays[0], self.count, "label", negative=False)
         return np.eye(self.count, dtype=self.dtype)[known]
 
-    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
         return self(*xs)
 
     def __repr__(self) -> str:

@@ -148,14 +148,14 @@ class MaxPoolPositions(Window):
         plane = np.arange(math.prod(x.shape[2:])).reshape(1, 1, *x.shape[2:])
         numbers = padded(plane, self.padding, -1)
         best = np.full(x.shape[:2] + counts, _lowest(x.dtype), x.dtype)
-        found = np.full(best.shape, -1, np.int64)
+        positions = np.full(best.shape, -1, np.int64)
         for _, part in offsets(self.kernel, self.stride, self.dilation, counts):
             v, number = wide[part], numbers[part]
-            more = (v > best) | ((v != v) & (best == best)) | (found < 0)
+            more = (v > best) | ((v != v) & (best == best)) | (positions < 0)
             more &= number >= 0
             best = np.where(more, v, best)
-            found = np.where(more, number, found)
-        return found
+            positions = np.where(more, number, positions)
+        return positions
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -214,19 +214,19 @@ class MaxPoolGradient(Composite):
             free &= ~hit
         ends = zip(x.shape[2:], self.padding, strict=True)
         inner: Any = (..., *[slice(a, a + n) for n, (a, _) in ends])
-        found: Array = out[inner]
-        return found
+        gradient: Array = out[inner]
+        return gradient
 
     @classmethod
     def samples(cls) -> list[Sample]:
-        found = []
+        samples = []
         for s in MaxPool.samples():
             shape = s.op.infer(Type(s.inputs[0].shape, s.inputs[0].dtype))
             assert isinstance(shape, Type)
-            found.append(
+            samples.append(
                 Sample(cls(*fields_of(s.op)), (*s.inputs, Input(shape.shape)), (0, 1))
             )
-        return found
+        return samples
 
     @classmethod
     def mistakes(cls) -> list[Mistake]:
@@ -308,14 +308,14 @@ class SumPoolGradient(Window):
 
     @classmethod
     def samples(cls) -> list[Sample]:
-        found = []
+        samples = []
         for s in MaxPool.samples():
             x = s.inputs[0]
             shape = s.op.infer(Type(x.shape, x.dtype))
             assert isinstance(shape, Type)
             back = cls(x.shape[2:], *fields_of(s.op))
-            found.append(Sample(back, (Input(shape.shape),)))
-        return found
+            samples.append(Sample(back, (Input(shape.shape),)))
+        return samples
 
     @classmethod
     def mistakes(cls) -> list[Mistake]:

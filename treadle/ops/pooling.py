@@ -60,11 +60,11 @@ def _windows(
     node = as_tensor(x)
     stride, padding, dilation = sliding
     try:
-        own = max(node.type.ndim - 2, 1) if rank is None else rank
-        image(node.type, own)
-        sizes = spatial(kernel, own, "kernel")
-        steps = sizes if stride is None else spatial(stride, own, "stride")
-        apart = spatial(dilation, own, "dilation")
+        dimensions = max(node.type.ndim - 2, 1) if rank is None else rank
+        image(node.type, dimensions)
+        sizes = spatial(kernel, dimensions, "kernel")
+        steps = sizes if stride is None else spatial(stride, dimensions, "stride")
+        apart = spatial(dilation, dimensions, "dilation")
         asked = pairs(padding, node.type.shape[2:], sizes, apart, steps)
         cover = asked
         if ceil:
@@ -239,8 +239,8 @@ def l2_pool(x: Any, kernel: Any, stride: Any = None, padding: Any = 0) -> Tensor
     """
     node = as_float(x)
     total = sum_pool(node * node, kernel, stride, padding)
-    found: Tensor = functions.norm_of(total)
-    return found
+    norms: Tensor = functions.norm_of(total)
+    return norms
 
 
 def plane(x: Any) -> tuple[Tensor, tuple[int, ...]]:
@@ -259,8 +259,8 @@ def global_max_pool(x: Any) -> Tensor:
     [[3.0]]
     """
     node, axes = plane(x)
-    found: Tensor = functions.max(node, axes)
-    return found
+    greatest: Tensor = functions.max(node, axes)
+    return greatest
 
 
 @provide
@@ -272,8 +272,8 @@ def global_avg_pool(x: Any) -> Tensor:
     [[2.0]]
     """
     node, axes = plane(x)
-    found: Tensor = functions.mean(node, axes)
-    return found
+    average: Tensor = functions.mean(node, axes)
+    return average
 
 
 @provide
@@ -285,8 +285,8 @@ def global_sum_pool(x: Any) -> Tensor:
     [[4.0]]
     """
     node, axes = plane(x)
-    found: Tensor = functions.sum(node, axes)
-    return found
+    total: Tensor = functions.sum(node, axes)
+    return total
 
 
 @provide
@@ -348,11 +348,11 @@ def masked_avg_pool(x: Any, mask: Any, axis: Any) -> Tensor:
     [2.0]
     """
     node = as_float(x)
-    given = align([node, astype(mask, real_of(node.type.dtype))])[1]
-    weights = broadcast_to(given, node.type.shape)
+    mask_node = align([node, astype(mask, real_of(node.type.dtype))])[1]
+    weights = broadcast_to(mask_node, node.type.shape)
     count = functions.sum(weights, axis)
-    found: Tensor = functions.sum(node * weights, axis) / functions.maximum(count, 1)
-    return found
+    average: Tensor = functions.sum(node * weights, axis) / functions.maximum(count, 1)
+    return average
 
 
 @provide
@@ -365,5 +365,5 @@ def masked_max_pool(x: Any, mask: Any, axis: Any) -> Tensor:
     """
     node = as_float(x)
     chosen = functions.where(astype(mask, bool), node, -np.inf)
-    found: Tensor = functions.max(chosen, axis)
-    return found
+    greatest: Tensor = functions.max(chosen, axis)
+    return greatest

@@ -125,5 +125,5 @@ def additive_scores(q: Any, k: Any, v: Any) -> Tensor:
             f"q {a.type} and k {b.type} have lengths and a width, v {w.type} a width"
         ).located("additive_scores")
     met = tanh(expand_dims(a, -2) + expand_dims(b, -3))
-    found: Tensor = functions.matmul(met, w)
-    return found
+    scores: Tensor = functions.matmul(met, w)
+    return scores

@@ -93,8 +93,8 @@ def squared_modulus(x: Tensor) -> Tensor:
     """|x|²: the square of a real x, and a real number for a complex one."""
     if kind(x.type.dtype) != "complex":
         return square(x)
-    found: Tensor = functions.real(x * functions.conj(x))
-    return found
+    modulus: Tensor = functions.real(x * functions.conj(x))
+    return modulus
 
 
 @provide
@@ -232,9 +232,9 @@ def pow(x: Any, y: Any) -> Tensor:
     ([4.0, 9.0], [2.0])
     """
     if isinstance(y, (int, float)) and not isinstance(y, bool):
-        found = _simple(x, y)
-        if found is not None:
-            return found
+        simple = _simple(x, y)
+        if simple is not None:
+            return simple
     nodes = operands(x, y)
     whole = kind(nodes[0].type.dtype) == "integer" and not isinstance(y, Operand)
     if whole and np.any(np.asarray(y) < 0):

@@ -63,10 +63,10 @@ def contract3d(x: Any, y: Any, z: Any = None, b: Any = None) -> Tensor:
     [[3.0, 7.0]]
     """
     if z is None:
-        found = einsum("...ijk,...k->...ij", x, y)
+        result = einsum("...ijk,...k->...ij", x, y)
     else:
-        found = einsum("...ijk,...k,...j->...i", x, y, z)
-    return found if b is None else add(found, b)
+        result = einsum("...ijk,...k,...j->...i", x, y, z)
+    return result if b is None else add(result, b)
 
 
 @provide

@@ -119,15 +119,15 @@ def isdtype(dtype: Any, kind: Any) -> bool:
     >>> td.isdtype(td.float32, "real floating"), td.isdtype(td.int8, ("bool", td.int16))
     (True, False)
     """
-    own = as_dtype(dtype)
+    resolved = as_dtype(dtype)
     if isinstance(kind, tuple):
-        return any(isdtype(own, each) for each in kind)
+        return any(isdtype(resolved, each) for each in kind)
     if isinstance(kind, str) and kind in KINDS:
-        return own in KINDS[kind]
+        return resolved in KINDS[kind]
     if isinstance(kind, str) and kind not in {d.name for d in ALL}:
         known = ", ".join(KINDS)
         raise ArgumentError(f"{kind!r} is no kind of dtypes", hint=f"one of {known}")
-    return own == as_dtype(kind)
+    return resolved == as_dtype(kind)
 
 
 def can_cast(from_: Any, to: Any) -> bool:
@@ -153,9 +153,9 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
     """
     if not arrays_and_dtypes:
         raise ArgumentError("a result has a dtype by one array or dtype at least")
-    given = [waited(x) for x in arrays_and_dtypes]
-    scalars = [x for x in given if isinstance(x, SCALARS)]
-    dtypes = [dtype_of(x) for x in given if not isinstance(x, SCALARS)]
+    operands = [waited(x) for x in arrays_and_dtypes]
+    scalars = [x for x in operands if isinstance(x, SCALARS)]
+    dtypes = [dtype_of(x) for x in operands if not isinstance(x, SCALARS)]
     default = current().dtype
     if not dtypes:
         plain = (x.item() if isinstance(x, np.generic) else x for x in scalars)

@@ -46,8 +46,8 @@ class PseudoInverse(OfMatrices):
         matrices(t)
         if bound.shape != t.shape[:-2] or kind(bound.dtype) != "float":
             raise ShapeError(f"bounds are floats of shape {t.shape[:-2]}, not {bound}")
-        found = t.with_shape((*t.shape[:-2], *t.shape[:-3:-1]))
-        return cast(Type, stacked_names(found, types))
+        result = t.with_shape((*t.shape[:-2], *t.shape[:-3:-1]))
+        return cast(Type, stacked_names(result, types))
 
     def numpy(self, *arrays: Any) -> Array:
         x, bound = arrays
@@ -56,16 +56,16 @@ class PseudoInverse(OfMatrices):
         u, s, vh = solved(lambda a: np.linalg.svd(a, full_matrices=False), x)
         large = s > np.asarray(bound)[..., None] * s.max(-1, keepdims=True)
         inner = np.where(large, 1 / np.where(large, s, 1), 0).astype(s.dtype)
-        found: Array = adjoint_of(vh) * inner[..., None, :] @ adjoint_of(u)
-        return found
+        inverse: Array = adjoint_of(vh) * inner[..., None, :] @ adjoint_of(u)
+        return inverse
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         x, p, ph, gh = xs[0], y, adjoint(y), adjoint(g)
         m, n = x.type.shape[-2:]
         left = matmul(identity(x, m) - matmul(x, p), gh)
         right = matmul(gh, identity(x, n) - matmul(p, x))
-        found = matmul(matmul(left, p), ph) + matmul(ph, matmul(p, right))
-        return found - matmul(matmul(ph, g), ph), None
+        gradient = matmul(matmul(left, p), ph) + matmul(ph, matmul(p, right))
+        return gradient - matmul(matmul(ph, g), ph), None
 
     @classmethod
     def samples(cls) -> list[Sample]:

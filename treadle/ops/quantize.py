@@ -64,8 +64,8 @@ def dequantize(q: Any, scale: Any) -> Tensor:
     [[1.0, -127.0]]
     """
     factor = as_float(scale)
-    found: Tensor = astype(as_tensor(q), factor.type.dtype) * factor
-    return found
+    values: Tensor = astype(as_tensor(q), factor.type.dtype) * factor
+    return values
 
 
 def int8_linear(x: Any, weight: Any, scale: Any, bias: Any = None) -> Tensor:
@@ -122,8 +122,8 @@ def _whole(x: Tensor, bits: int) -> Tensor:
     if isinstance(bits, bool) or not isinstance(bits, int) or not 0 <= bits <= 15:
         raise ArgumentError(f"a unit is 2^-bits with bits from 0 to 15, got {bits!r}")
     units = functions.clip(astype(x, float64) * 2.0**bits, -32768.0, 32767.0)
-    found: Tensor = functions.round(units, "straight_through")
-    return found
+    rounded: Tensor = functions.round(units, "straight_through")
+    return rounded
 
 
 def _meeting(
@@ -147,10 +147,10 @@ def _product(x: Tensor, w: Tensor) -> Tensor:
     """x Wᵀ, with W as doubles in blocks of rows where it is long."""
     (rows, width), dtype = w.type.shape, x.type.dtype
     size = max(BLOCK // max(width, 1), 1)
-    found: Tensor
+    product: Tensor
     if rows <= 4 * size:
-        found = functions.matmul(x, astype(w, dtype).mT)
-        return found
+        product = functions.matmul(x, astype(w, dtype).mT)
+        return product
     lead = x.type.shape[:-1]
     flat = reshape(x, (math.prod(lead), width))
     count = rows // size
@@ -161,8 +161,8 @@ def _product(x: Tensor, w: Tensor) -> Tensor:
     joined = [reshape(permute_dims(parts, (1, 0, 2)), (flat.shape[0], count * size))]
     if count * size < rows:
         joined.append(functions.matmul(flat, astype(w[count * size :], dtype).mT))
-    found = functions.concat(joined, 1) if len(joined) > 1 else joined[0]
-    return reshape(found, (*lead, rows))
+    product = functions.concat(joined, 1) if len(joined) > 1 else joined[0]
+    return reshape(product, (*lead, rows))
 
 
 def quantize_fixed(x: Any, bits: int = 8, scale: Any = None, steps: int = 0) -> Tensor:
@@ -195,8 +195,8 @@ def quantize_log(x: Any, bits: int = 8, scale: Any = None, steps: int = 0) -> Te
 
 
 def _fixed(x: Tensor, n: int, scale: Tensor) -> Tensor:
-    found: Tensor = functions.round(functions.clip(x, -scale, scale) / scale * n)
-    return found / n * scale
+    steps: Tensor = functions.round(functions.clip(x, -scale, scale) / scale * n)
+    return steps / n * scale
 
 
 def _log(x: Tensor, n: int, scale: Tensor) -> Tensor:
@@ -205,8 +205,8 @@ def _log(x: Tensor, n: int, scale: Tensor) -> Tensor:
     safe = functions.where(part > 0.0, part, 1.0)
     power = functions.floor(functions.log2(safe * (4.0 / 3.0)))
     power = functions.clip(power, -float(n), 0.0)
-    found: Tensor = functions.sign(x) * scale * functions.pow(2.0, power)
-    return found
+    rounded: Tensor = functions.sign(x) * scale * functions.pow(2.0, power)
+    return rounded
 
 
 def _on_grid(x: Any, bits: int, scale: Any, steps: int, f: Any) -> Tensor:

@@ -85,8 +85,8 @@ def words(draw: Array, count: int) -> Array:
     counter[0] = blocks & _LOW
     counter[1] = blocks >> _HALF
     counter[2], counter[3] = number & 0xFFFFFFFF, number >> 32
-    made = philox(counter, (seed & 0xFFFFFFFF, seed >> 32))
-    return np.ascontiguousarray(made.T).reshape(-1)[:count]
+    numbers = philox(counter, (seed & 0xFFFFFFFF, seed >> 32))
+    return np.ascontiguousarray(numbers.T).reshape(-1)[:count]
 
 
 def unit(draw: Array, shape: Shape, dtype: DType) -> Array:
@@ -128,14 +128,14 @@ class Random(Family):
         (draws,) = arrays
         y = np.empty(draws.shape[:-1] + self.shape, self.dtype)
         for place in np.ndindex(draws.shape[:-1]):
-            y[place] = self.made(draws[place])
+            y[place] = self.numbers(draws[place])
         return y
 
-    def made(self, draw: Array) -> Array:
+    def numbers(self, draw: Array) -> Array:
         """The numbers of one draw."""
         raise NotImplementedError
 
-    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
         return self(*xs)
 
     def __post_init__(self) -> None:
@@ -148,26 +148,26 @@ class Random(Family):
 
     @classmethod
     def samples(cls) -> list[Sample]:
-        made: Any = cls
+        make: Any = cls
         draw = np.array([7, 3], np.uint64)
         return [
-            Sample(made((2, 3), float32), (draw,)),
-            Sample(made((), float32), (draw,)),
-            Sample(made((5,), float64), (draw,)),
-            Sample(made((0, 2), float32), (draw,)),
-            Sample(made((7,), float16), (draw,)),
-            Sample(made((5,), float32), (np.array([[7, 3], [7, 4]], np.uint64),)),
-            Sample(made((3, 3), bfloat16), (draw,)),
+            Sample(make((2, 3), float32), (draw,)),
+            Sample(make((), float32), (draw,)),
+            Sample(make((5,), float64), (draw,)),
+            Sample(make((0, 2), float32), (draw,)),
+            Sample(make((7,), float16), (draw,)),
+            Sample(make((5,), float32), (np.array([[7, 3], [7, 4]], np.uint64),)),
+            Sample(make((3, 3), bfloat16), (draw,)),
         ]
 
     @classmethod
     def mistakes(cls) -> list[Mistake]:
-        made: Any = cls
+        make: Any = cls
         x = as_tensor([1.0])
         return [
             *super().mistakes(),
-            Mistake(lambda: made((2,), float32)(x), DTypeError, "uint64[2]"),
-            Mistake(lambda: made((2,), int64), DTypeError, "are floats"),
+            Mistake(lambda: make((2,), float32)(x), DTypeError, "uint64[2]"),
+            Mistake(lambda: make((2,), int64), DTypeError, "are floats"),
         ]
 
 
@@ -178,7 +178,7 @@ class UniformBits(Random):
     shape: Shape
     dtype: DType
 
-    def made(self, draw: Array) -> Array:
+    def numbers(self, draw: Array) -> Array:
         return unit(draw, self.shape, self.dtype)
 
 
@@ -192,14 +192,14 @@ class NormalBits(Random):
     shape: Shape
     dtype: DType
 
-    def made(self, draw: Array) -> Array:
+    def numbers(self, draw: Array) -> Array:
         count = math.prod(self.shape)
         wide = float64 if self.dtype == float64 else float32
         pairs = unit(draw, ((count + 1) // 2, 2), wide).astype(np.float64)
         radius = np.sqrt(-2.0 * np.log1p(-pairs[:, 0]))
         angle = 2.0 * np.pi * pairs[:, 1]
-        found = np.stack([radius * np.cos(angle), radius * np.sin(angle)], 1)
-        return found.reshape(-1)[:count].reshape(self.shape).astype(self.dtype)
+        values = np.stack([radius * np.cos(angle), radius * np.sin(angle)], 1)
+        return values.reshape(-1)[:count].reshape(self.shape).astype(self.dtype)
 
 
 def _dtype(dtype: Any) -> DType:
@@ -316,11 +316,11 @@ def truncated_normal(
     True
     """
     wanted, extents = _dtype(dtype), _extents(shape, mean, std)
-    found = normal(extents, dtype=_wide(wanted))
+    numbers = normal(extents, dtype=_wide(wanted))
     for _ in range(8):
-        again = normal(extents, dtype=_wide(wanted))
-        found = functions.where(functions.abs(found) > 2.0, again, found)
-    return astype(functions.clip(found, -2.0, 2.0), wanted) * std + mean
+        redrawn = normal(extents, dtype=_wide(wanted))
+        numbers = functions.where(functions.abs(numbers) > 2.0, redrawn, numbers)
+    return astype(functions.clip(numbers, -2.0, 2.0), wanted) * std + mean
 
 
 def randint(low: int, high: int, shape: Any = (), dtype: Any = "int64") -> Tensor:
@@ -334,8 +334,8 @@ def randint(low: int, high: int, shape: Any = (), dtype: Any = "int64") -> Tenso
         raise ArgumentError(f"no number lies in [{low}, {high})").located("randint")
     wanted = as_dtype(dtype)
     if kind(wanted) == "integer":
-        held = np.iinfo(wanted)
-        if low < held.min or high - 1 > held.max:
+        limits = np.iinfo(wanted)
+        if low < limits.min or high - 1 > limits.max:
             raise ArgumentError(
                 f"{wanted.name} does not hold all of [{low}, {high})"
             ).located("randint")

@@ -170,8 +170,8 @@ def flatten(x: Any, start: Any = 0, stop: Any = -1, name: str | None = None) -> 
         raise AxisError(f"flatten from {a} to {b} is empty").located("flatten")
     merged = int(np.prod(shape[a : b + 1], dtype=int))
     names = node.type.axes or (None,) * len(shape)
-    own = names[a] if a == b and name is None else name
-    axes = some((*names[:a], own, *names[b + 1 :]))
+    merged_name = names[a] if a == b and name is None else name
+    axes = some((*names[:a], merged_name, *names[b + 1 :]))
     return reshape(node, (*shape[:a], merged, *shape[b + 1 :]), axes=axes)
 
 
@@ -205,7 +205,7 @@ def unflatten(x: Any, axis: Any, shape: Any) -> Tensor:
     old, n = node.type.shape, node.type.shape[k]
     if as_items(shape) is None:
         raise ShapeError(f"a dimension splits into several, not {shape!r}")
-    own = [m.name if isinstance(m, Axis) else None for m in shape]
+    part_names = [m.name if isinstance(m, Axis) else None for m in shape]
     parts = [m.length if isinstance(m, Axis) else m for m in shape]
     whole = as_integers(parts)
     if whole is None:
@@ -217,7 +217,7 @@ def unflatten(x: Any, axis: Any, shape: Any) -> Tensor:
     if int(np.prod(parts, dtype=int)) != n:
         raise ShapeError(f"{n} does not split into {tuple(shape)}").located("unflatten")
     names = node.type.axes or (None,) * len(old)
-    axes = some((*names[:k], *own, *names[k + 1 :]))
+    axes = some((*names[:k], *part_names, *names[k + 1 :]))
     return reshape(node, (*old[:k], *parts, *old[k + 1 :]), axes=axes)
 
 

@@ -48,20 +48,20 @@ class Cell(Composite):
                     f"{count} gates of state {state} have shape {wanted}, not {t.shape}"
                 )
         lead = leading(state.ndim - 1)
-        given = [(t, (*lead, "gates")) for t in wide] + [(state, (*lead, "width"))]
-        return state.with_shape(state.shape, matched(given, (*lead, "width")))
+        named = [(t, (*lead, "gates")) for t in wide] + [(state, (*lead, "width"))]
+        return state.with_shape(state.shape, matched(named, (*lead, "width")))
 
-    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
-        return self(*spread(given, xs))
+    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        return self(*spread(has_rows, xs))
 
     @classmethod
     def mistakes(cls) -> list[Mistake]:
-        made: Any = cls
+        make: Any = cls
         x = as_tensor(np.ones((2, 3), np.float32))
         wrong = [x] * (cls.arity or 1)
         return [
             *super().mistakes(),
-            Mistake(lambda: made()(*wrong), ShapeError, "gates of state"),
+            Mistake(lambda: make()(*wrong), ShapeError, "gates of state"),
         ]
 
 
@@ -127,14 +127,14 @@ class GruCell(Cell):
         return self.fits(types, types[:2], 3)
 
     def numpy(self, *arrays: Any) -> Any:
-        own, past, h = arrays
-        (a, b, c), (d, e, f) = parts(own, 3), parts(past, 3)
+        inputs, past, h = arrays
+        (a, b, c), (d, e, f) = parts(inputs, 3), parts(past, 3)
         n = np.tanh(c + logistic(a + d) * f)
         return n + logistic(b + e) * (h - n)
 
     def expand(self, *xs: Tensor) -> Any:
-        own, past, h = xs
-        (a, b, c), (d, e, f) = parts(own, 3), parts(past, 3)
+        inputs, past, h = xs
+        (a, b, c), (d, e, f) = parts(inputs, 3), parts(past, 3)
         n = functions.tanh(c + functions.sigmoid(a + d) * f)
         return n + functions.sigmoid(b + e) * (h - n)
 
@@ -146,13 +146,13 @@ class GruCell(Cell):
         ]
 
 
-def gru_cell(own: Any, past: Any, h: Any) -> Tensor:
+def gru_cell(inputs: Any, past: Any, h: Any) -> Tensor:
     """One GRU step from pre-activations r, z, n of input and state [..., 3h] each.
 
-    Returns h' = (1 - z) n + z h, where n = tanh(own_n + r past_n).
+    Returns h' = (1 - z) n + z h, where n = tanh(inputs_n + r past_n).
 
     >>> import treadle as td
     >>> td.gru_cell(td.zeros((1, 6)), td.zeros((1, 6)), td.ones((1, 2))).tolist()
     [[0.5, 0.5]]
     """
-    return GruCell()(*operands(own, past, h))
+    return GruCell()(*operands(inputs, past, h))

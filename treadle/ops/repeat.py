@@ -172,8 +172,8 @@ def _repeated(node: Tensor, counts: Array, k: int) -> Tensor:
     if counts.shape != (node.type.shape[k],):
         raise ArgumentError(f"counts {counts.shape} for {node.type}").located("repeat")
     places = as_tensor(np.repeat(np.arange(len(counts)), counts))
-    found = functions.take(functions.unname(node), places, k)
-    wide: Tensor = reshape(found, found.type.shape, axes=node.type.axes)
+    taken = functions.take(functions.unname(node), places, k)
+    wide: Tensor = reshape(taken, taken.type.shape, axes=node.type.axes)
     return wide
 
 

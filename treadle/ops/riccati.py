@@ -42,7 +42,7 @@ class Riccati(Equation):
     __slots__ = ()
     arity = 4
 
-    def found(self, *types: Type) -> Any:
+    def infer_matrices(self, *types: Type) -> Any:
         a, b, q, r = types
         n, m = square(a, "a"), b.shape[-1]
         if n and not m:
@@ -57,32 +57,32 @@ class Riccati(Equation):
 
     @classmethod
     def samples(cls) -> list[Sample]:
-        made: Any = cls
+        make: Any = cls
         r = np.float32(2) * np.eye(2, dtype=np.float32)
         a, q = well(3, 3) * np.float32(0.3), positive(3, 3) * np.float32(0.1)
         z = well(2, 2, 2, dtype=complex64) * np.float32(0.3)
         p = positive(2, 2, 2, dtype=complex64)
         return [
-            Sample(made(), (a, a, q, q)),
-            Sample(made(), (a, well(3, 2), q, r), None, False),
-            Sample(made(), (z, z, p, p), ()),
+            Sample(make(), (a, a, q, q)),
+            Sample(make(), (a, well(3, 2), q, r), None, False),
+            Sample(make(), (z, z, p, p), ()),
         ]
 
     @classmethod
     def mistakes(cls) -> list[Mistake]:
-        made: Any = cls
+        make: Any = cls
         x, b, none = (as_tensor(np.ones((2, n), np.float32)) for n in (2, 3, 0))
         return [
             *super().mistakes(),
-            Mistake(lambda: made()(x, b, x, x), ShapeError, "r is float32"),
-            Mistake(lambda: made()(x, none, x, none), ShapeError, "to control by"),
+            Mistake(lambda: make()(x, b, x, x), ShapeError, "r is float32"),
+            Mistake(lambda: make()(x, none, x, none), ShapeError, "to control by"),
         ]
 
 
 def _care(a: Array, b: Array, q: Array, r: Array) -> Array:
     rule = scipy_linalg().solve_continuous_are
-    found: Array = rule(a, b, hermitian_part(q), hermitian_part(r))
-    return found
+    solution: Array = rule(a, b, hermitian_part(q), hermitian_part(r))
+    return solution
 
 
 @op()
@@ -124,8 +124,8 @@ def care(a: Any, b: Any, q: Any, r: Any) -> Tensor:
 
 def _dare(a: Array, b: Array, q: Array, r: Array) -> Array:
     rule = scipy_linalg().solve_discrete_are
-    found: Array = rule(a, b, hermitian_part(q), hermitian_part(r))
-    return found
+    solution: Array = rule(a, b, hermitian_part(q), hermitian_part(r))
+    return solution
 
 
 @op()

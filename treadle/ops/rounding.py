@@ -41,8 +41,8 @@ class Abs(Elementwise):
 
     @classmethod
     def samples(cls) -> list[Sample]:
-        found = unary_samples(cls(), apart=0.05, dtypes=(float32, int32))
-        return [*found, Sample(cls(), (Input((2, 3), complex64),))]
+        samples = unary_samples(cls(), apart=0.05, dtypes=(float32, int32))
+        return [*samples, Sample(cls(), (Input((2, 3), complex64),))]
 
 
 @provide

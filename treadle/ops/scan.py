@@ -80,8 +80,8 @@ class Running(Chain):
         x, g, y = (functions.unname(v) for v in (xs[0], g, y))
         if self.exclusive:
             # The exclusive scan is the inclusive one moved one place along.
-            made: Any = type(self)
-            y = made(self.axis, self.reverse, False)(x)
+            make: Any = type(self)
+            y = make(self.axis, self.reverse, False)(x)
             g = self.next(g)
         gx = self.back(g, y, x)
         return (functions.reshape(gx, x.type.shape, axes=names),)
@@ -105,22 +105,22 @@ class Running(Chain):
 
     @classmethod
     def samples(cls) -> list[Sample]:
-        made: Any = cls
+        make: Any = cls
         return [
-            Sample(made(0, False, False), (Input((4, 3), apart=0.01),)),
-            Sample(made(1, True, False), (Input((2, 5), apart=0.01),)),
-            Sample(made(0, False, True), (Input((4,), apart=0.01),)),
-            Sample(made(1, True, True), (Input((2, 3, 2), apart=0.01),)),
-            Sample(made(0, False, False), (Input((0, 3)),)),
+            Sample(make(0, False, False), (Input((4, 3), apart=0.01),)),
+            Sample(make(1, True, False), (Input((2, 5), apart=0.01),)),
+            Sample(make(0, False, True), (Input((4,), apart=0.01),)),
+            Sample(make(1, True, True), (Input((2, 3, 2), apart=0.01),)),
+            Sample(make(0, False, False), (Input((0, 3)),)),
         ]
 
     @classmethod
     def mistakes(cls) -> list[Mistake]:
-        made: Any = cls
+        make: Any = cls
         x = as_tensor([1.0])
         return [
             *super().mistakes(),
-            Mistake(lambda: made(1, False, False)(x), AxisError, "out of range"),
+            Mistake(lambda: make(1, False, False)(x), AxisError, "out of range"),
         ]
 
 

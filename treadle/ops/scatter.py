@@ -35,10 +35,10 @@ FOLDS = {"multiply": np.multiply, "max": np.maximum, "min": np.minimum}
 
 def rows_of(x: Array, axes: Integers) -> Array:
     """x as [indexed extents flattened, all others flattened], a copy."""
-    moved = np.moveaxis(x, axes, range(len(axes)))
+    in_front = np.moveaxis(x, axes, range(len(axes)))
     count = math.prod(x.shape[k] for k in axes)
-    width = math.prod(moved.shape[len(axes) :])
-    return np.array(moved.reshape(count, width))
+    width = math.prod(in_front.shape[len(axes) :])
+    return np.array(in_front.reshape(count, width))
 
 
 @op(tolerance="E")
@@ -75,8 +75,8 @@ class IndexSet(Family):
         ge = functions.where(functions.equal(owner, number), ge, zero)
         return self(g, zero, *ids), ge, *[None] * len(ids)
 
-    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
-        return put_rows(self, 2, given, xs)
+    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        return put_rows(self, 2, has_rows, xs)
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -132,8 +132,8 @@ class IndexFold(Family):
         gx, ge = rule(g, y, x, e, ids, take)
         return gx, ge, *[None] * len(ids)
 
-    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
-        return put_rows(self, 2, given, xs)
+    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        return put_rows(self, 2, has_rows, xs)
 
     def _of_product(
         self, g: Tensor, y: Tensor, x: Tensor, e: Tensor, ids: Any, take: Index

@@ -46,10 +46,10 @@ class SegmentSum(Composite):
     def numpy(self, *arrays: Any) -> Array:
         starts, x = arrays
         begins = begins_of(starts, len(x))
-        found = np.zeros((len(starts) - 1, *x.shape[1:]), x.dtype)
+        sums = np.zeros((len(starts) - 1, *x.shape[1:]), x.dtype)
         for k, (first, last) in enumerate(itertools.pairwise(begins)):
-            found[k] = x[first:last].sum(0)
-        return found
+            sums[k] = x[first:last].sum(0)
+        return sums
 
     def expand(self, *xs: Tensor) -> Tensor:
         starts, x = xs
@@ -57,7 +57,7 @@ class SegmentSum(Composite):
         if not n or not x.type.shape[0]:
             return full((n, *x.type.shape[1:]), 0, x.type.dtype)
         rows, kept = segment_of(x.type.shape[0], starts)
-        return RowsToDense(n)(rows, functions.where(beside(kept, x), x, 0))
+        return RowsToDense(n)(rows, functions.where(per_element(kept, x), x, 0))
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         starts, x = xs
@@ -65,7 +65,7 @@ class SegmentSum(Composite):
             return None, full(x.type.shape, 0, x.type.dtype)
         rows, kept = segment_of(x.type.shape[0], starts)
         whole = Embedding()(reshape(g, g.type.shape), rows)
-        return None, functions.where(beside(kept, x), whole, 0)
+        return None, functions.where(per_element(kept, x), whole, 0)
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -92,11 +92,11 @@ class SegmentSum(Composite):
 
 def begins_of(starts: Array, count: int) -> Array:
     """The starts of rows among so many elements; those that fall are a RunError."""
-    found = in_range(starts, count + 1, "start", negative=False)
-    falls = np.diff(found) < 0
+    begins = in_range(starts, count + 1, "start", negative=False)
+    falls = np.diff(begins) < 0
     if falls.any():
         raise RunError(f"starts of rows fall at {int(np.argmax(falls)) + 1}")
-    return found
+    return begins
 
 
 def segment_of(count: int, starts: Tensor) -> tuple[Tensor, Tensor]:
@@ -105,13 +105,13 @@ def segment_of(count: int, starts: Tensor) -> tuple[Tensor, Tensor]:
     starts = InRange(count, "start")(starts)
     rises = InRange(count, "the distance of starts")(starts[1:] - starts[:-1])
     starts = functions.concat([starts[:1], starts[:-1] + rises])
-    found = functions.searchsorted(starts, numbers, side="right") - 1
+    rows = functions.searchsorted(starts, numbers, side="right") - 1
     last = starts.type.size - 2
-    kept: Tensor = functions.logical_and(found >= 0, found <= last)
-    return functions.clip(found, 0, max(last, 0)), kept
+    kept: Tensor = functions.logical_and(rows >= 0, rows <= last)
+    return functions.clip(rows, 0, max(last, 0)), kept
 
 
-def beside(kept: Tensor, x: Tensor) -> Tensor:
+def per_element(kept: Tensor, x: Tensor) -> Tensor:
     """What holds of elements, in a shape that meets them."""
     return reshape(kept, (*kept.type.shape, *[1] * (x.type.ndim - 1)))
 

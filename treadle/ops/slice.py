@@ -33,14 +33,14 @@ def extents(shape: Shape, starts: Integers, stops: Integers, steps: Integers) ->
     """The shape of a part of `shape`, checked to lie within."""
     if not len(shape) == len(starts) == len(stops) == len(steps):
         raise ShapeError(f"{len(starts)} slices given for {len(shape)} dimensions")
-    found = []
+    counts = []
     for n, a, b, c in zip(shape, starts, stops, steps, strict=True):
         places = SliceRange(a, b, c)
         count = places.count
         if count and not (places.low >= 0 and places.high < n):
             raise ShapeError(f"slice {a}:{b}:{c} leaves a dimension of {n}")
-        found.append(count)
-    return tuple(found)
+        counts.append(count)
+    return tuple(counts)
 
 
 def _every(x: Tensor, part: Any) -> tuple[Integers, Integers, Integers]:
@@ -79,7 +79,7 @@ class Slice(Movement):
             a + c * k for a, c, k in zip(self.starts, self.steps, i, strict=True)
         )
 
-    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
         return Slice(*_every(xs[0], self))(*xs)
 
     @classmethod
@@ -128,7 +128,7 @@ class Unslice(Family):
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (Slice(self.starts, self.stops, self.steps)(g),)
 
-    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
         return Unslice((xs[0].type.shape[0], *self.shape), *_every(xs[0], self))(*xs)
 
     @classmethod
@@ -177,8 +177,8 @@ class SetSlice(Family):
         zero = constant_node(np.zeros(xs[1].type.shape, g.type.dtype))
         return self(g, zero), Slice(self.starts, self.stops, self.steps)(g)
 
-    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
-        wide = spread(given, xs)
+    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        wide = spread(has_rows, xs)
         return SetSlice(*_every(wide[0], self))(*wide)
 
     @classmethod

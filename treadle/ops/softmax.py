@@ -35,22 +35,22 @@ class AlongAxis(Composite):
 
     @classmethod
     def samples(cls) -> list[Sample]:
-        made: Any = cls
+        make: Any = cls
         return [
-            Sample(made(1), (Input((2, 3), low=-3, high=3, apart=0.02),)),
-            Sample(made(0), (Input((7, 5), low=-3, high=3, apart=0.02),)),
+            Sample(make(1), (Input((2, 3), low=-3, high=3, apart=0.02),)),
+            Sample(make(0), (Input((7, 5), low=-3, high=3, apart=0.02),)),
             Sample(
-                made(2), (Input((2, 1, 33), low=-3, high=3, apart=0.02),), None, False
+                make(2), (Input((2, 1, 33), low=-3, high=3, apart=0.02),), None, False
             ),
-            Sample(made(0), (Input((1,)),)),
+            Sample(make(0), (Input((1,)),)),
         ]
 
     @classmethod
     def mistakes(cls) -> list[Mistake]:
-        found = super().mistakes()
-        made: Any = cls
+        mistakes = super().mistakes()
+        make: Any = cls
         x = as_tensor([1.0])
-        return [*found, Mistake(lambda: made(3)(x), Exception, "out of range")]
+        return [*mistakes, Mistake(lambda: make(3)(x), Exception, "out of range")]
 
 
 @op()

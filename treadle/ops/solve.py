@@ -39,7 +39,7 @@ class System(OfMatrices):
     __slots__ = ()
     arity = 2
 
-    def found(self, *types: Type) -> Any:
+    def infer_matrices(self, *types: Type) -> Any:
         a, b = types
         n = square(a, hint=SINGULAR)
         if b.shape[-2] != n:
@@ -65,8 +65,8 @@ class Solve(System):
     """The x of a x = b, for square a[..., n, n] and b[..., n, k]."""
 
     def numpy(self, *arrays: Any) -> Array:
-        found: Array = solved(np.linalg.solve, *arrays, hint=SINGULAR)
-        return found
+        solution: Array = solved(np.linalg.solve, *arrays, hint=SINGULAR)
+        return solution
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         back = Solve()(adjoint(xs[0]), g)
@@ -123,17 +123,17 @@ def _substituted(a: Array, b: Array, upper: bool, unit: bool) -> Array:
     """
     n = a.shape[-1]
     places = [slice(k, min(k + BLOCK, n)) for k in range(0, n, BLOCK)]
-    own = np.empty((*a.shape[:-2], len(places), BLOCK, BLOCK), a.dtype)
-    own[...] = np.eye(BLOCK, dtype=a.dtype)
+    blocks = np.empty((*a.shape[:-2], len(places), BLOCK, BLOCK), a.dtype)
+    blocks[...] = np.eye(BLOCK, dtype=a.dtype)
     for k, rows in enumerate(places):
         size = rows.stop - rows.start
-        own[..., k, :size, :size] = a[..., rows, rows]
-    own = np.triu(own) if upper else np.tril(own)
+        blocks[..., k, :size, :size] = a[..., rows, rows]
+    blocks = np.triu(blocks) if upper else np.tril(blocks)
     if unit:
-        own[..., range(BLOCK), range(BLOCK)] = 1
-    turned = _inverse(np.swapaxes(own, -1, -2) if upper else own)
+        blocks[..., range(BLOCK), range(BLOCK)] = 1
+    turned = _inverse(np.swapaxes(blocks, -1, -2) if upper else blocks)
     inverses = np.swapaxes(turned, -1, -2) if upper else turned
-    again = (_largest_sum(own) * _largest_sum(inverses) > WELL).any()
+    inaccurate = (_largest_sum(blocks) * _largest_sum(inverses) > WELL).any()
     x = b.copy()
     for k, rows in reversed([*enumerate(places)]) if upper else enumerate(places):
         known = slice(rows.stop, n) if upper else slice(0, rows.start)
@@ -142,17 +142,17 @@ def _substituted(a: Array, b: Array, upper: bool, unit: bool) -> Array:
             left = left - a[..., rows, known] @ x[..., known, :]
         size = rows.stop - rows.start
         inverse = inverses[..., k, :size, :size]
-        found = inverse @ left
-        if again:
-            found += inverse @ (left - own[..., k, :size, :size] @ found)
-        x[..., rows, :] = found
+        solution = inverse @ left
+        if inaccurate:
+            solution += inverse @ (left - blocks[..., k, :size, :size] @ solution)
+        x[..., rows, :] = solution
     return x
 
 
 def _largest_sum(a: Array) -> Array:
     """The norms of matrices, by the sums of magnitudes in their rows."""
-    found: Array = np.abs(a).sum(-1).max(-1)
-    return found
+    norms: Array = np.abs(a).sum(-1).max(-1)
+    return norms
 
 
 def _inverse(a: Array) -> Array:
@@ -166,10 +166,10 @@ def _inverse(a: Array) -> Array:
         parts = a.reshape(*a.shape[:-2], len(each), 2, size, len(each), 2, size)
         corners = np.moveaxis(parts[..., each, 1, :, each, 0, :], 0, -3)
         p, q = halves[..., 0::2, :, :], halves[..., 1::2, :, :]
-        found = np.zeros((*p.shape[:-2], 2 * size, 2 * size), a.dtype)
-        found[..., :size, :size], found[..., size:, size:] = p, q
-        found[..., size:, :size] = -(q @ corners @ p)
-        halves = found
+        inverses = np.zeros((*p.shape[:-2], 2 * size, 2 * size), a.dtype)
+        inverses[..., :size, :size], inverses[..., size:, size:] = p, q
+        inverses[..., size:, :size] = -(q @ corners @ p)
+        halves = inverses
     return halves[..., 0, :, :]
 
 

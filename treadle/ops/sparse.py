@@ -44,41 +44,41 @@ class CSRMatMul(Composite):
         data, indices, starts, x = types
         same_dtype((data, x))
         _compressed(data.shape, indices, starts)
-        taken, made = self.columns, starts.size - 1
+        taken, count = self.columns, starts.size - 1
         if self.transposed:
-            taken, made = made, taken
+            taken, count = count, taken
         if x.ndim not in (1, 2) or x.shape[0] != taken:
             raise ShapeError(f"a matrix of {taken} columns does not meet {x}")
         names = x.axes and some((None, *x.axes[1:]))
-        return x.with_shape((made, *x.shape[1:]), names)
+        return x.with_shape((count, *x.shape[1:]), names)
 
     def numpy(self, *arrays: Any) -> Array:
         data, indices, starts, x = arrays
         places, rows, columns = _elements(indices, starts, self.columns)
-        made, source, target = len(starts) - 1, columns, rows
+        count, source, target = len(starts) - 1, columns, rows
         if self.transposed:
-            made, source, target = self.columns, rows, columns
+            count, source, target = self.columns, rows, columns
         wide = x.reshape(len(x), math.prod(x.shape[1:]))
-        found = add_rows(made, target, data[places, None] * wide[source])
-        return found.reshape(made, *x.shape[1:])
+        sums = add_rows(count, target, data[places, None] * wide[source])
+        return sums.reshape(count, *x.shape[1:])
 
     def expand(self, *xs: Tensor) -> Tensor:
         data, indices, starts, x = xs
-        made, source = starts.type.size - 1, indices
+        count, source = starts.type.size - 1, indices
         target, kept = segment_of(data.type.size, starts)
         if self.transposed:
-            made, source, target = self.columns, target, source
+            count, source, target = self.columns, target, source
         if not x.type.shape[0] or not data.type.size:
-            return full((made, *x.type.shape[1:]), 0.0, x.type.dtype)
-        parts = Embedding()(x, source) * _beside(_where(kept, data), x)
-        return RowsToDense(made)(target, parts)
+            return full((count, *x.type.shape[1:]), 0.0, x.type.dtype)
+        parts = Embedding()(x, source) * _meeting_rows(_where(kept, data), x)
+        return RowsToDense(count)(target, parts)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         data, indices, starts, x = xs
         pair = (conj(x), g) if self.transposed else (g, conj(x))
         turned = replace(self, transposed=not self.transposed)
-        own = CSRDots()(indices, starts, *pair)
-        return own, None, None, turned(conj(data), indices, starts, g)
+        gradient = CSRDots()(indices, starts, *pair)
+        return gradient, None, None, turned(conj(data), indices, starts, g)
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -97,13 +97,13 @@ class CSRMatMul(Composite):
     def mistakes(cls) -> list[Mistake]:
         x, k, starts = as_tensor([1.0]), as_tensor([0]), as_tensor([0, 1])
         far = as_tensor([7])
-        made = cls(1)
+        op = cls(1)
         return [
             *super().mistakes(),
-            Mistake(lambda: made(x, x, starts, x), DTypeError, "are integers"),
-            Mistake(lambda: made(x, starts, starts, x), ShapeError, "hint: a matrix"),
+            Mistake(lambda: op(x, x, starts, x), DTypeError, "are integers"),
+            Mistake(lambda: op(x, starts, starts, x), ShapeError, "hint: a matrix"),
             Mistake(lambda: cls(2)(x, k, starts, x), ShapeError, "of 2 columns"),
-            Mistake(lambda: made(x, far, starts, x).numpy(), RunError, "7 is out"),
+            Mistake(lambda: op(x, far, starts, x).numpy(), RunError, "7 is out"),
         ]
 
 
@@ -132,9 +132,9 @@ class CSRDots(Composite):
         indices, starts, a, b = arrays
         places, rows, columns = _elements(indices, starts, len(b))
         parts = a[rows] * b[columns]
-        found = np.zeros(indices.shape, a.dtype)
-        found[places] = parts.sum(1) if a.ndim == 2 else parts
-        return found
+        products = np.zeros(indices.shape, a.dtype)
+        products[places] = parts.sum(1) if a.ndim == 2 else parts
+        return products
 
     def expand(self, *xs: Tensor) -> Tensor:
         indices, starts, a, b = xs
@@ -197,11 +197,11 @@ def _elements(indices: Array, starts: Array, count: int) -> tuple[Array, Array, 
 
 
 def _where(kept: Tensor, x: Tensor) -> Tensor:
-    found: Tensor = functions.where(kept, x, 0.0)
-    return found
+    masked: Tensor = functions.where(kept, x, 0.0)
+    return masked
 
 
-def _beside(data: Tensor, x: Tensor) -> Tensor:
+def _meeting_rows(data: Tensor, x: Tensor) -> Tensor:
     """Elements in a shape that meets rows of x."""
     return expand_dims(data, 1) if x.type.ndim == 2 else data
 
@@ -228,7 +228,7 @@ def csr_matmul(
     >>> td.csr_matmul([2.0, 3.0], [0, 1], [0, 1, 2], [[1.0], [10.0]]).tolist()
     [[2.0], [30.0]]
     """
-    own, right = operands(as_float(data), as_float(x))
+    values, right = operands(as_float(data), as_float(x))
     if columns is None:
         if transposed:
             raise ArgumentError(
@@ -236,10 +236,10 @@ def csr_matmul(
                 hint="pass columns=, the rows of the result",
             ).located("csr_matmul")
         columns = right.type.shape[0] if right.type.shape else 0
-    dtype = own.type.dtype
-    own, right = [astype(x, accumulator(dtype)) for x in (own, right)]
+    dtype = values.type.dtype
+    values, right = [astype(x, accumulator(dtype)) for x in (values, right)]
     where = positions(indices), positions(indptr)
-    return astype(CSRMatMul(columns, transposed)(own, *where, right), dtype)
+    return astype(CSRMatMul(columns, transposed)(values, *where, right), dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -277,8 +277,8 @@ class CSR:
             if (np.diff(starts) < 0).any():
                 raise ShapeError("starts of rows do not fall: sort the elements by row")
         if not isinstance(self.indices, Operand):
-            own = np.asarray(self.indices)
-            if own.size and not 0 <= own.min() <= own.max() < columns:
+            indices = np.asarray(self.indices)
+            if indices.size and not 0 <= indices.min() <= indices.max() < columns:
                 raise ShapeError(f"a column is not among {columns} columns")
 
     @classmethod
@@ -316,5 +316,5 @@ class CSR:
         >>> td.CSR([5.0], [1], [0, 0, 1], (2, 2)).dense().tolist()
         [[0.0, 0.0], [0.0, 5.0]]
         """
-        own = as_float(self.data)
-        return self @ constant_node(np.eye(self.shape[1], dtype=own.type.dtype))
+        values = as_float(self.data)
+        return self @ constant_node(np.eye(self.shape[1], dtype=values.type.dtype))

@@ -99,7 +99,7 @@ class GammaFamily(Opaque):
     def infer(self, *types: Any) -> Any:
         return types[0]
 
-    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
         return self(*xs)
 
     @classmethod
@@ -118,8 +118,8 @@ class LGamma(GammaFamily):
     """The logarithm of the absolute value of the gamma function."""
 
     def numpy(self, *arrays: Any) -> Array:
-        found = np.frompyfunc(_lgamma, 1, 1)(arrays[0].astype(np.float64))
-        return np.asarray(found, arrays[0].dtype)
+        values = np.frompyfunc(_lgamma, 1, 1)(arrays[0].astype(np.float64))
+        return np.asarray(values, arrays[0].dtype)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g * digamma(xs[0]),)
@@ -166,18 +166,20 @@ def polygamma_of(order: int, x: Array) -> Array:
         else:
             ratio = math.factorial(2 * k + order - 1) / math.factorial(2 * k)
             series = series + b * ratio / z ** (2 * k + order)
-    found = total + (series if order == 0 else sign * series)
-    found = np.where(below, (-1) ** order * found - _reflected(order, x), found)
-    return np.where((x <= 0) & (x == np.floor(x)), np.nan, found)
+    result = total + (series if order == 0 else sign * series)
+    result = np.where(below, (-1) ** order * result - _reflected(order, x), result)
+    return np.where((x <= 0) & (x == np.floor(x)), np.nan, result)
 
 
 def _reflected(order: int, x: Array) -> Array:
     """The derivative of `order` of pi cot(pi x), a polynomial in the cotangent."""
     cotangent = 1.0 / np.tan(math.pi * (x - np.rint(x)))
-    found = np.polynomial.Polynomial([0.0, math.pi])
+    derivative = np.polynomial.Polynomial([0.0, math.pi])
     for _ in range(order):
-        found = found.deriv() * np.polynomial.Polynomial([-math.pi, 0.0, -math.pi])
-    return np.asarray(found(cotangent))
+        derivative = derivative.deriv() * np.polynomial.Polynomial(
+            [-math.pi, 0.0, -math.pi]
+        )
+    return np.asarray(derivative(cotangent))
 
 
 @op(tolerance="R")
@@ -245,7 +247,7 @@ class Dawsn(Opaque):
     def numpy(self, *arrays: Any) -> Array:
         return _dawsn(arrays[0].astype(np.float64)).astype(arrays[0].dtype)
 
-    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
         return self(*xs)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:

@@ -47,7 +47,7 @@ class Eigh(OfMatrices):
 
     arity = 1
 
-    def found(self, *types: Type) -> Any:
+    def infer_matrices(self, *types: Type) -> Any:
         (t,) = types
         square(t)
         values = t.with_shape(t.shape[:-1])
@@ -64,8 +64,8 @@ class Eigh(OfMatrices):
             inner = on_diagonal(astype(gw, v.type.dtype))
         if gv is not None:
             gaps = astype(as_row(w) - as_column(w), v.type.dtype)
-            turn = over_gaps(matmul(adjoint(v), gv), gaps)
-            inner = turn if inner is None else inner + turn
+            rotation = over_gaps(matmul(adjoint(v), gv), gaps)
+            inner = rotation if inner is None else inner + rotation
         if inner is None:
             return (None,)
         return (mirrored(matmul(matmul(v, inner), adjoint(v))),)
@@ -118,7 +118,7 @@ class SVD(OfMatrices):
 
     arity = 1
 
-    def found(self, *types: Type) -> Any:
+    def infer_matrices(self, *types: Type) -> Any:
         (t,) = types
         lead, (m, n) = t.shape[:-2], t.shape[-2:]
         k = min(m, n)
@@ -155,26 +155,26 @@ def _svd_gradient(g: Any, u: Tensor, s: Tensor, v: Tensor) -> Tensor | None:
         inner = on_diagonal(astype(gs, u.type.dtype))
     if gu is not None:
         along = matmul(adjoint(u), gu)
-        turn = over_gaps(along - adjoint(along), gaps) * row
+        rotation = over_gaps(along - adjoint(along), gaps) * row
         if kind(u.type.dtype) == "complex":
             # The phases of a pair of vectors are free: they are put on u.
             phase = functions.imag(functions.diagonal(along))
-            turn = turn + on_diagonal(astype(phase, u.type.dtype) * 1j / s)
-        inner = turn if inner is None else inner + turn
+            rotation = rotation + on_diagonal(astype(phase, u.type.dtype) * 1j / s)
+        inner = rotation if inner is None else inner + rotation
         if u.type.shape[-2] > s.type.shape[-1]:
             outer = matmul((gu - matmul(u, along)) / row, adjoint(v))
     if gvh is not None:
         gv = adjoint(gvh)
         along = matmul(adjoint(v), gv)
-        turn = column * over_gaps(along - adjoint(along), gaps)
-        inner = turn if inner is None else inner + turn
+        rotation = column * over_gaps(along - adjoint(along), gaps)
+        inner = rotation if inner is None else inner + rotation
         if v.type.shape[-2] > s.type.shape[-1]:
             rest = matmul(u, adjoint((gv - matmul(v, along)) / row))
             outer = rest if outer is None else outer + rest
     if inner is None:
         return None
-    found = matmul(matmul(u, inner), adjoint(v))
-    return found if outer is None else found + outer
+    gradient = matmul(matmul(u, inner), adjoint(v))
+    return gradient if outer is None else gradient + outer
 
 
 class SVDFactors(NamedTuple):

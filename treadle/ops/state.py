@@ -127,12 +127,12 @@ def _built(items: Sequence[Any], name: str) -> tuple[list[Tensor], list[Tensor]]
         return nodes(), []
     around, token = top(), change(explicit=0)
     try:
-        with pushed(_Part(around)) as own:
-            found = nodes()
+        with pushed(_Part(around)) as part:
+            built = nodes()
     finally:
         modes.reset(token)
-    around.runs = around.runs or own.runs
-    return found, own.pending
+    around.runs = around.runs or part.runs
+    return built, part.pending
 
 
 def sequential(items: Sequence[Any]) -> Tensor:

@@ -43,8 +43,8 @@ def extent(x: Any, axes: tuple[int, ...]) -> int:
 def kept(y: Tensor, x: Tensor, axes: tuple[int, ...], keepdims: bool) -> Tensor:
     """A folded value, with dimensions of extent 1 where they are to be kept."""
     t = reduced(x.type, axes, keepdims)
-    found: Tensor = functions.reshape(y, t.shape, axes=t.axes)
-    return found
+    result: Tensor = functions.reshape(y, t.shape, axes=t.axes)
+    return result
 
 
 class Folded(Composite):
@@ -62,12 +62,12 @@ class Folded(Composite):
 
     @classmethod
     def samples(cls) -> list[Sample]:
-        made: Any = cls
+        make: Any = cls
         return [
-            Sample(made((1,), False), (Input((2, 3)),)),
-            Sample(made((0, 1), False), (Input((7, 5)),)),
-            Sample(made((0, 2), True), (Input((2, 3, 4)),)),
-            Sample(made((), False), (Input((3,)),)),
+            Sample(make((1,), False), (Input((2, 3)),)),
+            Sample(make((0, 1), False), (Input((7, 5)),)),
+            Sample(make((0, 2), True), (Input((2, 3, 4)),)),
+            Sample(make((), False), (Input((3,)),)),
         ]
 
 
@@ -123,8 +123,8 @@ class Var(Composite):
 
     def infer(self, *types: Type) -> Type:
         (t,) = types
-        found = reduced(t, self.axes, self.keepdims)
-        return found.with_dtype(real_of(t.dtype))
+        result = reduced(t, self.axes, self.keepdims)
+        return result.with_dtype(real_of(t.dtype))
 
     def numpy(self, *arrays: Any) -> Any:
         (x,) = arrays

@@ -40,16 +40,16 @@ def each(rule: Any, result: int, *arrays: Array) -> Array:
     """
     like = arrays[result]
     wide = [a.astype(np.result_type(a.dtype, np.float64)) for a in arrays]
-    found = np.empty_like(like)
+    results = np.empty_like(like)
     for place in np.ndindex(like.shape[:-2]):
         try:
-            if found[place].size:
-                found[place] = rule(*[a[place] for a in wide])
+            if results[place].size:
+                results[place] = rule(*[a[place] for a in wide])
         except np.linalg.LinAlgError as error:
             raise RunError(
                 str(error).rstrip("."), hint="is there a solution, and only one?"
             ) from None
-    return found
+    return results
 
 
 def _schur(x: Array) -> Any:
@@ -71,8 +71,8 @@ def _sylvester(a: Array, b: Array, c: Array, alike: bool = False) -> Array:
             "no unique solution: an eigenvalue of a and one of b are opposite",
             hint="of a x + x a^H these are two eigenvalues of a whose sum is 0",
         )
-    found: Array = u @ (y * scale) @ adjoint_of(v)
-    return found
+    solution: Array = u @ (y * scale) @ adjoint_of(v)
+    return solution
 
 
 class Equation(OfMatrices):
@@ -81,9 +81,9 @@ class Equation(OfMatrices):
     __slots__ = ()
 
     def infer(self, *types: Type) -> Any:
-        found = super().infer(*types)
+        result = super().infer(*types)
         scipy_linalg()  # where it is missing, the call that needs it fails
-        return found
+        return result
 
     @classmethod
     def mistakes(cls) -> list[Mistake]:
@@ -101,7 +101,7 @@ class Sylvester(Equation):
 
     arity = 3
 
-    def found(self, *types: Type) -> Any:
+    def infer_matrices(self, *types: Type) -> Any:
         a, b, c = types
         m, n = square(a, "a"), square(b, "b")
         if c.shape[-2:] != (m, n):
@@ -162,7 +162,7 @@ class OfLyapunov(Equation):
     __slots__ = ()
     arity = 2
 
-    def found(self, *types: Type) -> Any:
+    def infer_matrices(self, *types: Type) -> Any:
         a, q = types
         n = square(a, "a")
         if q.shape[-2:] != (n, n):
@@ -171,22 +171,22 @@ class OfLyapunov(Equation):
 
     @classmethod
     def samples(cls) -> list[Sample]:
-        made: Any = cls
+        make: Any = cls
         z = well(2, 2, 2, dtype=complex64)
         return [
-            Sample(made(), (well(3, 3), Input((3, 3)))),
-            Sample(made(), (well(2, 2, 2), Input((2, 2, 2))), None, False),
-            Sample(made(), (Input((0, 0)), Input((0, 0))), ()),
-            Sample(made(), (z, Input((2, 2, 2), complex64)), ()),
+            Sample(make(), (well(3, 3), Input((3, 3)))),
+            Sample(make(), (well(2, 2, 2), Input((2, 2, 2))), None, False),
+            Sample(make(), (Input((0, 0)), Input((0, 0))), ()),
+            Sample(make(), (z, Input((2, 2, 2), complex64)), ()),
         ]
 
     @classmethod
     def mistakes(cls) -> list[Mistake]:
-        made: Any = cls
+        make: Any = cls
         one, three = (as_tensor(np.eye(n, dtype=np.float32)) for n in (2, 3))
         return [
             *super().mistakes(),
-            Mistake(lambda: made()(one, three), ShapeError, "beside a of order 2"),
+            Mistake(lambda: make()(one, three), ShapeError, "beside a of order 2"),
         ]
 
 
@@ -216,8 +216,8 @@ def lyapunov(a: Any, q: Any) -> Tensor:
 
 
 def _discrete(a: Array, q: Array) -> Array:
-    found: Array = scipy_linalg().solve_discrete_lyapunov(a, q)
-    return found
+    solution: Array = scipy_linalg().solve_discrete_lyapunov(a, q)
+    return solution
 
 
 @op()

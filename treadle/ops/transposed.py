@@ -26,7 +26,7 @@ def _transposed(
     """
     nodes = factors(x, w)
     (g, kernel), (stride, padding, extra, dilation) = nodes, sliding
-    made = ConvInputGradient((), (), (), (), groups)
+    op = ConvInputGradient((), (), (), (), groups)
     try:
         if not g.type.ndim == kernel.type.ndim == rank + 2:
             shapes = f"{g.type.shape} and {kernel.type.shape}"
@@ -55,10 +55,10 @@ def _transposed(
                 g.type.shape[2:], sizes, steps, cover, apart, more, strict=True
             )
         )
-        made = ConvInputGradient(extents, steps, cover, apart, groups)
+        op = ConvInputGradient(extents, steps, cover, apart, groups)
     except TreadleError as error:
-        raise located(error, made, nodes) from None
-    y = made(*nodes)
+        raise located(error, op, nodes) from None
+    y = op(*nodes)
     if any(zeros):
         y = pad(y, ((0, 0), (0, 0), *((0, n) for n in zeros)))
     return biased(y, b)
@@ -68,14 +68,14 @@ def _undone(
     cover: Pairs, more: Integers, steps: Integers
 ) -> tuple[Pairs, Integers, Integers]:
     """Padding and output padding with no room for one more window, and zeros behind."""
-    found, left, zeros = [], [], []
+    padding, left, zeros = [], [], []
     for (low, high), m, s in zip(cover, more, steps, strict=True):
         less = min(m, high) if m >= s else 0
         rest = min(m - less, s - 1)
-        found.append((low, high - less))
+        padding.append((low, high - less))
         left.append(rest)
         zeros.append(m - less - rest)
-    return tuple(found), tuple(left), tuple(zeros)
+    return tuple(padding), tuple(left), tuple(zeros)
 
 
 @provide

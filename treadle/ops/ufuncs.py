@@ -103,27 +103,27 @@ def array_ufunc(
             hint="without out= (and with x = x + y for x += y) it makes a tensor; "
             "x[...] = y.numpy() writes its value",
         ).located(name)
-    given = {k: v for k, v in options.items() if v is not None}
+    chosen = {k: v for k, v in options.items() if v is not None}
     if method == "__call__":
-        dtype = given.pop("dtype", None)
-        if given:
-            raise _unknown(given).located(name)
+        dtype = chosen.pop("dtype", None)
+        if chosen:
+            raise _unknown(chosen).located(name)
         if dtype is not None:
             xs = [functions.astype(x, dtype) for x in xs]
         f = counterpart(ufunc)
         return f(*xs) if f is not None else _on_host(ufunc, xs)
-    if method == "outer" and not given and len(xs) == 2:
+    if method == "outer" and not chosen and len(xs) == 2:
         x, y = map(as_tensor, xs)
         wide = (*x.type.shape, *[1] * y.type.ndim)
         return array_ufunc(ufunc, "__call__", (functions.reshape(x, wide), y), {})
     table = {"reduce": REDUCE, "accumulate": ACCUMULATE}.get(method, {})
     if _of_numpy(ufunc) and ufunc.__name__ in table:
         x, *axis = xs
-        given.setdefault("axis", axis[0] if axis else 0)
+        chosen.setdefault("axis", axis[0] if axis else 0)
         known = {"axis", "dtype", "keepdims"} if method == "reduce" else {"axis"}
-        if len(axis) > 1 or not set(given) <= known:
-            raise _unknown(given).located(name)
-        return public(table[ufunc.__name__])(x, **given)
+        if len(axis) > 1 or not set(chosen) <= known:
+            raise _unknown(chosen).located(name)
+        return public(table[ufunc.__name__])(x, **chosen)
     raise CallError(
         "has no counterpart for tensors", hint=f"{name}(x.numpy()) takes the values"
     ).located(name)
@@ -151,5 +151,5 @@ def _on_host(ufunc: Any, xs: Sequence[Any]) -> Tensor:
         return shape, ufunc(*parts).dtype
 
     f = py_function(ufunc, declared, pure=True, label=ufunc.__name__)
-    made: Tensor = f(*nodes)
-    return made
+    result: Tensor = f(*nodes)
+    return result

@@ -58,12 +58,12 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Any:
         try:
             rows = _Rows(args, in_axes)
             result, traced = rows.traced(f)
-            found = rows.done(traced)
+            results = rows.done(traced)
             places = _places(out_axes, result)
             leaves = [
                 rows.placed(y, one.type, place)
                 for y, one, place in zip(
-                    found, traced.body.outputs, places, strict=True
+                    results, traced.body.outputs, places, strict=True
                 )
             ]
         except TreadleError as error:
@@ -90,22 +90,24 @@ def _places(axes: Any, tree: Any) -> list[Any]:
     )
 
 
-def one_by_one(op: Op, given: Sequence[bool], *xs: Tensor) -> Tensor:
+def one_by_one(op: Op, has_rows: Sequence[bool], *xs: Tensor) -> Tensor:
     """An op without a rule for rows, done for one row after the other."""
     single: list[bool] = []
 
     def one(rows: Sequence[Tensor]) -> Any:
         rest = iter(rows)
-        made = op(*[next(rest) if g else x for x, g in zip(xs, given, strict=True)])
-        single[:] = [isinstance(made.type, Type)]
-        return (made,) if single[0] else outputs_of(made)
+        result = op(
+            *[next(rest) if g else x for x, g in zip(xs, has_rows, strict=True)]
+        )
+        single[:] = [isinstance(result.type, Type)]
+        return (result,) if single[0] else outputs_of(result)
 
     def each(*rows: Tensor) -> Any:
         return map(one, rows)
 
-    operands = [x for x, g in zip(xs, given, strict=True) if g]
-    found: tuple[Tensor, ...] = each(*operands)
-    return found[0] if single[0] else called(f"{op.name} by rows", each, operands)
+    operands = [x for x, g in zip(xs, has_rows, strict=True) if g]
+    results: tuple[Tensor, ...] = each(*operands)
+    return results[0] if single[0] else called(f"{op.name} by rows", each, operands)
 
 
 class _Rows:
@@ -151,9 +153,9 @@ class _Rows:
             result[:] = [f(*trees.unflatten(self.structure, leaves))]
             return [as_tensor(y) for y in trees.flatten(result[0])[0]]
 
-        found = trace(run, self.types, getattr(f, "__name__", "vmap"))
-        refuse_assignment([v for v, _ in found.assigned], "vmap")
-        return result[0], found
+        traced = trace(run, self.types, getattr(f, "__name__", "vmap"))
+        refuse_assignment([v for v, _ in traced.assigned], "vmap")
+        return result[0], traced
 
     def done(self, traced: Trace) -> list[Tensor]:
         """The outputs of the body for all rows; each row has draws of its own."""
@@ -165,11 +167,11 @@ class _Rows:
         draws = [draw_node(lead + x.type.shape[:-1]) for x in body.arguments[end:]]
         inputs = [*self.operands, *shared, *draws]
         pairs = zip(body.arguments, inputs, strict=True)
-        made = {x.serial: own for x, own in pairs}
+        values = {x.serial: operand for x, operand in pairs}
         rows = {x.serial for x in body.arguments[: len(self.operands)]}
         rows |= {x.serial for x in body.arguments[end:]}
-        follow(body.outputs, made, rows, one_by_one)
-        return rows_made(body.outputs, made, rows, self.count)
+        follow(body.outputs, values, rows, one_by_one)
+        return rows_made(body.outputs, values, rows, self.count)
 
     def placed(self, y: Tensor, row: Type, place: Any) -> Tensor:
         """A result with its rows where they are asked for, named if all of it is."""

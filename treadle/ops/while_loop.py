@@ -74,9 +74,9 @@ class While(Family):
             hint="pass max_iterations= to td.while_loop",
         )
 
-    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
         c, k = self.carries, self.carries + self.tested
-        n, marked = row_count(given, xs), tuple(given)
+        n, marked = row_count(has_rows, xs), tuple(has_rows)
         test = batched(self.test, (True,) * c + marked[c:k], n)
         body = batched(self.body, (True,) * c + marked[k:], n)
         if test is None or body is None:
@@ -93,7 +93,7 @@ class While(Family):
             pairs = zip(after, args[:c], strict=True)
             return [choose(goes, a, b) for a, b in pairs]
 
-        made = While(
+        op = While(
             trace(some, types[:k], test.name).body,
             trace(step, types, body.name).body,
             c,
@@ -103,7 +103,7 @@ class While(Family):
         start = [
             x if g else repeated(x, n) for g, x in zip(marked[:c], xs[:c], strict=True)
         ]
-        return made(*start, *xs[c:k], *xs[c:])
+        return op(*start, *xs[c:k], *xs[c:])
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -114,13 +114,13 @@ class While(Family):
 
     @classmethod
     def mistakes(cls) -> list[Mistake]:
-        made = cls.samples()[0].op
+        op = cls.samples()[0].op
         x, y = as_tensor(np.ones(2)), as_tensor(np.array(1.0))
         return [
-            Mistake(lambda: made(x), ShapeError, "operand 0"),
+            Mistake(lambda: op(x), ShapeError, "operand 0"),
             Mistake(
                 lambda: functions.pullback(
-                    list(outputs_of(made(y))), [as_tensor(np.array(1.0))], [y]
+                    list(outputs_of(op(y))), [as_tensor(np.array(1.0))], [y]
                 ),
                 GradientError,
                 "max_iterations",
@@ -165,6 +165,6 @@ def while_loop(
             "while_loop"
         )
     state, tested, rest = looped.operands, checked.inputs[c:], looped.inputs[c:]
-    made = While(checked.body, looped.body, c, len(tested), looped.trace.draws)
-    results = outputs_of(made(*state, *tested, *rest))
+    op = While(checked.body, looped.body, c, len(tested), looped.trace.draws)
+    results = outputs_of(op(*state, *tested, *rest))
     return trees.unflatten(looped.result, results)

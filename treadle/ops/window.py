@@ -38,7 +38,7 @@ def windows_along(
     """How many windows of `kernel` there are along each dimension."""
     if not len(extents) == len(kernel) == len(stride) == len(padding) == len(dilation):
         raise ShapeError(f"a kernel {kernel} does not slide over shape {extents}")
-    found = []
+    counts = []
     for n, k, s, (low, high), d in zip(
         extents, kernel, stride, padding, dilation, strict=True
     ):
@@ -46,11 +46,11 @@ def windows_along(
             raise ArgumentError(
                 "kernel, stride and dilation are positive, padding >= 0"
             )
-        room = n + low + high - d * (k - 1) - 1
-        if room < 0:
+        slack = n + low + high - d * (k - 1) - 1
+        if slack < 0:
             raise ShapeError(f"a window of {d * (k - 1) + 1} is wider than {n} padded")
-        found.append(room // s + 1)
-    return tuple(found)
+        counts.append(slack // s + 1)
+    return tuple(counts)
 
 
 def padded(x: Array, padding: Pairs, value: Any = 0) -> Array:
@@ -64,14 +64,14 @@ def offsets(
     kernel: Shape, stride: Integers, dilation: Integers, counts: Shape
 ) -> list[tuple[Integers, tuple[Any, ...]]]:
     """For each kernel position, the padded elements that windows see there."""
-    found = []
+    places = []
     for place in np.ndindex(*kernel):
         parts = [
             slice(p * d, p * d + s * (n - 1) + 1 if n else p * d, s)
             for p, s, d, n in zip(place, stride, dilation, counts, strict=True)
         ]
-        found.append((place, (Ellipsis, *parts)))
-    return found
+        places.append((place, (Ellipsis, *parts)))
+    return places
 
 
 def columns(
@@ -100,8 +100,8 @@ def folded(
         x[part] += y[spot]
     inner = [slice(a, a + n) for n, (a, _) in zip(extents, padding, strict=True)]
     whole: Any = (Ellipsis, *inner)
-    found: Array = x[whole]
-    return found
+    unpadded: Array = x[whole]
+    return unpadded
 
 
 def merged(x: Tensor) -> Tensor:
@@ -110,9 +110,9 @@ def merged(x: Tensor) -> Tensor:
     return reshape(x, (n * b, *rest))
 
 
-def in_one_batch(op: Op, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+def in_one_batch(op: Op, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
     """The rule `rows` of ops on batches of images: those of all rows are one batch."""
-    wide = spread(given, xs)
+    wide = spread(has_rows, xs)
     y = op(*map(merged, wide))
     return reshape(y, (*wide[0].type.shape[:2], *y.type.shape[1:]))
 
@@ -132,8 +132,8 @@ class Window(Family):
         """The fields in the order that the functions above take them."""
         return self.stride, self.padding, self.dilation
 
-    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
-        return in_one_batch(self, given, *xs)
+    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
+        return in_one_batch(self, has_rows, *xs)
 
 
 def spatial(value: Any, rank: int, what: str) -> Integers:

@@ -25,27 +25,27 @@ def unbarred(
     if not any(isinstance(n.op, Again) for n in nodes):
         return roots
     newest = _newest(nodes, _live(roots))
-    made: dict[int, Tensor] = {}
+    copies: dict[int, Tensor] = {}
     awaited: dict[int, Tensor] = {}  # of the nodes that are computed anew
 
     def of(x: Tensor) -> Tensor:
-        return made.get(x.serial, x)
+        return copies.get(x.serial, x)
 
     for node in nodes:
         if isinstance(node.op, Again):
-            made[node.serial] = of(node.inputs[0])
+            copies[node.serial] = of(node.inputs[0])
             waits = [w for x in node.inputs[1:] if (w := newest[x.serial]) is not None]
             if waits:
                 awaited[node.serial] = of(max(waits, key=by_serial))
             continue
         if is_leaf(node):
             continue
-        own = copied(node, tuple(map(of, node.inputs)), marked=False)
-        made[node.serial] = own
+        copy = copied(node, tuple(map(of, node.inputs)), marked=False)
+        copies[node.serial] = copy
         computed = [x for x in node.inputs if not is_leaf(x)]
         waits = [awaited[x.serial] for x in computed if x.serial in awaited]
         if waits:
-            wait_for(own, max(waits, key=by_serial))
+            wait_for(copy, max(waits, key=by_serial))
             if len(waits) == len(computed):
                 awaited[node.serial] = waits[0]
     return {k: of(root) for k, root in roots.items()}
@@ -53,27 +53,27 @@ def unbarred(
 
 def _live(roots: Mapping[int, Tensor]) -> set[int]:
     """What is computed for its value, and not just waited for, by serial."""
-    found: set[int] = set()
+    live: set[int] = set()
     stack = list(roots.values())
     while stack:
         x = stack.pop()
-        if x.serial not in found:
-            found.add(x.serial)
+        if x.serial not in live:
+            live.add(x.serial)
             stack += x.inputs[:1] if isinstance(x.op, Again) else x.inputs
-    return found
+    return live
 
 
 def _newest(nodes: Sequence[Tensor], live: set[int]) -> dict[int, Tensor | None]:
     """For each node, by serial, itself if it is computed; else the newest of those
     that it is made of.
     """
-    found: dict[int, Tensor | None] = {}
+    newest: dict[int, Tensor | None] = {}
     for x in nodes:
         if is_leaf(x):
-            found[x.serial] = None
+            newest[x.serial] = None
         elif x.serial not in live or is_virtual(x) or isinstance(x.op, Again):
-            below = [n for y in x.inputs if (n := found[y.serial]) is not None]
-            found[x.serial] = max(below, key=by_serial, default=None)
+            below = [n for y in x.inputs if (n := newest[y.serial]) is not None]
+            newest[x.serial] = max(below, key=by_serial, default=None)
         else:
-            found[x.serial] = x
-    return found
+            newest[x.serial] = x
+    return newest

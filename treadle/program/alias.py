@@ -40,7 +40,7 @@ def in_place(
     last = {n: k for k, step in enumerate(program.steps) for n in step.read}
     writer = {n: k for k, step in enumerate(program.steps) for n in step.written}
     asked = [n for _, n, _ in program.results]
-    found = []
+    aliases = []
     for result, argument in pairs:
         k = writer.get(result)
         if k is None or last.get(argument, -1) > k or argument in asked:
@@ -48,9 +48,9 @@ def in_place(
         if asked.count(result) > 1:
             continue
         if _may_overwrite(program.steps[k], result, argument):
-            found.append((result, argument))
+            aliases.append((result, argument))
     sure = last_risk(program)  # from here on nothing can fail
-    return tuple((r, a) for r, a in found if writer[r] >= sure)
+    return tuple((r, a) for r, a in aliases if writer[r] >= sure)
 
 
 def overwrites(program: Program) -> dict[int, int]:
@@ -62,7 +62,7 @@ def overwrites(program: Program) -> dict[int, int]:
             first.setdefault(n, k)
             last[n] = k
     buffers = program.buffers
-    found: dict[int, int] = {}
+    overwritten: dict[int, int] = {}
     taken = _read_by_chains(program)
     for k, step in enumerate(program.steps):
         free: list[int] | None = None
@@ -76,24 +76,24 @@ def overwrites(program: Program) -> dict[int, int]:
                 a, b = buffers[old].type, buffers[new].type
                 alike = a.size == b.size and a.dtype.itemsize == b.dtype.itemsize
                 if alike and old not in taken and _may_overwrite(step, new, old):
-                    found[new] = old
+                    overwritten[new] = old
                     taken.add(old)
                     break
-    return found
+    return overwritten
 
 
 def _read_by_chains(program: Program) -> set[int]:
     """The buffers that several chains of one region read, at any time."""
     chains: dict[int, tuple[int, int]] = {}
-    found = set()
-    for k, own in program.chain_of.items():
+    several = set()
+    for k, place in program.chain_of.items():
         for n in program.steps[k].read:
-            region, chain = chains.setdefault(n, own)
-            if region != own[0]:
-                chains[n] = own
-            elif chain != own[1]:
-                found.add(n)
-    return found
+            region, chain = chains.setdefault(n, place)
+            if region != place[0]:
+                chains[n] = place
+            elif chain != place[1]:
+                several.add(n)
+    return several
 
 
 def _may_overwrite(step: Step, result: int, operand: int) -> bool:
@@ -102,9 +102,9 @@ def _may_overwrite(step: Step, result: int, operand: int) -> bool:
         return _same_places(step, step.buffers, result, operand)
     if isinstance(step, Fallback) or step.finish is None or operand in step.operands:
         return False
-    own = list(step.finish.buffers)
-    own.insert(step.own, -1)  # the product itself, in registers
-    return _same_places(step.finish, own, result, operand)
+    buffers = list(step.finish.buffers)
+    buffers.insert(step.product_buffer, -1)  # the product itself, in registers
+    return _same_places(step.finish, buffers, result, operand)
 
 
 def _same_places(
@@ -119,28 +119,28 @@ def _same_places(
         return True
     if numbers.count(operand) != 1:
         return False
-    own, target = numbers.index(operand), numbers.index(result)
+    source, target = numbers.index(operand), numbers.index(result)
     kernel, integers = launch.kernel, launch.integers
-    return _for_all_sizes(kernel, own, target) or _reads_before(
-        kernel, integers, own, target
+    return _for_all_sizes(kernel, source, target) or _reads_before(
+        kernel, integers, source, target
     )
 
 
 @cached(4096)
-def _for_all_sizes(kernel: Kernel, own: int, target: int) -> bool:
+def _for_all_sizes(kernel: Kernel, source: int, target: int) -> bool:
     """The same of a kernel without sizes: it reads just where it writes."""
-    return _in_steps(kernel, own, target, False)
+    return _in_steps(kernel, source, target, False)
 
 
 @cached(4096)
 def _reads_before(
-    kernel: Kernel, integers: tuple[int, ...], own: int, target: int
+    kernel: Kernel, integers: tuple[int, ...], source: int, target: int
 ) -> bool:
     """Whether no step reads of one buffer what another has written to the other."""
-    return _in_steps(bound(kernel, integers), own, target, True)
+    return _in_steps(bound(kernel, integers), source, target, True)
 
 
-def _in_steps(kernel: Kernel, own: int, target: int, sized: bool) -> bool:
+def _in_steps(kernel: Kernel, source: int, target: int, sized: bool) -> bool:
     """Whether all steps read before others write; False where sizes must tell."""
     steps = list(_walk(kernel.body, (), ()))
     stores = [
@@ -149,7 +149,7 @@ def _in_steps(kernel: Kernel, own: int, target: int, sized: bool) -> bool:
     held: dict[Path, set[Load]] = {}  # what a body has in registers, by its path
     written: list[tuple[Store, Path]] = []
     for s, path, axes in steps:
-        loads = {x for x in _read(s) if isinstance(x, Load) and x.buffer == own}
+        loads = {x for x in _read(s) if isinstance(x, Load) and x.buffer == source}
         known = [x for k in range(len(path) + 1) for x in held.get(path[:k], ())]
         for x in loads - set(known):
             for store, other in stores:
@@ -184,9 +184,9 @@ def _read(s: Statement) -> list[Expression]:
     return [] if isinstance(s, Fetch) else inside(s.value)
 
 
-def _within_indices(found: Sequence[Index]) -> list[Expression]:
+def _within_indices(every: Sequence[Index]) -> list[Expression]:
     """All expressions that stand in indices."""
-    return [e for i in found for x in i.data() for e in inside(x)]
+    return [e for i in every for x in i.data() for e in inside(x)]
 
 
 def _shared(a: Path, b: Path) -> int:
@@ -206,10 +206,10 @@ def _meet(a: Index, b: Index, axes: Sequence[Axis], same: bool) -> bool:
     """
     if any(a.coefficient(x) != b.coefficient(x) for x in axes):
         return True
-    own, other = _without(a, axes), _without(b, axes)
-    if any(x in axes for x in (*own.axes(), *other.axes())):
+    one, other = _without(a, axes), _without(b, axes)
+    if any(x in axes for x in (*one.axes(), *other.axes())):
         return True  # a place depends on the loops in another way too
-    (least, most), (low, high) = own.bounds(), other.bounds()
+    (least, most), (low, high) = one.bounds(), other.bounds()
     steps = [(abs(whole(a.coefficient(x))), x.extent - 1) for x in axes]
     return _adds_up(low - most, high - least, sorted(steps, reverse=True), same)
 
@@ -249,8 +249,8 @@ def _walk(
     for k, s in enumerate(body):
         yield s, path, axes
         if isinstance(s, Loop):  # one with a stride moves where one inside begins
-            own = s.axis if s.stride == 1 else Axis(s.axis.name, 1)
-            yield from _walk(s.body, (*path, k), (*axes, own))
+            axis = s.axis if s.stride == 1 else Axis(s.axis.name, 1)
+            yield from _walk(s.body, (*path, k), (*axes, axis))
 
 
 def after_readers(

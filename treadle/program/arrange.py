@@ -75,9 +75,9 @@ def _merges(node: Tensor) -> bool:
     takes divisions.
     """
     (x,) = node.inputs
-    own = row_major(node)
+    steps = row_major(node)
     pairs = zip(x.type.shape, row_major(x), strict=True)
-    apart = any(n != 1 and step not in own for n, step in pairs)
+    apart = any(n != 1 and step not in steps for n, step in pairs)
     return isinstance(node.op, Reshape) and apart
 
 
@@ -86,10 +86,10 @@ def _looked_through(supported: Callable[[Tensor], bool]) -> Callable[[Tensor], b
     known: dict[int, bool] = {}
 
     def answer(node: Tensor) -> bool:
-        found = known.get(node.serial)
-        if found is None:
-            found = known[node.serial] = is_virtual(node) and supported(node)
-        return found
+        result = known.get(node.serial)
+        if result is None:
+            result = known[node.serial] = is_virtual(node) and supported(node)
+        return result
 
     return answer
 
@@ -99,7 +99,7 @@ class Arrangement:
 
     `versions` are pairs (new version, the argument it may be written over).
     `finishes` has, by the serial of a product, the unit that the product does itself.
-    `given` has the orders of arguments that are not row-major, `loose` the roots that
+    `orders` has those of arguments that are not row-major, `loose` the roots that
     need not be; `nodes` are those that the roots depend on, where they are known.
     """
 
@@ -109,7 +109,7 @@ class Arrangement:
         versions: Sequence[tuple[Tensor, Tensor]],
         supported: Callable[[Tensor], bool],
         fuse: bool,
-        given: Mapping[int, Order] | None = None,
+        orders: Mapping[int, Order] | None = None,
         loose: Collection[int] = (),
         nodes: Sequence[Tensor] | None = None,
     ) -> None:
@@ -127,7 +127,7 @@ class Arrangement:
             for k, n in roots.items()
             if k not in loose or n.serial in self.lent
         }
-        self.orders = dict(given or {})
+        self.orders = dict(orders or {})
         if fuse:
             self.orders = orders_of(self.nodes, asked, self.orders)
         if fuse:
@@ -194,34 +194,34 @@ class Arrangement:
 
         Not those in `fixed`, nor where others could see the same memory.
         """
-        own = {n.serial for n in self.roots.values()}
-        found: dict[int, Tensor] = {}
+        taken = {n.serial for n in self.roots.values()}
+        lenders: dict[int, Tensor] = {}
         for root in self.roots.values():
             if root.serial in fixed or is_leaf(root) or not self.looked_through(root):
                 continue
             view = view_of(root, self.looked_through)
-            if view is None or is_leaf(view.base) or view.base.serial in own:
+            if view is None or is_leaf(view.base) or view.base.serial in taken:
                 continue
             straight = not view.offset and view.strides == row_major(root)
             if straight and view.base.type.size == root.type.size:
-                found[root.serial] = view.base
-                own.add(view.base.serial)
-        return found
+                lenders[root.serial] = view.base
+                taken.add(view.base.serial)
+        return lenders
 
     def _copied(self) -> set[int]:
         """The nodes without work of their own that must lie in memory all the same."""
-        found = set(self.results)
+        read = set(self.results)
         for node in self.nodes:
             if self.supported(node):
                 continue
             product = self._product(node)
             if product is not None:
                 self.products[node.serial] = product
-                found |= {v.base.serial for v in product[1]}
+                read |= {v.base.serial for v in product[1]}
             else:
-                found |= {x.serial for x in node.inputs}
+                read |= {x.serial for x in node.inputs}
         return {
-            n.serial for n in self.nodes if n.serial in found and self.looked_through(n)
+            n.serial for n in self.nodes if n.serial in read and self.looked_through(n)
         }
 
     def _product(self, node: Tensor) -> tuple[Layout | Convolution, list[View]] | None:
@@ -253,21 +253,21 @@ class Arrangement:
             return self.looked_through(node) and not is_widened(node)
 
         view = view_of(x, self.looked_through, self.strides)
-        found = [] if view is None else [view]
+        views = [] if view is None else [view]
         if view is not None and is_narrow(view):
             wide = view_of(x, as_floats, self.strides)
-            found += [] if wide is None else [wide]
-        return [*found, View(x, 0, self.strides(x))]
+            views += [] if wide is None else [wide]
+        return [*views, View(x, 0, self.strides(x))]
 
     def _stored(self, units: Sequence[Unit]) -> set[int]:
         """The nodes that are read outside of their unit."""
-        found = set(self.results)
+        read = set(self.results)
         for unit in units:
             if unit.region is None:
-                found |= self.reads(unit)
+                read |= self.reads(unit)
             else:
-                found |= unit.operands.difference([n.serial for n in unit.nodes])
-        return found
+                read |= unit.operands.difference([n.serial for n in unit.nodes])
+        return read
 
     def reads(self, unit: Unit) -> Set[int]:
         """The serials of what the members of a unit read, whoever computes that."""

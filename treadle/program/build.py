@@ -103,7 +103,7 @@ def drafts(
     fuse: bool = True,
     replaced: Mapping[int, Tensor] | None = None,
     inner: Bodies | None = None,
-    given: Mapping[int, Order] | None = None,
+    orders: Mapping[int, Order] | None = None,
     loose: Collection[int] = (),
 ) -> Iterator[Draft]:
     """A program that computes the roots, and then others that need ever less memory.
@@ -112,7 +112,7 @@ def drafts(
     depend on. `supported` tells which nodes the engine has kernels for; without `fuse`
     each node is a kernel of its own. `replaced` has, by root, the argument that the
     root is the next version of: it may be overwritten. `inner` tells what becomes of an
-    op's bodies, `given` the orders of arguments that are not row-major, `loose` the
+    op's bodies, `orders` the orders of arguments that are not row-major, `loose` the
     roots that need not be.
     """
     olds = replaced or {}
@@ -121,16 +121,16 @@ def drafts(
         roots: Mapping[int, Tensor], nodes: Sequence[Tensor] | None = None
     ) -> Arrangement:
         versions = [(roots[k], old) for k, old in olds.items()]
-        return Arrangement(roots, versions, supported, fuse, given, loose, nodes)
+        return Arrangement(roots, versions, supported, fuse, orders, loose, nodes)
 
     def released(
         roots: Mapping[int, Tensor], nodes: Sequence[Tensor] | None = None
     ) -> Arrangement:
-        found = arrange(roots, nodes)
+        arrangement = arrange(roots, nodes)
         if fuse:
-            risks_first(found)
-            release_early(found)
-        return found
+            risks_first(arrangement)
+            release_early(arrangement)
+        return arrangement
 
     def draft(arranged: Arrangement) -> Draft:
         def built() -> Program:
@@ -142,8 +142,8 @@ def drafts(
         return Draft(arranged, built)
 
     with stage("fuse"):
-        own = unbarred(roots, nodes)
-        arranged = released(own, nodes if own is roots else None)
+        plain_roots = unbarred(roots, nodes)
+        arranged = released(plain_roots, nodes if plain_roots is roots else None)
     if not fuse:
         yield draft(arranged)
         return
@@ -183,10 +183,10 @@ class _Building:
             self._buffer(x, x.type, "argument")
         for unit in self.arranged.steps():
             self._step(unit)
-        found = []
+        results = []
         for serial, root in self.arranged.roots.items():
             number = self.of(self.arranged.lent.get(root.serial, root))
-            found.append((serial, number, root.type))
+            results.append((serial, number, root.type))
         pairs = [
             (self.number[new.serial], self.of(old))
             for new, old in self.arranged.versions
@@ -197,7 +197,7 @@ class _Building:
             tuple(self.steps),
             tuple(self.number[x.serial] for x in self.arguments),
             tuple((k, x.array) for k, x in self.constants if x.array is not None),
-            tuple(found),
+            tuple(results),
             about=tuple(self.about),
         )
         return replace(program, shared=in_place(program, pairs))
@@ -258,8 +258,8 @@ class _Building:
             if kernels is None:
                 return self._fallback(node, results)
             for kernel, nodes in kernels:
-                own = ready(kernel, nodes, self.vector_bytes, len(kernels) == 1)
-                self._launch(own, nodes, results, [node])
+                prepared = ready(kernel, nodes, self.vector_bytes, len(kernels) == 1)
+                self._launch(prepared, nodes, results, [node])
             return
         stored = [n for n in unit.nodes if n.serial in self.arranged.stored]
         if not stored:
@@ -271,24 +271,30 @@ class _Building:
             kernel, nodes = kernel_of(region, stored, self._has_buffer, strides)
             return ready(kernel, nodes, self.vector_bytes), nodes
 
-        found = once(("loops", self.vector_bytes), form, make)
-        assert found is not None
-        self._launch(*found, stored, unit.nodes)
+        loops = once(("loops", self.vector_bytes), form, make)
+        assert loops is not None
+        self._launch(*loops, stored, unit.nodes)
 
     def _launch(
         self,
-        own: Ready,
+        prepared: Ready,
         nodes: Sequence[Tensor],
         stored: Sequence[Tensor],
         of: Sequence[Tensor],
     ) -> None:
         buffers = tuple(self.of(n) for n in nodes)
         written = tuple(self.of(n) for n in stored)
-        copies = own.kernel.name == COPY
+        copies = prepared.kernel.name == COPY
         step = Launch(
-            own.kernel, own.integers, buffers, written, own.total, own.grain, copies
+            prepared.kernel,
+            prepared.integers,
+            buffers,
+            written,
+            prepared.total,
+            prepared.grain,
+            copies,
         )
-        self._add(step, of, own.flops)
+        self._add(step, of, prepared.flops)
 
     def _multiply(self, node: Tensor) -> None:
         layout, views = self.products[node.serial]
@@ -305,10 +311,18 @@ class _Building:
             if node.serial in self.finishes:  # its loops do not run along the columns
                 self._step(self.finishes[node.serial])
             return
-        launch, own = finish
+        launch, product_buffer = finish
         read = operands + launch.read
         step = Product(
-            layout, dtype, kinds, offsets, operands, read, launch.written, launch, own
+            layout,
+            dtype,
+            kinds,
+            offsets,
+            operands,
+            read,
+            launch.written,
+            launch,
+            product_buffer,
         )
         # The product is most of it, whatever it finishes.
         self._add(step, [node, node, *self.finishes[node.serial].nodes], flops)
@@ -328,28 +342,30 @@ class _Building:
             return n is node or self._has_buffer(n)
 
         def make() -> tuple[Ready, Sequence[Tensor]] | None:
-            made = epilogue_kernel(
+            epilogue = epilogue_kernel(
                 unit, node, layout, stored, has_buffer, self.strides, lanes
             )
-            if made is None or len(made[1]) > OPERANDS:
+            if epilogue is None or len(epilogue[1]) > OPERANDS:
                 return None
-            structure, integers = parameterize(verified(*made))
-            named = replace(structure, name=made[0].name)
-            return Ready(named, tuple(integers), 0, 0), made[1]
+            structure, integers = parameterize(verified(*epilogue))
+            named = replace(structure, name=epilogue[0].name)
+            return Ready(named, tuple(integers), 0, 0), epilogue[1]
 
         form = form_of(unit.region, stored, has_buffer, self.strides)
         places = result_places(layout, node.type.shape)
         key = "finish", places, lanes, form.numbers.get(node.serial)
-        found = once(key, form, make)
-        if found is None:
+        known = once(key, form, make)
+        if known is None:
             return None
-        made, nodes = found
-        own = [k for k, n in enumerate(nodes) if n is node]
-        if len(own) != 1:
+        prepared, nodes = known
+        positions = [k for k, n in enumerate(nodes) if n is node]
+        if len(positions) != 1:
             return None
         rest = tuple(self.of(n) for n in nodes if n is not node)
         written = tuple(self.of(n) for n in stored)
-        return Launch(made.kernel, made.integers, rest, written, 0, 0), own[0]
+        return Launch(
+            prepared.kernel, prepared.integers, rest, written, 0, 0
+        ), positions[0]
 
     def _fallback(self, node: Tensor, results: Sequence[Tensor]) -> None:
         step = Fallback(

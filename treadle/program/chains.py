@@ -60,9 +60,9 @@ def _lean(program: Program, pieces: Sequence[Chains]) -> Program:
     if not regions:
         return program
     most = demand(program) * MORE // 4 + FREE
-    made = _ordered(program, pieces, set(regions))
-    if demand(made) <= most:
-        return made
+    whole = _ordered(program, pieces, set(regions))
+    if demand(whole) <= most:
+        return whole
     chosen: set[int] = set()
     for k in regions[:TRIED]:
         if demand(_ordered(program, pieces, chosen | {k})) <= most:
@@ -140,30 +140,30 @@ class _Scan:
 
     def _join(self, k: int, mine: Sequence[int]) -> None:
         """Put a step in the chain that it goes on with, if it is but one."""
-        found = {id(c): c for p in mine if (c := self.chain.get(p)) is not None}
-        chains = sorted(found.values(), key=lambda c: -c.time)
+        owners = {id(c): c for p in mine if (c := self.chain.get(p)) is not None}
+        chains = sorted(owners.values(), key=lambda c: -c.time)
         largest = chains[0] if chains else _Chain([], 0, 0)
         for c in chains[1:]:
             few = c.depth <= DEPTH and 2 * c.time <= largest.time
             if c.time > TINY and not few:
                 self._put_off(k)
                 return
-        own = max(chains, key=lambda c: len(c.steps), default=largest)
+        joined = max(chains, key=lambda c: len(c.steps), default=largest)
         for c in chains:
-            if c is not own:
-                own.steps += c.steps
-                own.time += c.time
-                self.chain |= dict.fromkeys(c.steps, own)
+            if c is not joined:
+                joined.steps += c.steps
+                joined.time += c.time
+                self.chain |= dict.fromkeys(c.steps, joined)
         for p in mine:
             if p in self.users:
                 self.users[p].append(k)
         self.depth[k] = depth = 1 + max(self.depth.get(p, 0) for p in mine)
-        own.depth = max(own.depth, depth, largest.depth)
-        own.steps.append(k)
-        own.time += self.times[k]
-        self.chain[k] = own
+        joined.depth = max(joined.depth, depth, largest.depth)
+        joined.steps.append(k)
+        joined.time += self.times[k]
+        self.chain[k] = joined
         self.time += self.times[k]
-        self.longest = max(self.longest, own.time)
+        self.longest = max(self.longest, joined.time)
 
     def _put_off(self, k: int) -> None:
         self.late[k] = None
@@ -179,16 +179,16 @@ class _Scan:
 
         That is to run before where it has users in several chains.
         """
-        found = {id(c): list(c.steps) for c in self.chain.values()}
+        chains = {id(c): list(c.steps) for c in self.chain.values()}
         for k, users in list(self.users.items()):
             owners = {id(self.chain[u]) for u in users}
             if len(owners) == 1:
-                found[owners.pop()].append(k)
+                chains[owners.pop()].append(k)
             elif owners:
                 self._hasten(k)
             else:
-                found[-1 - k] = [k]
-        return [sorted(steps) for steps in found.values()]
+                chains[-1 - k] = [k]
+        return [sorted(steps) for steps in chains.values()]
 
 
 class _Stretch:
@@ -239,9 +239,9 @@ class _Stretch:
         ends: dict[int, int] = {}
         latest = 0
         for k in range(self.first, self.stop):
-            own = max([ends.get(p, 0) for p in self.depends[k]], default=0)
-            ends[k] = own + self.times[k]
-            starts[k] = latest = max(latest, own)
+            start = max([ends.get(p, 0) for p in self.depends[k]], default=0)
+            ends[k] = start + self.times[k]
+            starts[k] = latest = max(latest, start)
         return starts
 
     def _judged(self, chains: Chains) -> Chains:
@@ -279,5 +279,5 @@ def _bundled(chains: Chains, times: Sequence[int]) -> Chains:
     for k in order:
         time, number, steps = heapq.heappop(bundles)
         heapq.heappush(bundles, (time + times[k], number, steps + chains[k]))
-    found = sorted(bundles, key=lambda b: (-b[0], b[1]))
-    return [sorted(steps) for _, _, steps in found if steps]
+    ordered = sorted(bundles, key=lambda b: (-b[0], b[1]))
+    return [sorted(steps) for _, _, steps in ordered if steps]

@@ -158,19 +158,19 @@ def replay(
     for step, (reads, writes) in enumerate(zip(uses, makes, strict=True)):
         for buffer in reads:
             expect(buffer, f"by step {step}")
-        for made in writes:
-            begin, end = offsets[made], offsets[made] + here[made]
+        for target in writes:
+            begin, end = offsets[target], offsets[target] + here[target]
             touched = {o for *_, o in owners.among(begin, end)}
-            for other in sorted(touched & set(reads) - {made}):
-                if (step, other, made) not in shared:
+            for other in sorted(touched & set(reads) - {target}):
+                if (step, other, target) not in shared:
                     wrong.append(
-                        f"step {step} writes buffer {made} over buffer {other}, "
+                        f"step {step} writes buffer {target} over buffer {other}, "
                         "which it reads"
                     )
-            owners.write(begin, end, made)
-            written.add(made)
-        for made in writes:
-            expect(made, f"after step {step}, which made it,")
+            owners.write(begin, end, target)
+            written.add(target)
+        for target in writes:
+            expect(target, f"after step {step}, which made it,")
     for buffer in kept:
         expect(buffer, "at the end")
     return wrong

@@ -67,13 +67,13 @@ def _join(unit: Unit, others: Sequence[Unit]) -> None:
         region = _over_blocks(other, unit)
         if region is None or len(unit.nodes) + len(other.nodes) > MEMBERS:
             continue
-        own, other.region = other.region, region
+        previous, other.region = other.region, region
         if _independent(unit, other) and compatible(unit, other):
             assert unit.region is not None
             region.turns = unit.region.inner
             absorb(other, unit)
             return
-        other.region = own
+        other.region = previous
 
 
 def _pass_over_rows(unit: Unit) -> None:
@@ -118,9 +118,11 @@ def _folds_columns(unit: Unit) -> bool:
 def _in_rows(unit: Unit, stored: Collection[int], strides: Strides) -> bool:
     """Whether a unit by itself folds row after row, its columns side by side."""
     assert unit.region is not None
-    own = [n for n in unit.nodes if n.serial in stored]
-    made, _ = kernel_of(unit.region, own, lambda n: not is_virtual(n), strides)
-    return folds_in_lanes(made)
+    stored_nodes = [n for n in unit.nodes if n.serial in stored]
+    kernel, _ = kernel_of(
+        unit.region, stored_nodes, lambda n: not is_virtual(n), strides
+    )
+    return folds_in_lanes(kernel)
 
 
 def _beside(unit: Unit, holders: dict[int, list[Unit]]) -> list[Unit]:
@@ -128,14 +130,14 @@ def _beside(unit: Unit, holders: dict[int, list[Unit]]) -> list[Unit]:
     region = unit.region
     assert region is not None
     size = math.prod(a.extent for a in region.axes)
-    found = {}
+    units = {}
     for node in unit.nodes:
-        for x in (x for own in node.inputs for x, _ in sources(own, None)):
+        for x in (x for operand in node.inputs for x, _ in sources(operand, None)):
             if not isinstance(x.type, TupleType) and x.type.size >= size:
                 for other in holders.get(x.serial, ()):
                     if other is not unit and other.nodes:
-                        found[other.number] = other
-    return [found[k] for k in sorted(found, reverse=True)]
+                        units[other.number] = other
+    return [units[k] for k in sorted(units, reverse=True)]
 
 
 def _over_blocks(unit: Unit, columns: Unit) -> Region | None:
@@ -143,20 +145,20 @@ def _over_blocks(unit: Unit, columns: Unit) -> Region | None:
     region, like = unit.region, columns.region
     if region is None or like is None or not unit.nodes:
         return None
-    made = replace(
+    rebased = replace(
         region,
         nodes=list(region.nodes),
         reads=dict(region.reads),
         placement=dict(region.placement),
     )
-    if made.axes != like.axes:
-        rebase(made, like.axes)
-    if made.axes != like.axes or made.turns not in (frozenset(), like.inner):
+    if rebased.axes != like.axes:
+        rebase(rebased, like.axes)
+    if rebased.axes != like.axes or rebased.turns not in (frozenset(), like.inner):
         return None
     inner = frozenset(_parts(columns)[2])
-    if not made.inner:
-        made.inner = inner
-    return made if made.inner == inner else None
+    if not rebased.inner:
+        rebased.inner = inner
+    return rebased if rebased.inner == inner else None
 
 
 def _independent(unit: Unit, other: Unit) -> bool:

@@ -106,8 +106,8 @@ def view_of(
         elif not is_widened(base):
             break  # what is computed for its reader lies in memory of its own
         (base,) = base.inputs
-    found = _moved(x.type.shape, tuple(moves), strides(base))
-    return None if found is None else View(base, *found)
+    strided = _moved(x.type.shape, tuple(moves), strides(base))
+    return None if strided is None else View(base, *strided)
 
 
 @cached(4096)
@@ -137,12 +137,15 @@ def _merged(
 
 
 def layout_of(
-    node: Tensor, a_strides: Sequence[int], b_strides: Sequence[int], own: Sequence[int]
+    node: Tensor,
+    a_strides: Sequence[int],
+    b_strides: Sequence[int],
+    c_strides: Sequence[int],
 ) -> Layout | None:
     """A contraction on operands that lie so; None where the dimensions do not merge."""
     assert isinstance(node.op, Contract)
     x, y = node.inputs
-    lie = tuple(a_strides), tuple(b_strides), tuple(own)
+    lie = tuple(a_strides), tuple(b_strides), tuple(c_strides)
     return _laid_out(node.op.spec, x.type.shape + y.type.shape, *lie)
 
 
@@ -152,7 +155,7 @@ def _laid_out(
     shape: Shape,
     a_strides: Sequence[int],
     b_strides: Sequence[int],
-    own: Sequence[int],
+    c_strides: Sequence[int],
 ) -> Layout | None:
     a, b, out = letters(spec)
     sizes = dict(zip(a + b, shape, strict=True))
@@ -162,17 +165,17 @@ def _laid_out(
     k = [c for c in a if c in b and c not in out]
     of_a = dict(zip(a, a_strides, strict=True))
     of_b = dict(zip(b, b_strides, strict=True))
-    of_c = dict(zip(out, own, strict=True))
-    found = [
-        [_merged(group, sizes, own) for group in groups]
-        for own, groups in (
+    of_c = dict(zip(out, c_strides, strict=True))
+    merged = [
+        [_merged(group, sizes, by_letter) for group in groups]
+        for by_letter, groups in (
             (of_a, (batch, m, k)),
             (of_b, (batch, k, n)),
             (of_c, (batch, m, n)),
         )
     ]
-    if any(s is None for strides in found for s in strides):
+    if any(s is None for strides in merged for s in strides):
         return None
     extents = [math.prod(sizes[c] for c in group) for group in (batch, m, n, k)]
-    at, bt, ct = (tuple(s or 0 for s in strides) for strides in found)
+    at, bt, ct = (tuple(s or 0 for s in strides) for strides in merged)
     return Layout(tuple(extents), at, bt, ct)  # type: ignore[arg-type]

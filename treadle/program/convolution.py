@@ -80,44 +80,44 @@ class Convolution:
         return image, channel, *unflatten(pixel, shape[2:])
 
 
-def as_product(own: Convolution) -> Layout | None:
+def as_product(conv: Convolution) -> Layout | None:
     """A convolution of single pixels as a product; None where images do not line up.
 
     Of its weights it is y x, whose operands stand in the other order.
     """
-    plain = own.kernel == own.stride == (1, 1) and own.groups == 1
-    if not plain or any(map(any, own.padding)):
+    plain = conv.kernel == conv.stride == (1, 1) and conv.groups == 1
+    if not plain or any(map(any, conv.padding)):
         return None
-    x, y = _pixels(own, own.x), _pixels(own, own.y)
+    x, y = _pixels(conv, conv.x), _pixels(conv, conv.y)
     if x is None or y is None:
         return None
-    count = own.n * own.counts[0] * own.counts[1]
-    w = (0, own.w[1], own.w[0])
-    if own.computes == "w":
-        sizes = (1, own.o, own.c, count)
-        return Layout(sizes, (0, own.y[1], y), (0, x, own.x[1]), (0, *own.w[:2]))
-    if own.computes == "y":
-        sizes = (1, count, own.o, own.c)
-        ends = (0, x, own.x[1]), w, (0, y, own.y[1])
+    count = conv.n * conv.counts[0] * conv.counts[1]
+    w = (0, conv.w[1], conv.w[0])
+    if conv.computes == "w":
+        sizes = (1, conv.o, conv.c, count)
+        return Layout(sizes, (0, conv.y[1], y), (0, x, conv.x[1]), (0, *conv.w[:2]))
+    if conv.computes == "y":
+        sizes = (1, count, conv.o, conv.c)
+        ends = (0, x, conv.x[1]), w, (0, y, conv.y[1])
     else:
-        sizes = (1, count, own.c, own.o)
-        ends = (0, y, own.y[1]), (0, own.w[0], own.w[1]), (0, x, own.x[1])
+        sizes = (1, count, conv.c, conv.o)
+        ends = (0, y, conv.y[1]), (0, conv.w[0], conv.w[1]), (0, x, conv.x[1])
     return Layout(sizes, *ends, image=True) if ends[2][2] == 1 else None
 
 
-def _pixels(own: Convolution, strides: Quadruple) -> int | None:
+def _pixels(conv: Convolution, strides: Quadruple) -> int | None:
     """The one stride of the pixels of all images in a row; None where there is none."""
-    found, width = None, 1
-    sizes = own.counts[1], own.counts[0], own.n
+    stride, width = None, 1
+    sizes = conv.counts[1], conv.counts[0], conv.n
     for size, step in zip(sizes, (strides[3], strides[2], strides[0]), strict=True):
         if size == 1:
             continue
-        if found is None:
-            found = step
-        elif step != found * width:
+        if stride is None:
+            stride = step
+        elif step != stride * width:
             return None
         width *= size
-    return found or 0
+    return stride or 0
 
 
 def is_direct(node: Tensor) -> bool:
@@ -128,16 +128,16 @@ def is_direct(node: Tensor) -> bool:
 
 
 def convolution_of(
-    node: Tensor, a: Sequence[int], b: Sequence[int], own: Sequence[int]
+    node: Tensor, a: Sequence[int], b: Sequence[int], result: Sequence[int]
 ) -> Convolution | None:
     """A convolution whose operands and result have these strides; None if unfit."""
     op: Any = node.op
     names = CONVOLUTIONS[type(op)]
     types = dict(zip(names, (node.type, *(x.type for x in node.inputs)), strict=True))
-    strides = dict(zip(names, (own, a, b), strict=True))
-    for name, found in strides.items():
+    strides = dict(zip(names, (result, a, b), strict=True))
+    for name, steps in strides.items():
         sizes = types[name].shape
-        if any(s <= 0 < n - 1 for s, n in zip(found, sizes, strict=True)):
+        if any(s <= 0 < n - 1 for s, n in zip(steps, sizes, strict=True)):
             return None
     shapes = {name: _plane(t.shape, 1) for name, t in types.items()}
     lies = {name: _plane(s, 0) for name, s in strides.items()}
@@ -161,23 +161,23 @@ def convolution_of(
     return _lying(plane) if _is_column(plane) else plane
 
 
-def _is_column(own: Convolution) -> bool:
+def _is_column(conv: Convolution) -> bool:
     """Whether images are one pixel wide, and higher than that."""
-    wide = own.extents[1], own.kernel[1], own.counts[1]
-    return wide == (1, 1, 1) and own.padding[1] == (0, 0) and own.extents[0] != 1
+    wide = conv.extents[1], conv.kernel[1], conv.counts[1]
+    return wide == (1, 1, 1) and conv.padding[1] == (0, 0) and conv.extents[0] != 1
 
 
-def _lying(own: Convolution) -> Convolution:
+def _lying(conv: Convolution) -> Convolution:
     """The same with height and width exchanged: kernels go along rows of pixels.
 
     Pixels that stand in one column have the same numbers in a row.
     """
     fields = ("extents", "kernel", "counts", "stride", "padding", "dilation")
-    pairs: dict[str, Any] = {name: getattr(own, name)[::-1] for name in fields}
+    pairs: dict[str, Any] = {name: getattr(conv, name)[::-1] for name in fields}
     for name in ("x", "w", "y"):
-        n, c, h, w = getattr(own, name)
+        n, c, h, w = getattr(conv, name)
         pairs[name] = (n, c, w, h)
-    return replace(own, **pairs)
+    return replace(conv, **pairs)
 
 
 def _plane(values: Sequence[int], missing: int) -> Any:

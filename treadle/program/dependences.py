@@ -22,7 +22,7 @@ STREAMED = 32  # bytes of all else
 def nanoseconds(program: Program) -> list[int]:
     """Roughly the time of each step on one thread."""
     sizes = [b.type.nbytes for b in program.buffers]
-    found = []
+    times = []
     for step, about in zip(program.steps, program.about, strict=True):
         most = max([sizes[n] for n in step.written], default=0)
         if isinstance(step, Product):
@@ -33,8 +33,8 @@ def nanoseconds(program: Program) -> list[int]:
         else:
             touched = step.buffers if isinstance(step, Launch) else step.read
             time = max(about.flops // LOOPS, _moved(sizes, touched, most))
-        found.append(START + time)
-    return found
+        times.append(START + time)
+    return times
 
 
 def _moved(sizes: Sequence[int], touched: Sequence[int], most: int) -> int:
@@ -54,25 +54,25 @@ def before(program: Program) -> list[list[int]]:
     changing = {n for n, count in written.items() if count > 1} | {*where.values()}
     writer: dict[int, int] = {}
     readers: dict[int, list[int]] = {}  # since the last writer
-    found = []
+    depends = []
     for k, step in enumerate(program.steps):
-        own: set[int] = set()
+        earlier: set[int] = set()
         for n in step.buffers if isinstance(step, Launch) else step.read:
             n = where.get(n, n)
             if n in writer:
-                own.add(writer[n])
+                earlier.add(writer[n])
             if n in changing:
                 readers.setdefault(n, []).append(k)
         for n in step.written:
             n = where.get(n, n)
             if n in changing:
                 if n in writer:
-                    own.add(writer[n])
-                own.update(readers.pop(n, ()))
+                    earlier.add(writer[n])
+                earlier.update(readers.pop(n, ()))
             writer[n] = k
-        own.discard(k)
-        found.append(sorted(own))
-    return found
+        earlier.discard(k)
+        depends.append(sorted(earlier))
+    return depends
 
 
 def stretches(program: Program) -> Iterator[tuple[int, int]]:

@@ -34,15 +34,15 @@ def epilogues(
     own loops are, and wait for nothing that waits for the product.
     """
     readers: dict[int, list[Unit]] = {}
-    made = frozenset(products)
+    product_serials = frozenset(products)
     for unit in units:
-        for serial in made & _read(unit):
+        for serial in product_serials & _read(unit):
             readers.setdefault(serial, []).append(unit)
     finishes: dict[int, Unit] = {}
     taken: set[int] = set()
     for product in units:
         (node, *rest) = product.nodes
-        if rest or node.serial not in made or node.serial in asked:
+        if rest or node.serial not in product_serials or node.serial in asked:
             continue
         reading = readers.get(node.serial, [])
         if len(reading) != 1 or reading[0].number in taken:
@@ -83,7 +83,7 @@ def _place(unit: Unit, node: Tensor) -> At | None:
     """
     region = unit.region
     assert region is not None
-    found: set[At] = set()
+    places: set[At] = set()
     for member in unit.nodes:
         if not any(_leads_to(x, node) for x in member.inputs):
             continue
@@ -94,10 +94,10 @@ def _place(unit: Unit, node: Tensor) -> At | None:
                 if p is node:
                     if place is None:
                         return None
-                    found.add(place)
-    if len(found) != 1:
+                    places.add(place)
+    if len(places) != 1:
         return None
-    return _covered(found.pop(), region.axes, node.type.shape)
+    return _covered(places.pop(), region.axes, node.type.shape)
 
 
 @cached(4096)
@@ -108,8 +108,8 @@ def _covered(place: At, axes: tuple[Axis, ...], shape: Shape) -> At | None:
     whole = flat(place, shape)
     if whole == run_of(axes):
         return (whole,)
-    own = [i.terms[0][0] for i in place if i.terms]
-    covered = len(own) == len(axes) and set(own) == set(axes)
+    read_axes = [i.terms[0][0] for i in place if i.terms]
+    covered = len(read_axes) == len(axes) and set(read_axes) == set(axes)
     return place if covered and all(map(_is_whole, place, shape)) else None
 
 
@@ -166,11 +166,11 @@ def epilogue_kernel(
         for i, whole in zip(known, dims, strict=True):
             by |= dict.fromkeys(i.axes(), whole)
     moved = Region(axes, nodes=list(region.nodes))
-    for own, new in (
+    for old, new in (
         (region.placement, moved.placement),
         (region.reads, moved.reads),
     ):
-        for serial, at in own.items():
+        for serial, at in old.items():
             new[serial] = tuple(i.replaced(by) for i in at)
     kernel, nodes = kernel_of(moved, stored, has_buffer, strides)
     for i in kernel.indices:

@@ -70,8 +70,8 @@ def form_of(
             nodes.append(x)
             if leaf:
                 # What a kernel knows of it: where it lies, or its value.
-                own = strides(x) if buffered else _bytes(x)
-                parts.append((x.type, own))
+                content = strides(x) if buffered else _bytes(x)
+                parts.append((x.type, content))
                 continue
             if id(at) not in places:
                 places[id(at)] = len(listed)
@@ -104,6 +104,9 @@ def once(key: Any, form: Form, make: Callable[[], Made | None]) -> Made | None:
     known = _known.get(key, _MISSING)
     if known is not _MISSING:
         return known and (known[0], [form.nodes[k] for k in known[1]])
-    made = make()
-    _known[key] = made and (made[0], tuple(form.numbers[x.serial] for x in made[1]))
-    return made
+    result = make()
+    _known[key] = result and (
+        result[0],
+        tuple(form.numbers[x.serial] for x in result[1]),
+    )
+    return result

@@ -91,10 +91,10 @@ class Grouping:
 
     def unit(self, x: Tensor) -> Unit | None:
         """The unit that computes a node; a part of several results is of their unit."""
-        found = self.unit_of.get(x.serial)
-        if found is None and isinstance(x.op, Output):
-            found = self.unit_of.get(x.inputs[0].serial)
-        return found
+        unit = self.unit_of.get(x.serial)
+        if unit is None and isinstance(x.op, Output):
+            unit = self.unit_of.get(x.inputs[0].serial)
+        return unit
 
     def _new(self, node: Tensor, region: Region | None) -> Unit:
         unit = Unit(len(self.units), [node], region)
@@ -130,19 +130,19 @@ class Grouping:
         if known is not None:
             return known
         fuses = self.fuses(node)
-        found: Sequence[Tensor] = node.inputs
-        if True in map(is_virtual, found):
-            own, stack = [], list(reversed(found))
+        reads: Sequence[Tensor] = node.inputs
+        if True in map(is_virtual, reads):
+            computed, stack = [], list(reversed(reads))
             while stack:
                 x = stack.pop()
                 if is_virtual(x) and (fuses or self.unit(x) is None):
                     stack += reversed(x.inputs)
                 else:
-                    own.append(x)
-            found = own
+                    computed.append(x)
+            reads = computed
         if fuses:
-            self.reads[node.serial] = found
-        return found
+            self.reads[node.serial] = reads
+        return reads
 
     def _depend(self, unit: Unit, node: Tensor) -> None:
         """Note what a member of a unit reads and waits for."""
@@ -169,21 +169,21 @@ class Grouping:
         """The units of a node's producers, the newest first, and bits of all units that
         what the node waits for waits for.
         """
-        found: dict[int, Unit] = {}
+        units: dict[int, Unit] = {}
         awaited, unit_of = 0, self.unit_of
         for x in self._reads(node):
             unit = unit_of.get(x.serial) or self.unit(x)
-            if unit is not None and unit.number not in found:
+            if unit is not None and unit.number not in units:
                 awaited |= unit.before
                 if unit.region is not None:
-                    found[unit.number] = unit
+                    units[unit.number] = unit
         after = waited_for(node) if node.mark else None
         last = None if after is None else self.unit(after)
         if last is not None:
             awaited |= last.before
-        if len(found) < 2:
-            return [*found.values()], awaited
-        return [found[k] for k in sorted(found, reverse=True)], awaited
+        if len(units) < 2:
+            return [*units.values()], awaited
+        return [units[k] for k in sorted(units, reverse=True)], awaited
 
     def _join(self, node: Tensor, unit: Unit) -> bool:
         """Make a node a member of a unit if its loops serve; whether that was done."""
@@ -243,9 +243,9 @@ class Grouping:
                 known = region.placement.get(p.serial)
                 if known is None:
                     continue
-                found = known if p is x else carried_up(x, p, known)
-                if found is not None:
-                    yield found
+                place = known if p is x else carried_up(x, p, known)
+                if place is not None:
+                    yield place
         if node.type.size == math.prod([a.extent for a in region.axes]):
             yield run_through(region.axes, shape)
         rows = region.rows if region.inner else ()
@@ -286,9 +286,9 @@ class Grouping:
         """Where the operand of a reduction may stand."""
         for p in producers(x):
             if p.serial in region.placement:
-                found = carried_up(x, p, region.placement[p.serial])
-                if found is not None:
-                    yield found
+                place = carried_up(x, p, region.placement[p.serial])
+                if place is not None:
+                    yield place
         if x.type.size == math.prod(a.extent for a in region.axes):
             yield run_through(region.axes, x.type.shape)
 

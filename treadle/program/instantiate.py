@@ -62,16 +62,16 @@ def maker(x: Any, slots: Slots) -> Maker | None:
 
 
 def _tuple(x: tuple[Any, ...], slots: Slots) -> Maker | None:
-    makers = [(k, made) for k, part in enumerate(x) if (made := maker(part, slots))]
+    makers = [(k, build) for k, part in enumerate(x) if (build := maker(part, slots))]
     if not makers:
         return None
     join = type(x)._make if hasattr(x, "_make") else type(x)
 
     def make(v: Values) -> Any:
-        own = list(x)
+        parts = list(x)
         for k, part in makers:
-            own[k] = part(v)
-        return join(own)
+            parts[k] = part(v)
+        return join(parts)
 
     return make
 
@@ -80,15 +80,15 @@ def _record(x: Any, slots: Slots) -> Maker | None:
     """A frozen dataclass, whose fields are its arguments."""
     names = [f.name for f in fields(x) if f.init]
     values = [getattr(x, name) for name in names]
-    makers = [(k, made) for k, y in enumerate(values) if (made := maker(y, slots))]
+    makers = [(k, build) for k, y in enumerate(values) if (build := maker(y, slots))]
     if not makers:
         return None
     record = type(x)
 
     def make(v: Values) -> Any:
-        own = values.copy()
+        arguments = values.copy()
         for k, part in makers:
-            own[k] = part(v)
-        return record(**dict(zip(names, own, strict=True)))
+            arguments[k] = part(v)
+        return record(**dict(zip(names, arguments, strict=True)))
 
     return make

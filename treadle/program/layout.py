@@ -42,13 +42,13 @@ def channels_last(ndim: int) -> Order:
 
 
 def orders_of(
-    nodes: Sequence[Tensor], asked: Collection[int], given: Mapping[int, Order]
+    nodes: Sequence[Tensor], asked: Collection[int], known: Mapping[int, Order]
 ) -> dict[int, Order]:
     """The order of dimensions, outermost first, of the nodes that are not row-major.
 
-    What is `asked` for is; `given` are the orders of arguments.
+    What is `asked` for is; `known` are the orders of arguments.
     """
-    found = dict(given)
+    orders = dict(known)
     flattened = {
         node.inputs[0].serial
         for node in nodes
@@ -63,15 +63,15 @@ def orders_of(
         if node.serial in flattened:
             continue
         if isinstance(node.op, IMAGES) or _moves_channels(node):
-            found[node.serial] = channels_last(ndim)
+            orders[node.serial] = channels_last(ndim)
         elif isinstance(node.op, FOLLOWERS):
             for x in node.inputs:
-                if x.serial in found and x.type.ndim == ndim:
+                if x.serial in orders and x.type.ndim == ndim:
                     same = x.type.shape == node.type.shape
                     if same or not isinstance(node.op, Elementwise):
-                        found[node.serial] = found[x.serial]
+                        orders[node.serial] = orders[x.serial]
                         break
-    return found
+    return orders
 
 
 def _moves_channels(node: Tensor) -> bool:

@@ -56,16 +56,16 @@ class Lives:
         # No two that stay share memory: the last to begin below is the one to look at.
         low = np.append(0, np.sort(begins[stays]))
         high = np.append(0, np.sort((begins + bytes)[stays]))
-        found = np.flatnonzero(ends)
-        before = np.searchsorted(low, (begins + bytes)[found]) - 1
-        free = high[before] <= begins[found]
-        return [int(k) for k in found[free]]
+        dying = np.flatnonzero(ends)
+        before = np.searchsorted(low, (begins + bytes)[dying]) - 1
+        free = high[before] <= begins[dying]
+        return [int(k) for k in dying[free]]
 
     @lazy
     def _table(self) -> tuple[Ints, Ints, Ints, Ints]:
         """Of each range where it begins, its bytes, its first and its last step."""
-        own = [(r.bytes, r.first, r.last) for r in self.ranges]
-        bytes, since, until = np.array(own, np.int64).reshape(-1, 3).T
+        rows = [(r.bytes, r.first, r.last) for r in self.ranges]
+        bytes, since, until = np.array(rows, np.int64).reshape(-1, 3).T
         return self.plan.table, bytes, since, until
 
 
@@ -84,14 +84,14 @@ class SizedPlans:
         """A plan for ranges of these sizes."""
         need = int(sizes.sum())
         most = need + need // SPARE + SMALL
-        for wide, whole, made in reversed(list(self._known.values())):
+        for wide, whole, planned in reversed(list(self._known.values())):
             if need <= whole <= most and (sizes <= wide).all():
-                return made
+                return planned
         wide = _rounded(sizes)
         ranges = self._like.resized(wide.tolist(), self._like.plan).ranges
-        made = plan(ranges, regions=self._like.regions)
-        self._known[wide.tobytes()] = wide, int(wide.sum()), made
-        return made
+        planned = plan(ranges, regions=self._like.regions)
+        self._known[wide.tobytes()] = wide, int(wide.sum()), planned
+        return planned
 
 
 def _rounded(sizes: Ints) -> Ints:

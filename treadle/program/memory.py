@@ -179,14 +179,14 @@ def _by_importance(
     orders, most = _orders(problem), ENDLESS
     if tries <= len(orders):
         most = known
-    found = []
+    attempts = []
     for number, order in enumerate(orders):
         offsets, height = _place(problem, order, tight=number == 1, most=most)
-        found.append((height, number, order, offsets))
+        attempts.append((height, number, order, offsets))
         tries -= 1
         if height <= enough or not tries:
             break
-    height, _, order, best = min(found, key=lambda f: f[:2])
+    height, _, order, best = min(attempts, key=lambda f: f[:2])
     offsets = best
     rank = np.empty(count, np.int64)
     while height > enough and tries:
@@ -232,21 +232,21 @@ def _place_few(problem: _Problem, order: list[int], tight: bool) -> tuple[Ints, 
     height = 0
     for number in order:
         start, stop, need = first[number], last[number], size[number]
-        reached, found, room = 0, -1, 0
+        reached, offset, room = 0, -1, 0
         for begin, end, since, until in placed:
             if since <= stop and until >= start:
                 gap = begin - reached
-                if gap >= need and (found < 0 or gap < room):
-                    found, room = reached, gap
+                if gap >= need and (offset < 0 or gap < room):
+                    offset, room = reached, gap
                     if not tight:
                         break
                 if end > reached:
                     reached = end
-        if found < 0:
-            found = reached
-        offsets[number] = found
-        insort(placed, (found, found + need, start, stop))
-        height = max(height, found + need)
+        if offset < 0:
+            offset = reached
+        offsets[number] = offset
+        insort(placed, (offset, offset + need, start, stop))
+        height = max(height, offset + need)
     return np.array(offsets, np.int64), height
 
 
@@ -264,22 +264,22 @@ def _place_many(
         start, stop, need = first[number], last[number], size[number]
         both = (since[:count] <= stop) & (until[:count] >= start)
         overlapping = both.nonzero()[0]
-        found = 0
+        offset = 0
         if len(overlapping):
             reached = np.maximum.accumulate(ends[overlapping])
             gaps = begins[overlapping]
             gaps[1:] -= reached[:-1]
             fits = (gaps >= need).nonzero()[0]
             if not len(fits):
-                found = int(reached[-1])
+                offset = int(reached[-1])
             else:
                 gap = int(fits[gaps[fits].argmin()] if tight else fits[0])
-                found = int(reached[gap - 1]) if gap else 0
-        offsets[number] = found
-        height = max(height, found + need)
+                offset = int(reached[gap - 1]) if gap else 0
+        offsets[number] = offset
+        height = max(height, offset + need)
         if height > most:
             return offsets, ENDLESS
-        at = int(begins[:count].searchsorted(found))
+        at = int(begins[:count].searchsorted(offset))
         table[:, at + 1 : count + 1] = table[:, at:count]
-        table[:, at] = found, found + need, start, stop
+        table[:, at] = offset, offset + need, start, stop
     return offsets, height

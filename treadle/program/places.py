@@ -41,27 +41,27 @@ def sources(node: Tensor, at: At | None) -> Iterator[tuple[Tensor, At | None]]:
         if not is_virtual(x):
             yield x, here
             continue
-        for k, own in enumerate(x.inputs):
+        for k, operand in enumerate(x.inputs):
             place: At | None = None
             if here is not None and isinstance(x.op, Elementwise):
-                place = broadcast(here, own.type.shape)
+                place = broadcast(here, operand.type.shape)
             elif here is not None and isinstance(x.op, Movement) and k == 0:
-                place = tuple(Index.of(i) for i in x.op.index(here, own.type))
-            stack.append((own, place))
+                place = tuple(Index.of(i) for i in x.op.index(here, operand.type))
+            stack.append((operand, place))
 
 
 def producers(x: Tensor) -> Sequence[Tensor]:
     """The computed nodes that an operand leads to, the last first."""
     if not is_virtual(x):
         return (x,)
-    found, stack = [], [x]
+    computed, stack = [], [x]
     while stack:
-        own = stack.pop()
-        if is_virtual(own):
-            stack += own.inputs
+        node = stack.pop()
+        if is_virtual(node):
+            stack += node.inputs
         else:
-            found.append(own)
-    return found
+            computed.append(node)
+    return computed
 
 
 def operand_places(node: Tensor, at: At) -> list[tuple[Tensor, At | None]]:

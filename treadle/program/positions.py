@@ -36,7 +36,7 @@ def needs(program: Program) -> tuple[Need, ...] | None:
     where arguments do not tell.
     """
     checks = _Checks(program)
-    return tuple(dict.fromkeys(checks.needs)) if checks.told else None
+    return tuple(dict.fromkeys(checks.needs)) if checks.only_arguments else None
 
 
 class Need(NamedTuple):
@@ -59,25 +59,25 @@ class _Checks:
     def __init__(self, program: Program) -> None:
         self.last = -1
         self.needs: list[Need] = []
-        self.told = True  # whether all positions are those of arguments
+        self.only_arguments = True  # whether all positions are those of arguments
         self._known: set[tuple[int, int]] = set()  # buffers, extents numbers lie in
         self._source: dict[int, int] = {}  # of a buffer that holds nothing but copies
         self._arguments = {n: k for k, n in enumerate(program.arguments)}
         checking = any(_checks(s) for s in program.steps)
         for k, step in enumerate(program.steps):
             if isinstance(step, Fallback):
-                self.last, self.told = k, False
+                self.last, self.only_arguments = k, False
             elif isinstance(step, Launch) and checking:
                 self._look(k, step)
 
     def _look(self, k: int, step: Launch) -> None:
-        own = list(_checked(step)) if step.kernel.checks else []
-        self.told &= bool(own) or not step.kernel.checks
-        for number, extent in own:
+        positions = list(_checked(step)) if step.kernel.checks else []
+        self.only_arguments &= bool(positions) or not step.kernel.checks
+        for number, extent in positions:
             if number is None or not self._is_known(number, extent):
                 self.last = k
                 self._ask(number, extent)
-        self._known |= {(n, extent) for n, extent in own if n is not None}
+        self._known |= {(n, extent) for n, extent in positions if n is not None}
         self._known |= _clipped(step)
         self._source |= _copies(step)
 
@@ -91,7 +91,7 @@ class _Checks:
             number = self._source[number]
         argument = None if number is None else self._arguments.get(number)
         if argument is None:
-            self.told = False
+            self.only_arguments = False
         else:
             self.needs.append(Need(argument, extent))
 
@@ -102,32 +102,32 @@ def _checks(step: Step) -> bool:
 
 def _stored(step: Launch) -> dict[int, list[Expression | None]]:
     """What a step writes into each buffer; None where it joins what was there."""
-    found: dict[int, list[Expression | None]] = {}
+    stored: dict[int, list[Expression | None]] = {}
     for s in statements(step.kernel.body):
         if isinstance(s, Store) and s.buffer < len(step.buffers):
             value = s.value if s.combine is None else None
-            found.setdefault(step.buffers[s.buffer], []).append(value)
-    return found
+            stored.setdefault(step.buffers[s.buffer], []).append(value)
+    return stored
 
 
 def _copies(step: Launch) -> dict[int, int]:
     """The buffers into which a step only copies another, and that other."""
-    found = {}
+    copies = {}
     for number, values in _stored(step).items():
         loads = {x.buffer for x in values if isinstance(x, Load) and not x.guards}
         if len(loads) == 1 and all(isinstance(x, Load) for x in values):
-            found[number] = step.buffers[loads.pop()]
-    return found
+            copies[number] = step.buffers[loads.pop()]
+    return copies
 
 
 def _clipped(step: Launch) -> set[tuple[int, int]]:
     """The buffers whose numbers a step holds between 0 and a limit, and the extent."""
-    found = set()
+    limited = set()
     for number, values in _stored(step).items():
         limits = {_limit(x, step.integers) for x in values}
         if len(limits) == 1 and None not in limits:
-            found.add((number, whole(limits.pop() or 0) + 1))
-    return found
+            limited.add((number, whole(limits.pop() or 0) + 1))
+    return limited
 
 
 def _limit(x: Expression | None, integers: Sequence[int]) -> int | None:
@@ -149,9 +149,9 @@ def _checked(step: Launch) -> Iterator[tuple[int | None, int]]:
     None where a position is computed from what is read.
     """
     body = step.kernel.body
-    found = [i for x in expressions(body) for i in indices(x)]
-    found += [i for s in statements(body) for i in places(s)]
-    for i in found:
+    every = [i for x in expressions(body) for i in indices(x)]
+    every += [i for s in statements(body) for i in places(s)]
+    for i in every:
         for atom, _ in i.terms:
             if isinstance(atom, Datum):
                 extent = atom.extent
@@ -167,8 +167,8 @@ def _checked(step: Launch) -> Iterator[tuple[int | None, int]]:
 def _read(x: Expression) -> Load | None:
     """What a position is, or counts from the end where that is negative."""
     if isinstance(x, Apply) and isinstance(x.op, Select):
-        below, moved, own = x.inputs
-        parts = {id(y): y for y in (*inside(below), *inside(moved), own)}
+        below, moved, plain = x.inputs
+        parts = {id(y): y for y in (*inside(below), *inside(moved), plain)}
         loads = {y for y in parts.values() if isinstance(y, Load)}
-        return own if isinstance(own, Load) and loads == {own} else None
+        return plain if isinstance(plain, Load) and loads == {plain} else None
     return x if isinstance(x, Load) else None

@@ -81,7 +81,7 @@ class Product:
 
     Operands lie in memory in `kinds`, and are widened to the dtype as they are read.
     `finish`, if there is one, is a kernel on each vector of the result, which it reads
-    as its buffer `own`; only what it writes is kept then.
+    as its buffer `product_buffer`; only what it writes is kept then.
     """
 
     layout: Layout | Convolution
@@ -92,18 +92,18 @@ class Product:
     read: tuple[int, ...]
     written: tuple[int, ...]
     finish: Launch | None = None
-    own: int = 0
+    product_buffer: int = 0
 
 
 @dataclass(frozen=True)
 class BodyProgram:
     """The program of a body, its results numbered as the body's outputs.
 
-    `given` has for each of its arguments the number of the body's, or a constant.
+    `inputs` has for each of its arguments the number of the body's, or a constant.
     """
 
     program: Program
-    given: tuple[int | np.ndarray[Any, Any], ...]
+    inputs: tuple[int | np.ndarray[Any, Any], ...]
 
 
 @dataclass(frozen=True)
@@ -232,9 +232,9 @@ def _inner(body: Sequence[Any]) -> list[int]:
     best: list[int] = []
     for s in body:
         if isinstance(s, Loop):
-            own = [s.steps(), *_inner(s.body)]
-            if math.prod(own) > math.prod(best or [0]):
-                best = own
+            extents = [s.steps(), *_inner(s.body)]
+            if math.prod(extents) > math.prod(best or [0]):
+                best = extents
     return best
 
 
@@ -244,7 +244,7 @@ def operations(kernel: Kernel) -> int:
     What an inner loop has in common with an outer one counts as done in the inner one.
     """
     seen: set[int] = set()
-    found = 0
+    count = 0
     stack = [(s, 1) for s in kernel.body]
     while stack:
         s, times = stack.pop()
@@ -253,10 +253,10 @@ def operations(kernel: Kernel) -> int:
         elif isinstance(s, (Store, Fold)):
             fresh = [x for x in inside(s.value) if id(x) not in seen]
             seen.update(map(id, fresh))
-            found += times * sum(isinstance(x, Apply) for x in fresh)
+            count += times * sum(isinstance(x, Apply) for x in fresh)
             folds = isinstance(s, Fold) or s.combine is not None
-            found += times * folds
-    return found
+            count += times * folds
+    return count
 
 
 def grain_of(total: int, multiple: int, cost: int) -> int:

@@ -85,13 +85,13 @@ def _lies(x: Tensor) -> bool:
 
 def _folded(nodes: Sequence[Tensor]) -> set[int]:
     """The nodes, by serial, that are folded, with nothing but movement in between."""
-    found: set[int] = set()
+    folded: set[int] = set()
     folds = [n for n in nodes if isinstance(n.op, Reduction)]
     stack = [x for n in folds if not isinstance(n.type, TupleType) for x in n.inputs]
     while stack:
         x = stack.pop()
-        if x.serial not in found:
-            found.add(x.serial)
+        if x.serial not in folded:
+            folded.add(x.serial)
             if isinstance(x.op, Movement):
                 stack += x.inputs
-    return found
+    return folded

@@ -60,9 +60,9 @@ class _Choices:
         # What the step itself reads or writes lies there whatever is chosen.
         busy = set(time.read[step])
         busy |= {n.serial for unit in time.units[step] for n in unit.nodes}
-        own = busy & time.kept.keys()
-        self.bytes = sum(plain(time.kept[s].type.nbytes) for s in own)
-        self.free = own | set(time.arranged.results)
+        pinned = busy & time.kept.keys()
+        self.bytes = sum(plain(time.kept[s].type.nbytes) for s in pinned)
+        self.free = pinned | set(time.arranged.results)
         self.below: dict[int, Sequence[Tensor]] = {}
         self.until: dict[int, int] = {}  # the last step that might read a node
         self.needed: list[Tensor] = []
@@ -76,17 +76,17 @@ class _Choices:
     def _early(self, xs: Sequence[Tensor]) -> Iterator[Tensor]:
         """Those of some nodes that are computed by now, and not for nothing."""
         for x in xs:
-            early = self.time.made(x) <= self.step and not is_leaf(x)
+            early = self.time.step_of(x) <= self.step and not is_leaf(x)
             if early and x.serial not in self.free:
                 yield x
 
     def _inputs(self, x: Tensor) -> Sequence[Tensor]:
         """What a node would be computed from again; nothing if it cannot be."""
-        found = self.below.get(x.serial)
-        if found is None:
+        inputs = self.below.get(x.serial)
+        if inputs is None:
             again = self._cost(x) < ENDLESS
-            found = self.below[x.serial] = list(self._early(x.inputs)) if again else ()
-        return found
+            inputs = self.below[x.serial] = list(self._early(x.inputs)) if again else ()
+        return inputs
 
     def _cost(self, x: Tensor) -> int:
         """What it costs to compute a node again, unless that takes too much memory."""
@@ -115,9 +115,9 @@ class _Choices:
         when = self.time.when
         for node in self.time.arranged.nodes:
             if when[node.serial] > self.step:
-                own = list(self._early(node.inputs))
-                self._read(own, when[node.serial])
-                self.needed += own
+                sources = list(self._early(node.inputs))
+                self._read(sources, when[node.serial])
+                self.needed += sources
 
     def _join(self) -> None:
         """Make the network, in which nothing costs anything to keep."""
@@ -152,9 +152,9 @@ class _Choices:
         def again(x: Tensor) -> bool:
             return self.points[x.serial] not in side
 
-        found = _reached(self.needed, lambda x: self._inputs(x) if again(x) else ())
-        kept = sum(plain(x.type.nbytes) for x in found if not again(x))
-        chosen = {x.serial for x in found if again(x)}
+        reached = _reached(self.needed, lambda x: self._inputs(x) if again(x) else ())
+        kept = sum(plain(x.type.nbytes) for x in reached if not again(x))
+        chosen = {x.serial for x in reached if again(x)}
         return _Choice(self.time, self.step, chosen, self.bytes + kept)
 
     def begin(self, price: float) -> None:
@@ -178,17 +178,17 @@ class _Choice:
         the reader itself waits for, so that it can move up.
         """
         time, arranged = self.time, self.time.arranged
-        made: dict[int, Tensor] = {}
+        copies: dict[int, Tensor] = {}
         anew: dict[int, Tensor] = {}
 
         def of(x: Tensor) -> Tensor:
-            return made.get(x.serial, x)
+            return copies.get(x.serial, x)
 
         for node in sorted(arranged.nodes, key=time.order):
             late = time.when[node.serial] > self.step
             wanted = [x for x in node.inputs if late and x.serial in self.again]
             if wanted:
-                mark = made[self._before(node, soon).serial]
+                mark = copies[self._before(node, soon).serial]
                 missing = _reached(
                     wanted,
                     lambda x: [y for y in x.inputs if y.serial in self.again],
@@ -201,10 +201,10 @@ class _Choice:
                 anew[x.serial] if late and x.serial in self.again else of(x)
                 for x in node.inputs
             )
-            made[node.serial] = own = copied(node, inputs, marked=False)
+            copies[node.serial] = copy = copied(node, inputs, marked=False)
             known = waited_for(node)
             if known is not None:
-                wait_for(own, of(known))
+                wait_for(copy, of(known))
         return {k: of(root) for k, root in arranged.roots.items()}
 
     def _before(self, node: Tensor, soon: bool) -> Tensor:
@@ -218,11 +218,11 @@ class _Choice:
         for unit in time.units[last] if soon else ():
             waits |= unit.before
         for k in range(last - 1, self.step, -1):
-            own = time.units[k]
-            if any(x.serial in changed for unit in own for x in unit.nodes):
+            units = time.units[k]
+            if any(x.serial in changed for unit in units for x in unit.nodes):
                 continue
-            if any(waits >> unit.number & 1 for unit in own):
-                return own[0].nodes[0]
+            if any(waits >> unit.number & 1 for unit in units):
+                return units[0].nodes[0]
         return time.units[self.step][0].nodes[0]
 
 
@@ -230,14 +230,14 @@ def _reached(
     roots: Sequence[Tensor], below: Callable[[Tensor], Sequence[Tensor]]
 ) -> list[Tensor]:
     """All nodes that lead from roots by `below`, each once."""
-    found: dict[int, Tensor] = {}
+    reached: dict[int, Tensor] = {}
     stack = list(roots)
     while stack:
         x = stack.pop()
-        if x.serial not in found:
-            found[x.serial] = x
+        if x.serial not in reached:
+            reached[x.serial] = x
             stack += below(x)
-    return list(found.values())
+    return list(reached.values())
 
 
 def cost(node: Tensor, arranged: Arrangement, products: bool) -> float | None:
@@ -276,9 +276,9 @@ def rematerialized(arranged: Arrangement, arrange: Arrange) -> Arrangement:
     choice = _Choices(time, demand, products=False).at(PRICE)
     if choice.bytes > LEAST * demand.bytes:
         return arranged
-    found = arrange(choice.roots())
-    less = Timeline(found).largest().bytes <= LEAST * demand.bytes
-    return found if less else arranged
+    candidate = arrange(choice.roots())
+    less = Timeline(candidate).largest().bytes <= LEAST * demand.bytes
+    return candidate if less else arranged
 
 
 def lighter(
@@ -293,11 +293,11 @@ def lighter(
     if not arranged.steps():
         return
     least = Timeline(arranged).largest().bytes
-    for both, own in zip((False, True), arrange, strict=True):
-        for found, bytes in _search(arranged, own, both):
+    for both, way in zip((False, True), arrange, strict=True):
+        for candidate, bytes in _search(arranged, way, both):
             if bytes < least:
                 least = bytes
-                yield found
+                yield candidate
 
 
 def _search(
@@ -321,14 +321,14 @@ def _search(
             if not choice.again:
                 break
             ways = (False, True) if both else (idle % 2 == 1,)
-            made = [arrange(choice.roots(soon)) for soon in ways]
-            needs = [Timeline(x).largest().bytes for x in made]
-            found = min(needs)
-            arranged = made[needs.index(found)]
+            candidates = [arrange(choice.roots(soon)) for soon in ways]
+            needs = [Timeline(x).largest().bytes for x in candidates]
+            need = min(needs)
+            arranged = candidates[needs.index(need)]
             idle += 1
-            if found < least:
-                best, least, idle = arranged, found, 0
-                yield arranged, found
+            if need < least:
+                best, least, idle = arranged, need, 0
+                yield arranged, need
 
 
 def _cheapest(time: Timeline, demand: Demand, most: float) -> _Choice:

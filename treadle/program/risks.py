@@ -64,8 +64,8 @@ def _with_finishes(arranged: Arrangement, chosen: int) -> int:
     both = [(u.number, f.number, u.before | f.before) for u, f in pairs if f]
     while True:
         more = chosen
-        for own, other, before in both:
-            bits = 1 << own | 1 << other
+        for unit, other, before in both:
+            bits = 1 << unit | 1 << other
             if more & bits:
                 more |= bits | before
         if more == chosen:

@@ -53,13 +53,13 @@ def results_of(node: Tensor, nodes: Iterable[Tensor]) -> list[Tensor]:
     ones."""
     if not isinstance(node.type, TupleType):
         return [node]
-    own = {
+    results = {
         n.op.position: n
         for n in nodes
         if isinstance(n.op, Output) and n.inputs[0] is node
     }
     return [
-        own[k] if k in own else Tensor(Output(k), (node,), t)
+        results[k] if k in results else Tensor(Output(k), (node,), t)
         for k, t in enumerate(node.type)
     ]
 

@@ -132,23 +132,27 @@ def sweep(first: Ints, last: Ints, size: Ints, times: Times) -> tuple[Ints, int]
     ending = np.argsort(last, kind="stable").tolist()
     offsets = [0] * len(sizes)
     gaps = Gaps()
-    own: dict[int, Gaps] = {}  # of the chains of the region at hand
+    chain_gaps: dict[int, Gaps] = {}  # of the chains of the region at hand
     height = ended = 0
     here = -1
     for number in starting:
         start = firsts[number]
         if region[start] != here:
-            for inner in own.values():
+            for inner in chain_gaps.values():
                 gaps.pour(inner)
-            own, here = {}, region[start]
+            chain_gaps, here = {}, region[start]
         while lasts[ending[ended]] < start:
             gone = ending[ended]
             ended += 1
             at = lasts[gone]
-            free = own.setdefault(chain[at], Gaps()) if region[at] == here else gaps
+            free = (
+                chain_gaps.setdefault(chain[at], Gaps()) if region[at] == here else gaps
+            )
             free.give(offsets[gone], offsets[gone] + sizes[gone])
         need = sizes[number]
-        begin = own[chain[start]].take(need) if chain[start] in own else -1
+        begin = (
+            chain_gaps[chain[start]].take(need) if chain[start] in chain_gaps else -1
+        )
         if begin < 0:
             begin = gaps.take(need)
         if begin < 0:

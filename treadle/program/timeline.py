@@ -35,8 +35,8 @@ class Timeline:
         for k, unit in enumerate(self.steps):
             done = arranged.finishes.get(unit.nodes[0].serial)
             self.units.append([unit] if done is None else [unit, done])
-            for own in self.units[-1]:
-                self.at |= dict.fromkeys((n.serial for n in own.nodes), k)
+            for each in self.units[-1]:
+                self.at |= dict.fromkeys((n.serial for n in each.nodes), k)
         self.kept = arranged.kept
         for serial, node in self.kept.items():
             if serial not in self.at:  # one of an op's several results
@@ -49,16 +49,16 @@ class Timeline:
     @lazy
     def when(self) -> dict[int, int]:
         """The step after which readers find a node, by serial."""
-        found: dict[int, int] = {}
+        when: dict[int, int] = {}
         for node in self.arranged.nodes:
-            own = self.at.get(node.serial)
-            if own is None or self.arranged.looked_through(node):
-                before = [-1 if is_leaf(x) else found[x.serial] for x in node.inputs]
-                own = max(before, default=-1)
-            found[node.serial] = own
-        return found
+            step = self.at.get(node.serial)
+            if step is None or self.arranged.looked_through(node):
+                before = [-1 if is_leaf(x) else when[x.serial] for x in node.inputs]
+                step = max(before, default=-1)
+            when[node.serial] = step
+        return when
 
-    def made(self, x: Tensor) -> int:
+    def step_of(self, x: Tensor) -> int:
         """The step after which a node is there; -1 for one that is there before.
 
         What is looked through is there with its inputs, copied to memory or not.
@@ -70,8 +70,8 @@ class Timeline:
         return self.when[x.serial], x.serial
 
     def _reads(self, units: Sequence[Unit]) -> Set[int]:
-        found = [self.arranged.reads(unit) for unit in units]
-        return found[0] if len(found) == 1 else frozenset().union(*found)
+        reads = [self.arranged.reads(unit) for unit in units]
+        return reads[0] if len(reads) == 1 else frozenset().union(*reads)
 
     def held(self) -> list[int]:
         """The bytes of the arena that lie there in each step."""

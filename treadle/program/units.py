@@ -49,14 +49,14 @@ class Unit:
 
 def _waiting(unit: Unit) -> dict[int, Unit]:
     """The units that wait for one, not only for what waits for it, by number."""
-    found = {}
+    waiting = {}
     for other in unit.waiting.values():
         while other.absorbed_by is not None:
             other = other.absorbed_by
-        for own in (other, other.done_by):
-            if own is not None and own is not unit:
-                found[own.number] = own
-    return found
+        for waiter in (other, other.done_by):
+            if waiter is not None and waiter is not unit:
+                waiting[waiter.number] = waiter
+    return waiting
 
 
 def depend(unit: Unit, other: Unit) -> None:
@@ -69,11 +69,11 @@ def spread(unit: Unit, more: int) -> None:
     """Let a unit, and all that wait for it, wait for what some bits tell."""
     stack = [unit] if more else []
     while stack:
-        own = stack.pop()
-        own.before |= more
-        if own.waiting:
-            found = _waiting(own).values()
-            stack += [later for later in found if more & ~later.before]
+        each = stack.pop()
+        each.before |= more
+        if each.waiting:
+            waiting = _waiting(each).values()
+            stack += [later for later in waiting if more & ~later.before]
 
 
 def between(first: Unit, last: Unit) -> bool:
@@ -108,17 +108,17 @@ def compatible(unit: Unit, other: Unit) -> bool:
     if most > OPERANDS and len(unit.operands | other.operands) > OPERANDS:
         return False
     for a, b in ((unit, other), (other, unit)):
-        own, theirs = a.region, b.region
-        if own is None or theirs is None or not _reads(a, b):
+        region, theirs = a.region, b.region
+        if region is None or theirs is None or not _reads(a, b):
             continue
         members = theirs.placement
-        for node in own.nodes:
+        for node in region.nodes:
             for x in node.inputs:
                 if x.serial in members or _leads_to(x, members):
                     break
             else:
                 continue
-            if not all(fits(theirs, x, at) for x, at in read_at(own, node)):
+            if not all(fits(theirs, x, at) for x, at in read_at(region, node)):
                 return False
     return True
 
@@ -167,8 +167,8 @@ def wait_for(node: Tensor, other: Tensor) -> Tensor:
 
 def waited_for(node: Tensor) -> Tensor | None:
     """What a node is to be computed after, if that was said."""
-    found: Tensor | None = node.mark.get("after") if node.mark else None
-    return found
+    after: Tensor | None = node.mark.get("after") if node.mark else None
+    return after
 
 
 def rebase(region: Region, axes: tuple[Axis, ...]) -> None:
@@ -179,14 +179,14 @@ def rebase(region: Region, axes: tuple[Axis, ...]) -> None:
     if len(axes) <= len(region.axes) or _steps(axes) != _steps(region.axes):
         return
     place = run_of(axes)
-    own = unflatten(place, tuple(a.extent for a in region.axes))
-    by = dict(zip(region.axes, own, strict=True))
+    indices = unflatten(place, tuple(a.extent for a in region.axes))
+    by = dict(zip(region.axes, indices, strict=True))
     placement, reads = (
         {serial: tuple(i.replaced(by) for i in known) for serial, known in old.items()}
         for old in (region.placement, region.reads)
     )
     moved = [i for new in (placement, reads) for known in new.values() for i in known]
-    for i in [*own, *moved]:
+    for i in [*indices, *moved]:
         if any(not isinstance(atom, Axis) for atom, _ in i.terms):
             return
     inner = {b for a in region.inner for b in by[a].axes()}

@@ -30,12 +30,12 @@ def judge(
     nodes: Sequence[Tensor], feeds: Mapping[int, Any], keep: Set[int]
 ) -> Reference | None:
     """The reference's values of a run's results, if all it starts from has values."""
-    every, own = derived(nodes, keep)
+    every, results = derived(nodes, keep)
     back = {n.serial: n for n in every}
     roots = {
-        serial: back[made]
-        for serial, made in own.items()
-        if not isinstance(back[made].type, TupleType)
+        serial: back[result]
+        for serial, result in results.items()
+        if not isinstance(back[result].type, TupleType)
     }
     known = {n.serial for n in every if n.stored is not None} | feeds.keys()
     if any(isinstance(n.op, Leaf) and n.serial not in known for n in every):
@@ -48,8 +48,8 @@ def judge(
 def mismatch(what: str, node: Tensor) -> RunError:
     """The error for a node whose value is not what it should be."""
     types = ", ".join(repr(x.type) for x in node.inputs)
-    made = f"{types} -> {node.type!r}" if types else repr(node.type)
-    return RunError(what).located(node.op.name, made, node.line)
+    signature = f"{types} -> {node.type!r}" if types else repr(node.type)
+    return RunError(what).located(node.op.name, signature, node.line)
 
 
 class Judge:
@@ -63,16 +63,16 @@ class Judge:
         keep: Set[int],
     ) -> None:
         self.nodes = {node.serial: node for node in nodes}
-        self.given: dict[int, Any] | None = {}
+        self.arguments: dict[int, Any] | None = {}
         if not all(is_repeatable(node.op) for node in nodes):
-            self.given = None
+            self.arguments = None
             return
-        for own, leaf in zip(graph.arguments, graph.leaves, strict=True):
+        for argument, leaf in zip(graph.arguments, graph.leaves, strict=True):
             value = feeds.get(leaf.serial, leaf.array)
             if not isinstance(value, np.ndarray):
-                self.given = None  # a body, or a graph that is only looked at
+                self.arguments = None  # a body, or a graph that is only looked at
                 return
-            self.given[own.serial] = value
+            self.arguments[argument.serial] = value
         whole = judge(nodes, feeds, keep & graph.roots.keys())
         if whole is not None:
             self._compare("inline", whole, graph.roots, None)
@@ -80,22 +80,22 @@ class Judge:
     def stage(self, name: str, before: Roots, after: Roots, again: Again) -> None:
         """Refuse a stage that changed a value; `again` runs it once more."""
         changed = {k: x for k, x in before.items() if after[k] is not x}
-        if self.given is not None and changed:
-            self._compare(name, Reference(changed, self.given), after, again)
+        if self.arguments is not None and changed:
+            self._compare(name, Reference(changed, self.arguments), after, again)
 
     def _compare(
         self, name: str, wants: Reference, after: Roots, again: Again | None
     ) -> None:
-        assert self.given is not None
-        found = Meaning().values([after[k] for k in wants.roots], self.given)
+        assert self.arguments is not None
+        values = Meaning().values([after[k] for k in wants.roots], self.arguments)
         for key in wants.roots:
-            wrong = wants.wrong(key, found[after[key].serial])
+            wrong = wants.wrong(key, values[after[key].serial])
             if not wrong:
                 continue
             one = self._culprit(again) if again is not None else None
             if one is not None:
-                before, made = (_short(x) for x in (one[0].before, one[0].after))
-                what = f"rule {one[0].rule.name!r} made {made} of {before}"
+                before, new = (_short(x) for x in (one[0].before, one[0].after))
+                what = f"rule {one[0].rule.name!r} made {new} of {before}"
                 raise mismatch(f"after {name!r}: {what}; {one[1]}", one[0].before)
             what = f"after {name!r} a value is not what it was before; {wrong}"
             raise mismatch(what, self.nodes[key])
@@ -105,24 +105,24 @@ class Judge:
         with recorded() as record:
             again()
         for one in record.fired:
-            given = self._guessed([one.before, one.after])
-            wants = Reference({0: one.before}, given)
-            found = Meaning().values([one.after], given)[one.after.serial]
-            wrong = wants.wrong(0, found)
+            values = self._guessed([one.before, one.after])
+            wants = Reference({0: one.before}, values)
+            value = Meaning().values([one.after], values)[one.after.serial]
+            wrong = wants.wrong(0, value)
             if wrong:
                 return one, wrong
         return None
 
     def _guessed(self, roots: Sequence[Tensor]) -> dict[int, Any]:
         """Values of arguments; those of a body's are made up."""
-        given = dict(self.given or {})
+        known = dict(self.arguments or {})
         draws = np.random.default_rng(0)
         for node in reach(roots, lambda node: node.stored is not None):
-            if node.inputs or node.stored is not None or node.serial in given:
+            if node.inputs or node.stored is not None or node.serial in known:
                 continue
             values = draws.uniform(0.5, 2.0, node.type.shape)
-            given[node.serial] = values.astype(node.type.dtype)
-        return given
+            known[node.serial] = values.astype(node.type.dtype)
+        return known
 
 
 def _short(node: Tensor) -> str:

@@ -37,19 +37,19 @@ def convolve(
     """
     if not any(map(_slides, nodes)):
         return dict(roots)
-    made: dict[int, Tensor] = {}
+    rewritten: dict[int, Tensor] = {}
     windows: dict[Any, Tensor] = {}
     for node in nodes:
-        inputs = tuple([made.get(x.serial, x) for x in node.inputs])
-        found = None
+        inputs = tuple([rewritten.get(x.serial, x) for x in node.inputs])
+        replacement = None
         if _slides(node) and not direct(node):
-            found = _written_out(node.op, inputs, windows)
+            replacement = _written_out(node.op, inputs, windows)
         elif any(map(is_not, inputs, node.inputs)):
-            found = Tensor(node.op, inputs, node.type)
-        if found is not None:
-            found.origin = node.origin
-            made[node.serial] = found
-    return {serial: made.get(x.serial, x) for serial, x in roots.items()}
+            replacement = Tensor(node.op, inputs, node.type)
+        if replacement is not None:
+            replacement.origin = node.origin
+            rewritten[node.serial] = replacement
+    return {serial: rewritten.get(x.serial, x) for serial, x in roots.items()}
 
 
 def _slides(node: Tensor) -> bool:
@@ -73,9 +73,9 @@ def _written_out(
     return _to_weights(op, inputs[0], inputs[1], windows)
 
 
-def _permuted(x: Tensor, own: str, wanted: str) -> Tensor:
-    order = tuple(own.index(c) for c in wanted)
-    return x if own == wanted else PermuteDims(order)(x)
+def _permuted(x: Tensor, axes: str, wanted: str) -> Tensor:
+    order = tuple(axes.index(c) for c in wanted)
+    return x if axes == wanted else PermuteDims(order)(x)
 
 
 def _windows(
@@ -88,7 +88,7 @@ def _windows(
     rank = len(kernel)
     key = (x.serial, kernel, op.sliding, op.groups)
     counts = windows_along(x.type.shape[2:], kernel, *op.sliding)
-    own = "ngc" + TAPS[:rank] + PLACES[:rank]
+    axes = "ngc" + TAPS[:rank] + PLACES[:rank]
     wanted = "n" + PLACES[:rank] + "g" + TAPS[:rank] + "c"
     if key not in known:
         flat = x
@@ -96,10 +96,10 @@ def _windows(
             flat = Unfold(kernel, *op.sliding)(x)
         channels = x.type.shape[1] // op.groups
         shape = (x.type.shape[0], op.groups, channels, *kernel, *counts)
-        made = _permuted(Reshape(shape)(flat), own, wanted)
+        windows = _permuted(Reshape(shape)(flat), axes, wanted)
         if op.groups == 1:
-            _, made = _without_groups(wanted, made)
-        known[key] = made
+            _, windows = _without_groups(wanted, windows)
+        known[key] = windows
     return known[key], wanted if op.groups > 1 else wanted.replace("g", "")
 
 
@@ -107,8 +107,8 @@ def _weights(op: Any, w: Tensor) -> tuple[Tensor, str]:
     """The weights with groups and channels apart, and their letters."""
     rank = w.type.ndim - 2
     shape = (op.groups, w.type.shape[0] // op.groups, *w.type.shape[1:])
-    own, wanted = "goc" + TAPS[:rank], "go" + TAPS[:rank] + "c"
-    return _permuted(Reshape(shape)(w), own, wanted), wanted
+    axes, wanted = "goc" + TAPS[:rank], "go" + TAPS[:rank] + "c"
+    return _permuted(Reshape(shape)(w), axes, wanted), wanted
 
 
 def _apart(op: Any, g: Tensor) -> tuple[Tensor, str]:
@@ -136,10 +136,10 @@ def _contract(a: str, b: str, out: str, x: Tensor, y: Tensor) -> Tensor:
         return left, t if left == letters else Reshape(tuple(sizes[c] for c in left))(t)
 
     (a, x), (b, y) = kept(a, x), kept(b, y)
-    own = out if sizes.get("g", 1) > 1 else out.replace("g", "")
-    made = Contract(f"{a},{b}->{own}")(x, y)
+    result_axes = out if sizes.get("g", 1) > 1 else out.replace("g", "")
+    product = Contract(f"{a},{b}->{result_axes}")(x, y)
     shape = tuple(sizes.get(c, 1) for c in out)
-    return made if shape == made.type.shape else Reshape(shape)(made)
+    return product if shape == product.type.shape else Reshape(shape)(product)
 
 
 def _forward(op: Conv, x: Tensor, w: Tensor, known: dict[Any, Tensor]) -> Tensor:
@@ -158,8 +158,8 @@ def _to_weights(
     windows, a = _windows(op, x, op.kernel, known)
     apart, b = _apart(op, g)
     taps = TAPS[: len(op.kernel)]
-    made = _contract(b, a, f"go{taps}c", apart, windows)
-    moved = _permuted(made, f"go{taps}c", f"goc{taps}")
+    product = _contract(b, a, f"go{taps}c", apart, windows)
+    moved = _permuted(product, f"go{taps}c", f"goc{taps}")
     channels = x.type.shape[1] // op.groups
     return Reshape((g.type.shape[1], channels, *op.kernel))(moved)
 
@@ -169,8 +169,8 @@ def _to_input(op: ConvInputGradient, g: Tensor, w: Tensor) -> Tensor:
     weights, b = _weights(op, w)
     rank = w.type.ndim - 2
     places, taps = PLACES[:rank], TAPS[:rank]
-    made = _contract(a, b, f"n{places}g{taps}c", apart, weights)
-    moved = _permuted(made, f"n{places}g{taps}c", f"ngc{taps}{places}")
+    product = _contract(a, b, f"n{places}g{taps}c", apart, weights)
+    moved = _permuted(product, f"n{places}g{taps}c", f"ngc{taps}{places}")
     kernel, counts = w.type.shape[2:], g.type.shape[2:]
     if _sees_pixels(op, kernel):
         channels = w.type.shape[1] * op.groups

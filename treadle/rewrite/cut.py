@@ -44,21 +44,21 @@ def cut_folds(
     """
     if not any(map(_is_long, nodes)):
         return dict(roots)
-    made: dict[int, Tensor] = {}
+    rewritten: dict[int, Tensor] = {}
     for node in nodes:
-        inputs = tuple([made.get(x.serial, x) for x in node.inputs])
-        found = None
+        inputs = tuple([rewritten.get(x.serial, x) for x in node.inputs])
+        folded = None
         if isinstance(node.op, Reduction):
-            found = _cut(node.op, inputs[0])
+            folded = _cut(node.op, inputs[0])
         elif isinstance(node.op, Contract):
-            found = _cut_product(node.op, *inputs)
-        if found is not None:
-            found.origin = node.origin
-            made[node.serial] = found
+            folded = _cut_product(node.op, *inputs)
+        if folded is not None:
+            folded.origin = node.origin
+            rewritten[node.serial] = folded
             continue
         if any(map(is_not, inputs, node.inputs)):
-            made[node.serial] = remade(node, node.op, inputs, node.type)
-    return {serial: made.get(x.serial, x) for serial, x in roots.items()}
+            rewritten[node.serial] = remade(node, node.op, inputs, node.type)
+    return {serial: rewritten.get(x.serial, x) for serial, x in roots.items()}
 
 
 def _is_long(node: Tensor) -> bool:
@@ -119,13 +119,13 @@ def _cut_product(op: Contract, x: Tensor, y: Tensor) -> Tensor | None:
     several = Contract(f"{label}{a},{label}{b}->{label}{out}")
     pieces = [_pieces(v, c.index(along), parts, size) for v, c in ((x, a), (y, b))]
     products = _cut_product(several, *pieces)
-    found = _again(Sum((0,)), several(*pieces) if products is None else products)
+    total = _again(Sum((0,)), several(*pieces) if products is None else products)
     if parts * size < n:
         rest = [
             _within(v, c.index(along), parts * size, n) for v, c in ((x, a), (y, b))
         ]
-        found = Add()(found, op(*rest))
-    return found
+        total = Add()(total, op(*rest))
+    return total
 
 
 def _pieces(x: Tensor, axis: int, parts: int, size: int) -> Tensor:
@@ -147,14 +147,14 @@ def _within(x: Tensor, axis: int, start: int, stop: int) -> Tensor:
         return x
     starts, stops = [0] * len(shape), list(shape)
     starts[axis], stops[axis] = start, stop
-    found: Tensor = Slice(tuple(starts), tuple(stops), (1,) * len(shape))(x)
-    return found
+    part: Tensor = Slice(tuple(starts), tuple(stops), (1,) * len(shape))(x)
+    return part
 
 
 def _again(op: Reduction, parts: Tensor) -> Tensor:
     """The fold of parts, which may be many."""
-    found = _cut(op, parts)
-    return op(parts) if found is None else found
+    folded = _cut(op, parts)
+    return op(parts) if folded is None else folded
 
 
 def _few_rows(op: Reduction, shape: tuple[int, ...]) -> tuple[int, int]:

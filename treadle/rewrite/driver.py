@@ -48,17 +48,17 @@ _kinds: dict[type[Op], _Kind] = {}
 
 
 def _kind(op: Op) -> _Kind:
-    traits, found = op.traits, _Kind.PLAIN
+    traits, kind = op.traits, _Kind.PLAIN
     if isinstance(op, Leaf):
-        found = _Kind.LEAF
+        kind = _Kind.LEAF
     elif op.family == "control":
-        found = _Kind.CONTROL
+        kind = _Kind.CONTROL
     elif traits.effect == "each":
-        found = _Kind.EACH
+        kind = _Kind.EACH
     elif traits.commutative and not traits.idempotent:
-        found = _Kind.SWAPS
-    _kinds[type(op)] = found
-    return found
+        kind = _Kind.SWAPS
+    _kinds[type(op)] = kind
+    return kind
 
 
 class Driver:
@@ -124,10 +124,12 @@ class Driver:
         known: tuple[Any, Body | None] | None = body.memo.get("normal")
         if known is None or known[0] != key or self.watch is not None:
             inner = Driver(self.rules, self.watch, self.marks)
-            found = inner.all(dict(enumerate(body.outputs))).values()
-            same = all(map(is_, found, body.outputs))
-            made = None if same else Body(body.name, body.arguments, tuple(found))
-            known = body.memo["normal"] = key, made
+            outputs = inner.all(dict(enumerate(body.outputs))).values()
+            same = all(map(is_, outputs, body.outputs))
+            rewritten = (
+                None if same else Body(body.name, body.arguments, tuple(outputs))
+            )
+            known = body.memo["normal"] = key, rewritten
         return known[1] or body
 
     def _ends(self, node: Tensor) -> bool:
@@ -137,19 +139,19 @@ class Driver:
     def _step(self, node: Tensor) -> None:
         """Rewrite a node whose operands are normal, once."""
         done = self._done
-        own = self._numbered(node)
-        if own.serial in done:
-            done[node.serial] = done[own.serial]
+        first = self._numbered(node)
+        if first.serial in done:
+            done[node.serial] = done[first.serial]
             return
-        if own is not node:
-            self._next[node.serial] = own
-            if own.serial in self._next:
+        if first is not node:
+            self._next[node.serial] = first
+            if first.serial in self._next:
                 return
-        found = self._applied(own)
-        if found is not None:
-            self._next[own.serial] = found
+        rewritten = self._applied(first)
+        if rewritten is not None:
+            self._next[first.serial] = rewritten
         else:
-            done[own.serial] = done[node.serial] = own
+            done[first.serial] = done[node.serial] = first
 
     def _applied(self, node: Tensor) -> Tensor | None:
         rules = self.rules.of(node, self._signs)
@@ -159,18 +161,18 @@ class Driver:
             return None
         for rule in rules:
             self.tried += 1
-            made = rule.apply(node)
-            if made is None:
+            result = rule.apply(node)
+            if result is None:
                 continue
             self.count += 1
             self.last.append(rule.name)
             if self.count > self.budget:
                 raise self._endless(f"{self.count} rules were applied without an end")
-            if made.serial > node.serial:
-                made.origin = node.origin
+            if result.serial > node.serial:
+                result.origin = node.origin
             if self.watch is not None:
-                self.watch(rule, node, made)
-            return made
+                self.watch(rule, node, result)
+            return result
         return None
 
     def _endless(self, what: str) -> RewriteError:
@@ -201,10 +203,10 @@ class Driver:
         if kind is _Kind.SWAPS and len(serials) == 2:
             serials.sort()
         key = (op, node.type, *serials)
-        found = self._table.get(key)
-        if found is None:
-            found = self._table[key] = _over(node, inputs, op)
-        return found
+        first = self._table.get(key)
+        if first is None:
+            first = self._table[key] = _over(node, inputs, op)
+        return first
 
     def _leaf(self, node: Tensor) -> Tensor:
         """One node for each number; literals of one value as a number broadcast."""
@@ -219,9 +221,9 @@ class Driver:
             if node.op is not LITERAL and not (self.marks and node._name is None):
                 return self._table.setdefault((key, node.op), node)
             if key not in self._table:
-                own = node.op is LITERAL
-                made = node if own else Tensor(LITERAL, (), node.type, stored)
-                self._table[key] = made
+                is_literal = node.op is LITERAL
+                literal = node if is_literal else Tensor(LITERAL, (), node.type, stored)
+                self._table[key] = literal
             return self._table[key]
         if type(stored) is SymbolicNumber or not 0 < stored.size <= UNIFORM:
             return node

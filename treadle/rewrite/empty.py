@@ -31,11 +31,11 @@ def without_empty(
     roots: Mapping[int, Tensor], nodes: Sequence[Tensor]
 ) -> dict[int, Tensor]:
     """The roots with constants for what has no elements; `nodes` lead to them all."""
-    made: dict[int, Tensor] = {}
+    constants: dict[int, Tensor] = {}
     for node in nodes:
         if not is_computed(node):
             assert isinstance(node.type, Type)
-            made[node.serial] = empty(node.type)
-    if not made:
+            constants[node.serial] = empty(node.type)
+    if not constants:
         return dict(roots)
-    return dict(zip(roots, rebuild(roots.values(), made), strict=True))
+    return dict(zip(roots, rebuild(roots.values(), constants), strict=True))

@@ -72,17 +72,17 @@ class Expanded:
         followed once.
         """
         roots = list(self.roots.values())
-        of, found = self._reached
+        of, nodes = self._reached
         if len(of) != len(roots) or not all(map(is_, of, roots)):
-            self._reached = roots, found = roots, reach(roots)
-        return found
+            self._reached = roots, nodes = roots, reach(roots)
+        return nodes
 
     def bound(self, node: Tensor, type_: Type) -> Tensor:
         """A new argument that takes the value of an old node."""
-        own = Tensor(Argument(len(self.leaves)), (), type_)
+        argument = Tensor(Argument(len(self.leaves)), (), type_)
         self.leaves.append(node)
-        self.arguments.append(own)
-        return own
+        self.arguments.append(argument)
+        return argument
 
     def leaf(self, argument: Tensor) -> Tensor:
         """The old node whose value an argument takes."""
@@ -100,22 +100,22 @@ _kinds: dict[type[Op], _Kind] = {}
 
 
 def _kind(op: Op) -> _Kind:
-    found = _Kind.PLAIN
+    kind = _Kind.PLAIN
     primitive = isinstance(op, Elementwise) and op.traits.primitive
     if isinstance(op, Update):
-        found = _Kind.UPDATE
+        kind = _Kind.UPDATE
     elif isinstance(op, Call):
-        found = _Kind.CALL
+        kind = _Kind.CALL
     elif isinstance(op, (Composite, Elementwise)) and not primitive:
-        found = _Kind.WRITTEN
+        kind = _Kind.WRITTEN
     elif isinstance(op, Contract):
-        found = _Kind.CONTRACT
+        kind = _Kind.CONTRACT
     elif isinstance(op, Output):
-        found = _Kind.OUTPUT
+        kind = _Kind.OUTPUT
     elif op.traits.effect or op.family == "control":
-        found = _Kind.EFFECT
-    _kinds[type(op)] = found
-    return found
+        kind = _Kind.EFFECT
+    _kinds[type(op)] = kind
+    return kind
 
 
 class _Numbering:
@@ -139,8 +139,8 @@ class _Numbering:
         if is_empty(op, type_):
             return self.table.setdefault(type_, empty(type_))
         key = (op, type_, *[x.serial for x in inputs])
-        found = self.table.get(key) if once else None
-        return self._first(key, op, inputs, like) if found is None else found
+        known = self.table.get(key) if once else None
+        return self._first(key, op, inputs, like) if known is None else known
 
     def _first(
         self, key: Any, op: Op, inputs: tuple[Tensor, ...], like: Tensor
@@ -148,9 +148,9 @@ class _Numbering:
         """The first node that computes what a key says."""
         same = inputs and op is like.op and key[1] is like.type
         same = same and all(map(is_, inputs, like.inputs))
-        found = like if same else remade(like, op, inputs, key[1])
-        self.table[key] = self.done[found.serial] = found
-        return found
+        first = like if same else remade(like, op, inputs, key[1])
+        self.table[key] = self.done[first.serial] = first
+        return first
 
     def constant(self, node: Tensor) -> Tensor:
         """One node for each number; larger arrays are what they are."""
@@ -160,22 +160,22 @@ class _Numbering:
             if not has_names(node.type):
                 return node
             if node.serial not in self.done:
-                own = Tensor(node.op, (), without_names(node.type), value)
-                self.done[node.serial] = self.done[own.serial] = own
+                unnamed = Tensor(node.op, (), without_names(node.type), value)
+                self.done[node.serial] = self.done[unnamed.serial] = unnamed
             return _one(self.done[node.serial])
         key = ("literal", value.dtype, bits(value))
         return self.table.setdefault(key, node)
 
-    def convert(self, node: Tensor, made: Mapping[int, Results]) -> Results:
+    def convert(self, node: Tensor, converted: Mapping[int, Results]) -> Results:
         """A node over what its inputs became, expanded as far as it goes."""
-        inputs: Any = tuple([made[x.serial] for x in node.inputs])
+        inputs: Any = tuple([converted[x.serial] for x in node.inputs])
         op = node.op
         kind = _kinds.get(type(op)) or _kind(op)
         if kind is _Kind.PLAIN or is_empty(op, node.type):
             return self.node(op, inputs, node)
         if kind is _Kind.OUTPUT and type(inputs[0]) is tuple:
-            found: Tensor = inputs[0][node.op.position]  # type: ignore[attr-defined]
-            return found
+            result: Tensor = inputs[0][node.op.position]  # type: ignore[attr-defined]
+            return result
         assert tuple not in map(type, inputs), "several results where one is meant"
         if kind is _Kind.CONTRACT and self.straight:
             return self._contracted(op, inputs, node)  # type: ignore[arg-type]
@@ -196,56 +196,56 @@ class _Numbering:
         self, op: Contract, inputs: tuple[Tensor, ...], node: Tensor
     ) -> Tensor:
         """A product on permuted operands, unless its result would be permuted too."""
-        made = ordered(op, inputs, node, {})
-        if not isinstance(made.op, Contract):
+        product = ordered(op, inputs, node, {})
+        if not isinstance(product.op, Contract):
             return self.node(op, inputs, node)
         # What an operand was permuted from is there already, as the operand is.
         known = {x.serial for y in inputs for x in (y, *y.inputs)}
-        own = [
+        operands = [
             x if x.serial in known else self.node(x.op, x.inputs, x)
-            for x in made.inputs
+            for x in product.inputs
         ]
-        return self.node(made.op, tuple(own), made)
+        return self.node(product.op, tuple(operands), product)
 
     def derived(
-        self, node: Tensor, made: dict[int, Results], tidy: Tidy | None
+        self, node: Tensor, converted: dict[int, Results], tidy: Tidy | None
     ) -> tuple[Tensor, ...]:
         """The results of a Derivative, derived now."""
         with tidied(tidy):
             results, old, fresh = expansion(node)
-        old = [x for x in old if x.serial not in made]
+        old = [x for x in old if x.serial not in converted]
         if old:  # made since the derivative was recorded
             lost = f"a derivative reads {old[0].name}, which the run does not"
             assert old[0].serial > node.serial, lost
-            fresh = reach(results, lambda x: x.serial in made)
-        self._walk(fresh, made)
-        return tuple(_one(made[y.serial]) for y in results)
+            fresh = reach(results, lambda x: x.serial in converted)
+        self._walk(fresh, converted)
+        return tuple(_one(converted[y.serial]) for y in results)
 
     def _inline(self, node: Tensor, inputs: Sequence[Tensor]) -> Results:
         assert isinstance(node.op, Call)
         body = without_calls(node.op.body)
-        made: dict[int, Results] = {
-            x.serial: own for x, own in zip(body.arguments, inputs, strict=True)
+        converted: dict[int, Results] = {
+            x.serial: operand for x, operand in zip(body.arguments, inputs, strict=True)
         }
-        self._walk(body.nodes, made)
-        self.called[node.serial] = made
-        found = tuple([_one(made[y.serial]) for y in body.outputs])
-        return found if isinstance(node.type, TupleType) else found[0]
+        self._walk(body.nodes, converted)
+        self.called[node.serial] = converted
+        outputs = tuple([_one(converted[y.serial]) for y in body.outputs])
+        return outputs if isinstance(node.type, TupleType) else outputs[0]
 
     def _expand(self, node: Tensor, inputs: tuple[Tensor, ...]) -> Results:
         """By the op's own rule; for 16-bit floats in float32, rounded at the end."""
         wide = tuple([self._cast(x, float32, HALF) for x in inputs])
         types = node.type if isinstance(node.type, TupleType) else (node.type,)
-        own = written(node.op, wide)
+        expanded = written(node.op, wide)
         known: dict[int, Results] = {
-            x.serial: y for x, y in zip(own.arguments, wide, strict=True)
+            x.serial: y for x, y in zip(expanded.arguments, wide, strict=True)
         }
-        self._walk(own.nodes, known)
-        found = tuple(
+        self._walk(expanded.nodes, known)
+        results = tuple(
             self._to(_one(known[y.serial]), t.dtype)
-            for y, t in zip(own.outputs, types, strict=True)
+            for y, t in zip(expanded.outputs, types, strict=True)
         )
-        return found if own.several else found[0]
+        return results if expanded.several else results[0]
 
     def _cast(self, x: Tensor, dtype: Any, from_: tuple[Any, ...]) -> Tensor:
         return self._to(x, dtype) if x.type.dtype in from_ else x
@@ -256,30 +256,30 @@ class _Numbering:
         like = Tensor(Cast(dtype), (x,), x.type.with_dtype(dtype))
         return self.node(like.op, (x,), like)
 
-    def _walk(self, nodes: Sequence[Tensor], made: dict[int, Results]) -> None:
-        """Convert nodes in order; `made` maps old serials to what they became."""
+    def _walk(self, nodes: Sequence[Tensor], converted: dict[int, Results]) -> None:
+        """Convert nodes in order; `converted` maps old serials to what they became."""
         done, table, kinds, plain = self.done, self.table, _kinds, _Kind.PLAIN
         bare = self.bare
         for node in nodes:
             serial, type_ = node.serial, node.type
-            if serial in made:
+            if serial in converted:
                 continue
             if serial in done:
-                made[serial] = done[serial]
+                converted[serial] = done[serial]
             elif node.stored is not None:
-                made[serial] = self.constant(node)
+                converted[serial] = self.constant(node)
             elif kinds.get(type(node.op)) is plain and (
                 type_ in bare or self._is_bare(type_)
             ):
                 # As `convert` does it, without the calls: most nodes are such.
-                inputs: Any = tuple([made[x.serial] for x in node.inputs])
+                inputs: Any = tuple([converted[x.serial] for x in node.inputs])
                 key = (node.op, type_, *[x.serial for x in inputs])
-                found = table.get(key)
-                if found is None:
-                    found = self._first(key, node.op, inputs, node)
-                made[serial] = found
+                known = table.get(key)
+                if known is None:
+                    known = self._first(key, node.op, inputs, node)
+                converted[serial] = known
             else:
-                made[serial] = self.convert(node, made)
+                converted[serial] = self.convert(node, converted)
 
     def _is_bare(self, type_: Type | TupleType) -> bool:
         """Whether no dimension has a name or no extent, to be asked once a type."""
@@ -308,62 +308,62 @@ def expand(
     graph many times is rewritten by `tidy`, if that is given.
     """
     numbering = _Numbering(claimed)
-    found = Expanded()
-    made: dict[int, Results] = {}
+    graph = Expanded()
+    converted: dict[int, Results] = {}
     recipes = opened(nodes)
     for node in nodes:
         if node.op is LITERAL:
-            made[node.serial] = numbering.constant(node)
+            converted[node.serial] = numbering.constant(node)
         elif node.serial in recipes:
-            made[node.serial] = numbering.convert(node, made)
-            found.known[node.serial] = node
+            converted[node.serial] = numbering.convert(node, converted)
+            graph.known[node.serial] = node
         elif node.stored is not None or node.serial in feeds:
             assert isinstance(node.type, Type)
-            own = found.bound(node, without_names(node.type))
-            made[node.serial] = numbering.done[own.serial] = own
+            argument = graph.bound(node, without_names(node.type))
+            converted[node.serial] = numbering.done[argument.serial] = argument
         elif isinstance(node.op, Derivative):
-            made[node.serial] = numbering.derived(node, made, tidy)
+            converted[node.serial] = numbering.derived(node, converted, tidy)
         elif isinstance(node.op, Unbound):
             raise node.op.refusal()
         elif isinstance(node.op, Leaf):
             raise argument_error(node)
         else:
-            made[node.serial] = numbering.convert(node, made)
+            converted[node.serial] = numbering.convert(node, converted)
     below = _below(nodes, recipes)
-    found.lost = {
+    graph.lost = {
         n.serial: n
         for n in below
         if n.stored is None and n.serial not in keep and _has_weight(n)
     }
-    for serial in [*keep, *found.known, *found.lost]:
-        root = made[serial]
+    for serial in [*keep, *graph.known, *graph.lost]:
+        root = converted[serial]
         if isinstance(root, Tensor) and isinstance(root.type, Type):
-            found.roots[serial] = root
+            graph.roots[serial] = root
     for call in below:
         computed = numbering.called.get(call.serial)  # None where its value is known
         if computed is None or not isinstance(call.op, Call) or call.op.again:
             continue
         for inner in without_calls(call.op.body).nodes:
             if _has_weight(inner):
-                key = -1 - len(found.inside)
-                found.inside[key] = call, inner
-                found.roots[key] = _one(computed[inner.serial])
+                key = -1 - len(graph.inside)
+                graph.inside[key] = call, inner
+                graph.roots[key] = _one(computed[inner.serial])
     for node in nodes:
         if isinstance(node.op, Update) and node.serial in keep:
-            old = made[node.inputs[0].serial]
+            old = converted[node.inputs[0].serial]
             if isinstance(old, Tensor) and isinstance(old.op, Argument):
-                found.replaced[node.serial] = old
-    return found
+                graph.replaced[node.serial] = old
+    return graph
 
 
 def _below(nodes: Sequence[Tensor], recipes: Set[int]) -> list[Tensor]:
     """The nodes that values with a recipe were computed from, and these."""
-    below, found = set(recipes), []
+    below, reached = set(recipes), []
     for node in reversed(nodes) if recipes else ():
         if node.serial in below:
             below.update(x.serial for x in node.inputs)
-            found.append(node)
-    return found
+            reached.append(node)
+    return reached
 
 
 def _has_weight(node: Tensor) -> bool:
@@ -389,7 +389,7 @@ def write_out(
     `nodes` are all that they depend on.
     """
     numbering = _Numbering(claimed, straight=True)
-    made: dict[int, Results] = {x.serial: x for x in arguments}
-    numbering.done.update(made)
-    numbering._walk(nodes, made)
-    return {k: _one(made[root.serial]) for k, root in roots.items()}
+    converted: dict[int, Results] = {x.serial: x for x in arguments}
+    numbering.done.update(converted)
+    numbering._walk(nodes, converted)
+    return {k: _one(converted[root.serial]) for k, root in roots.items()}

@@ -62,11 +62,11 @@ def number_of(x: Tensor) -> Any:
 
 def is_number(x: Tensor, value: float) -> bool:
     """Whether a node is this number in every element; -0.0 is not 0."""
-    found = number_of(x)
-    if found is None or found != value:
+    number = number_of(x)
+    if number is None or number != value:
         return False
-    found = float(found)
-    return found != 0 or math.copysign(1.0, found) == math.copysign(1.0, value)
+    number = float(number)
+    return number != 0 or math.copysign(1.0, number) == math.copysign(1.0, value)
 
 
 def is_wide(x: Tensor) -> bool:
@@ -113,9 +113,9 @@ def _stored(x: Tensor) -> Any:
 
 def is_finite(x: Tensor) -> bool:
     """Whether no element can be infinite or NaN, by what numbers it is made of."""
-    found = bound(x)
+    largest = bound(x)
     limit = 6e4 if x.type.dtype.itemsize == 2 else 1e30
-    return kind(x.type.dtype) in ("bool", "integer") or found < limit
+    return kind(x.type.dtype) in ("bool", "integer") or largest < limit
 
 
 def bound(x: Tensor, depth: int = DEPTH) -> float:

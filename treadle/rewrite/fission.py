@@ -42,23 +42,23 @@ def split_loops(
         loop.prepare(whole)
     for loop in each:
         loop.share(loops)
-    made: Nodes = {}
+    rewritten: Nodes = {}
     for node in nodes:
-        inputs = tuple([made.get(x.serial, x) for x in node.inputs])
+        inputs = tuple([rewritten.get(x.serial, x) for x in node.inputs])
         above = loops.get(node.inputs[0].serial) if node.inputs else None
         if isinstance(node.op, Output) and above is not None and above.results:
-            made[node.serial] = above.results[above.place(node)]
+            rewritten[node.serial] = above.results[above.place(node)]
             continue
         if node.serial in loops and loops[node.serial].split(inputs):
             continue
         if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
-            made[node.serial] = remade(node, node.op, inputs, node.type)
-    return {k: made.get(x.serial, x) for k, x in roots.items()}
+            rewritten[node.serial] = remade(node, node.op, inputs, node.type)
+    return {k: rewritten.get(x.serial, x) for k, x in roots.items()}
 
 
 def _loops(nodes: Sequence[Tensor]) -> dict[int, _Loop]:
     """The scans by serial; those that carry the same are one."""
-    found: dict[int, _Loop] = {}
+    loops: dict[int, _Loop] = {}
     known: dict[Any, _Loop] = {}
     for node in nodes:
         if isinstance(node.op, Scan) and not effect_of(node.op):
@@ -67,11 +67,11 @@ def _loops(nodes: Sequence[Tensor]) -> dict[int, _Loop]:
             if loop is None:
                 loop = known[key] = _Loop(node)
             loop.add(node)
-            found[node.serial] = loop
-        above = found.get(node.inputs[0].serial) if node.inputs else None
+            loops[node.serial] = loop
+        above = loops.get(node.inputs[0].serial) if node.inputs else None
         if isinstance(node.op, Output) and above is not None:
             above.read.add(above.place(node))
-    return found
+    return loops
 
 
 def _carried_by(node: Tensor) -> Any:
@@ -103,7 +103,7 @@ class _Loop:
         """One more that carries the same."""
         known = {y.serial: k for k, y in enumerate(self.outputs)}
         c = self.op.carries
-        own = self.places[node.serial] = list(range(c))
+        places = self.places[node.serial] = list(range(c))
         for k, y in enumerate(_scan(node).body.outputs):
             if k < c <= len(self.outputs):
                 continue
@@ -111,7 +111,7 @@ class _Loop:
                 known[y.serial] = len(self.outputs)
                 self.outputs.append(y)
             if k >= c:
-                own.append(known[y.serial])
+                places.append(known[y.serial])
 
     def place(self, output: Tensor) -> int:
         """The number of a result of one of the scans."""
@@ -149,24 +149,26 @@ class _Loop:
         c, s = self.op.carries, self.op.scanned
         d, e = other.op.carries, other.op.carries + other.op.scanned
         theirs = {x.serial: k for k, x in enumerate(other.node.inputs) if k >= d}
-        found: Nodes = {}
+        same: Nodes = {}
         arguments = self.parts.body.arguments
-        for k, (own, x) in enumerate(zip(arguments, self.node.inputs, strict=True)):
+        for k, (argument, x) in enumerate(
+            zip(arguments, self.node.inputs, strict=True)
+        ):
             is_row = c <= k < c + s
             place = theirs.get(x.serial)
             if k < c or k >= self.parts.end:
                 continue
             if place is not None and place < other.parts.end:
                 if is_row == (place < e):
-                    found[own.serial] = other.parts.body.arguments[place]
+                    same[argument.serial] = other.parts.body.arguments[place]
             elif is_row and other.gives(x):
-                found[own.serial] = other.parts.body.outputs[other.place(x)]
-        return found
+                same[argument.serial] = other.parts.body.outputs[other.place(x)]
+        return same
 
     def gives(self, x: Tensor) -> bool:
         """Whether a node is a stack of this loop."""
-        own = isinstance(x.op, Output) and x.inputs[0].serial in self.places
-        return own and self.place(x) >= self.op.carries
+        is_result = isinstance(x.op, Output) and x.inputs[0].serial in self.places
+        return is_result and self.place(x) >= self.op.carries
 
     def split(self, inputs: Sequence[Tensor]) -> bool:
         """Make the results that are read; whether that can be."""
@@ -175,7 +177,7 @@ class _Loop:
         return bool(self.results)
 
 
-def _take(own: Parts, other: Parts, known: Nodes) -> None:
+def _take(parts: Parts, other: Parts, known: Nodes) -> None:
     """Have another loop give out what one would compute before itself.
 
     `known` tells what arguments of its body are in that one.
@@ -186,27 +188,27 @@ def _take(own: Parts, other: Parts, known: Nodes) -> None:
         if x.inputs
     }
     leaves = {_leaf(x): x for x in other.body.nodes if x.stored is not None}
-    found = dict(known)
-    for x in own.body.nodes:
+    matches = dict(known)
+    for x in parts.body.nodes:
         if x.stored is not None and _leaf(x) in leaves:
-            found[x.serial] = leaves[_leaf(x)]
-        elif x.inputs and all(y.serial in found for y in x.inputs):
-            key = x.op, x.type, *[found[y.serial].serial for y in x.inputs]
+            matches[x.serial] = leaves[_leaf(x)]
+        elif x.inputs and all(y.serial in matches for y in x.inputs):
+            key = x.op, x.type, *[matches[y.serial].serial for y in x.inputs]
             if key in table:
-                found[x.serial] = table[key]
-    products = {k for k, x in own.before.items() if isinstance(x.op, Contract)}
-    dear = below(list(own.before.values()), products)
-    stack, seen = own.ends(), set[int]()
+                matches[x.serial] = table[key]
+    products = {k for k, x in parts.before.items() if isinstance(x.op, Contract)}
+    dear = below(list(parts.before.values()), products)
+    stack, seen = parts.ends(), set[int]()
     while stack:
         x = stack.pop()
         if x.serial in seen or x.serial not in dear:
             continue
         seen.add(x.serial)
-        same = found.get(x.serial)
+        same = matches.get(x.serial)
         if same is not None and other.has(same):
-            own.shared[x.serial] = other, other.give(same)
+            parts.shared[x.serial] = other, other.give(same)
         else:
-            stack += [y for y in x.inputs if y.serial in own.before]
+            stack += [y for y in x.inputs if y.serial in parts.before]
 
 
 def _leaf(x: Tensor) -> Any:
@@ -229,11 +231,11 @@ def _plain(body: Body) -> Body:
     roots = normal(graph.roots)
     arguments = list(body.arguments)
     data: Nodes = {}
-    for old, own in zip(graph.leaves, graph.arguments, strict=True):
+    for old, argument in zip(graph.leaves, graph.arguments, strict=True):
         k = place.get(old.serial)
         if k is None:
-            data[own.serial] = old
+            data[argument.serial] = old
         else:
-            arguments[k] = own
+            arguments[k] = argument
     outputs = rebuild([roots[y.serial] for y in body.outputs], data)
     return Body(body.name, arguments, outputs)

@@ -31,13 +31,13 @@ Signs = dict[int, int]  # of nodes by serial, each after its operands
 class Within:
     """A condition on what is in nodes that fit, or below them through some ops.
 
-    It is told of an op in `at`, if it is `found` there, by the node and its operands,
+    It is told of an op in `at`, if `when` holds there of the node and its operands,
     and if what is `over` stands in one of these.
     """
 
     at: tuple[type[Op], ...]
     through: tuple[type[Op], ...]
-    found: Callable[[Tensor], bool] | None = None
+    when: Callable[[Tensor], bool] | None = None
     over: Within | None = None
 
 
@@ -57,7 +57,7 @@ class Index:
         self._numbers: dict[Any, int] = {}
         self._next = itertools.count(1)
         self._by_class: dict[type[Op], list[Rule]] = {}
-        self._found: dict[Any, tuple[Rule, ...]] = {}
+        self._fits: dict[Any, tuple[Rule, ...]] = {}
         # Rules and signs of nodes, where the signs of their operands tell them.
         self._followed: dict[Any, tuple[tuple[Rule, ...], int]] = {}
 
@@ -70,21 +70,21 @@ class Index:
         inputs, op = node.inputs, type(node.op)
         twins = len(inputs) == 2 and inputs[0] is inputs[1]
         if signs is None:
-            own = [self._unknown(x) for x in inputs]
-            return self._matched(node, op, self._all, twins, own)
-        own = [signs.get(x.serial) or self._unknown(x) for x in inputs]
-        key = op, twins, *own
+            operands = [self._unknown(x) for x in inputs]
+            return self._matched(node, op, self._all, twins, operands)
+        operands = [signs.get(x.serial) or self._unknown(x) for x in inputs]
+        key = op, twins, *operands
         known = self._followed.get(key)
         if known is None:
-            bits = self._below(node, op, own)
+            bits = self._below(node, op, operands)
             sign = self._sign(inputs, op, bits)
-            known = self._matched(node, op, bits, twins, own), sign
+            known = self._matched(node, op, bits, twins, operands), sign
             if not self._looks(op):
                 if len(self._followed) > KNOWN:
                     self._followed.clear()
                 self._followed[key] = known
-        found, signs[node.serial] = known
-        return found
+        rules, signs[node.serial] = known
+        return rules
 
     def _matched(
         self,
@@ -92,23 +92,23 @@ class Index:
         op: type[Op],
         bits: int,
         twins: bool,
-        own: Sequence[int],
+        operands: Sequence[int],
     ) -> tuple[Rule, ...]:
         """The rules that may fit a node of these bits, over operands of these signs."""
-        key = op, bits, twins, *own
-        found = self._found.get(key)
-        if found is None:
-            found = self._fitting(node, op, bits, twins)
-            if len(self._found) > KNOWN:
-                self._found.clear()
-            self._found[key] = found
-        return found
+        key = op, bits, twins, *operands
+        rules = self._fits.get(key)
+        if rules is None:
+            rules = self._fitting(node, op, bits, twins)
+            if len(self._fits) > KNOWN:
+                self._fits.clear()
+            self._fits[key] = rules
+        return rules
 
     def _looks(self, op: type[Op]) -> bool:
         """Whether more than an op and the signs of its operands tells its bits."""
-        return any(w.found is not None for w in self._steps[op][0])
+        return any(w.when is not None for w in self._steps[op][0])
 
-    def _below(self, node: Tensor, op: type[Op], own: Sequence[int]) -> int:
+    def _below(self, node: Tensor, op: type[Op], operands: Sequence[int]) -> int:
         """The bits of what stands in a node whose operands have these signs."""
         step = self._steps.get(op)
         if step is None:
@@ -119,25 +119,25 @@ class Index:
         if not (at or through):
             return 0
         below = 0
-        for sign in own:
+        for sign in operands:
             below |= sign
         bits = below & through
         for w in at:
             over = w.over is None or below & self._bits[w.over]
-            if over and (w.found is None or w.found(node)):
+            if over and (w.when is None or w.when(node)):
                 bits |= self._bits[w]
         return bits
 
     def _sign(self, inputs: Sequence[Tensor], op: type[Op], bits: int) -> int:
         """The number of a node as its readers see it; the bits are the lowest in it."""
         key = op, bits, *[type(x.op) for x in inputs]
-        found = self._numbers.get(key)
-        if found is None:
+        number = self._numbers.get(key)
+        if number is None:
             if len(self._numbers) > KNOWN:
                 self._numbers.clear()  # those given out are not given again
             fresh = next(self._next) * (self._all + 1) + bits
-            found = self._numbers.setdefault(key, fresh)
-        return found
+            number = self._numbers.setdefault(key, fresh)
+        return number
 
     def _unknown(self, x: Tensor) -> int:
         """The sign of a node of which it is not known what stands below."""

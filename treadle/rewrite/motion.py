@@ -69,16 +69,18 @@ class Parts:
         if not moves:
             return unread
         terms = {k: self._terms(k) for k in self.carried}
-        self.sums = {k: own for k, own in terms.items() if own is not None}
+        self.sums = {k: each for k, each in terms.items() if each is not None}
         self._find_before()
         self._find_sums()
         core = _above([outputs[k] for k in self.carried if k not in self.sums])
-        core |= _above([x for own in self.sums.values() for x in own.stays])
+        core |= _above([x for each in self.sums.values() for x in each.stays])
         self._find_after(core)
         return bool(self.before or self.after or self.sums) or unread
 
     def _find_before(self) -> None:
-        apart = self.late | {x.serial for own in self.sums.values() for x in own.terms}
+        apart = self.late | {
+            x.serial for each in self.sums.values() for x in each.terms
+        }
         early = [
             x
             for x in self.body.nodes
@@ -100,45 +102,45 @@ class Parts:
 
     def _shrinks(self, x: Tensor) -> bool:
         """Whether less is left for the loop to read with this node done before it."""
-        own = [y for y in x.inputs if y.serial in self.before]
-        for y in own:
+        ready = [y for y in x.inputs if y.serial in self.before]
+        for y in ready:
             others = any(z is not x for z in self.users.get(y.serial, []))
             if others or y.serial in self.asked:
                 return False
-        return bool(own) and x.type.nbytes <= sum(y.type.nbytes for y in own)
+        return bool(ready) and x.type.nbytes <= sum(y.type.nbytes for y in ready)
 
     def _needed(self) -> list[int]:
         """The carries that are read after the loop, and those that these need."""
         c, outputs = self.op.carries, self.body.outputs
         arguments = {x.serial: k for k, x in enumerate(self.body.arguments[:c])}
-        found = {k for k in self.read if k < c}
+        needed = {k for k in self.read if k < c}
         while True:
-            roots = [outputs[k] for k in {*found, *self.read}]
-            more = {arguments[n] for n in _above(roots) if n in arguments} - found
+            roots = [outputs[k] for k in {*needed, *self.read}]
+            more = {arguments[n] for n in _above(roots) if n in arguments} - needed
             if not more:
-                return sorted(found)
-            found |= more
+                return sorted(needed)
+            needed |= more
 
     def _find_sums(self) -> None:
-        terms = [x for own in self.sums.values() for x in own.terms]
+        terms = [x for each in self.sums.values() for x in each.terms]
         products = [x for x in terms if isinstance(x.op, Contract)]
         self._stack(y for x in products for y in x.inputs)
         if sum(x.type.nbytes for x in self.stacks.values()) > WIDER * self.bytes:
             self.sums, self.stacks = {}, {}
         known = self.stacks.keys() | self.before.keys() | self.rows.keys()
-        for k, own in list(self.sums.items()):
-            for x in own.terms.copy():
+        for k, each in list(self.sums.items()):
+            for x in each.terms.copy():
                 if isinstance(x.op, Sum) and x.inputs[0].serial not in known:
-                    own.terms.remove(x)
-                    own.stays.append(x)
-            if not own.terms:
+                    each.terms.remove(x)
+                    each.stays.append(x)
+            if not each.terms:
                 del self.sums[k]
 
     def _terms(self, k: int) -> _Sum | None:
         """What a carry adds up, if it does nothing else; one term at least is a product
         or a sum."""
         argument, total = self.body.arguments[k], self.body.outputs[k]
-        found, stack, seen = _Sum([]), [total], 0
+        added, stack, seen = _Sum([]), [total], 0
         read = [self.body.outputs[n] for n in {k, *self.read}]
         alone = sum(y is total for y in read) == 1
         if k not in self.read or not alone or any(y is argument for y in read):
@@ -150,21 +152,21 @@ class Parts:
             elif isinstance(x.op, Add) and self._once(x, total):
                 stack += x.inputs
             elif isinstance(x.op, (Contract, Sum)) and x.serial in self.varies:
-                found.terms.append(x)
+                added.terms.append(x)
             else:
-                found.stays.append(x)
+                added.stays.append(x)
         if seen != 1 or len(self.users.get(argument.serial, [])) != 1:
             return None
-        if any(x.type.shape != total.type.shape for x in found.terms):
+        if any(x.type.shape != total.type.shape for x in added.terms):
             return None
-        return found if found.terms else None
+        return added if added.terms else None
 
     def _once(self, x: Tensor, total: Tensor) -> bool:
         """Whether a node is the whole sum, or read by one node of it alone."""
         return x is total or len(self.users.get(x.serial, [])) == 1
 
     def _find_after(self, core: set[int]) -> None:
-        sums = {x.serial for own in self.sums.values() for x in own.terms}
+        sums = {x.serial for each in self.sums.values() for x in each.terms}
         fixed: set[int] = set()  # what has to stay in the loop
         for x in self.body.nodes:
             free = x.serial in self.late and x.serial not in core and x.inputs
@@ -177,7 +179,9 @@ class Parts:
             else:
                 fixed |= _above([x])
         wanted = [self.body.outputs[k] for k in self.read if k >= self.op.carries]
-        wanted += [y for own in self.sums.values() for x in own.terms for y in x.inputs]
+        wanted += [
+            y for each in self.sums.values() for x in each.terms for y in x.inputs
+        ]
         needed = _above(wanted) - fixed
         self.after = {k: x for k, x in self.after.items() if k in needed}
         products = [x for x in self.after.values() if isinstance(x.op, Contract)]
@@ -236,14 +240,14 @@ class Parts:
         be done for many rows at once."""
         op, body = self.op, self.body
         c, n = op.carries, op.length
-        made = {x.serial: y for x, y in zip(body.arguments, inputs, strict=True)}
+        values = {x.serial: y for x, y in zip(body.arguments, inputs, strict=True)}
         rows = set(self.rows)
         for serial, (other, k) in self.shared.items():
             if k not in other.results:
                 return
-            made[serial] = other.results[k]
+            values[serial] = other.results[k]
             rows.add(serial)
-        if follow(self.ends(), made, rows) is not None:
+        if follow(self.ends(), values, rows) is not None:
             return
         outputs = [y for k, y in enumerate(body.outputs) if k >= c and k in self.read]
         stacks = dict(self.stacks)
@@ -252,53 +256,57 @@ class Parts:
             if y.serial in self.varies and not outside and y.serial not in self.after:
                 stacks[y.serial] = y
         carries = [k for k in self.carried if k not in self.sums or self.sums[k].stays]
-        last = self._loop(node, carries, stacks, made)
-        made |= last.pop("stacks")
+        last = self._loop(node, carries, stacks, values)
+        values |= last.pop("stacks")
         rows |= stacks.keys()
         alike = [y for y in outputs if y.serial not in self.varies]
-        if follow([*self.after.values(), *alike], made, rows) is not None:
+        if follow([*self.after.values(), *alike], values, rows) is not None:
             return
-        found = {k: x for k, x in last.items() if k in self.read}
-        for k, own in self.sums.items():
-            start = last[k] if own.stays else inputs[k]
-            for x in own.terms:
-                start = _add(start, _summed(x, made, rows))
-            found[k] = start
+        results = {k: x for k, x in last.items() if k in self.read}
+        for k, each in self.sums.items():
+            start = last[k] if each.stays else inputs[k]
+            for x in each.terms:
+                start = _add(start, _summed(x, values, rows))
+            results[k] = start
         for k in self.read:
             if k >= c:
                 y = body.outputs[k]
-                x = made.get(y.serial, y)
-                found[k] = x if y.serial in rows else repeated(x, n)
-        for k, x in found.items():
+                x = values.get(y.serial, y)
+                results[k] = x if y.serial in rows else repeated(x, n)
+        for k, x in results.items():
             y = body.outputs[k].type
             if x.type is not (y if k < c else Type((n, *y.shape), y.dtype)):
                 return
-        self.results = found
+        self.results = results
 
     def _loop(
         self,
         node: Tensor,
         carries: Sequence[int],
         stacks: Nodes,
-        made: Nodes,
+        values: Nodes,
     ) -> dict[Any, Any]:
         """What is left of the loop: its last carries by number, and the stacks."""
         op, body = self.op, self.body
         if not carries and not stacks:
             return {"stacks": {}}
         outputs = [self._carried(k) for k in carries] + list(stacks.values())
-        given, hoisted = self._read_by(outputs)
+        read, hoisted = self._read_by(outputs)
         arguments, first = body.arguments, op.carries + op.scanned
         kinds = [
             [arguments[k] for k in carries],
-            [x for x in arguments if x.serial in self.rows and x.serial in given],
+            [x for x in arguments if x.serial in self.rows and x.serial in read],
             hoisted,
-            [x for x in arguments[first : self.end] if x.serial in given],
-            [x for x in arguments[self.end :] if x.serial in given],
+            [x for x in arguments[first : self.end] if x.serial in read],
+            [x for x in arguments[self.end :] if x.serial in read],
         ]
         order = [x for kind in kinds for x in kind]
-        own = {x.serial: Tensor(Argument(k), (), x.type) for k, x in enumerate(order)}
-        inner = Body(body.name, list(own.values()), rebuild(outputs, own))
+        inner_arguments = {
+            x.serial: Tensor(Argument(k), (), x.type) for k, x in enumerate(order)
+        }
+        inner = Body(
+            body.name, list(inner_arguments.values()), rebuild(outputs, inner_arguments)
+        )
         scan = replace(
             op,
             body=inner,
@@ -306,21 +314,21 @@ class Parts:
             scanned=len(kinds[1]) + len(kinds[2]),
             draws=len(kinds[4]),
         )
-        made_scan = scan(*[made[x.serial] for x in order])
+        made_scan = scan(*[values[x.serial] for x in order])
         made_scan.origin = node.origin
         results = outputs_of(made_scan)
-        found: dict[Any, Any] = dict(zip(carries, results, strict=False))
-        found["stacks"] = dict(zip(stacks, results[len(carries) :], strict=True))
-        return found
+        result: dict[Any, Any] = dict(zip(carries, results, strict=False))
+        result["stacks"] = dict(zip(stacks, results[len(carries) :], strict=True))
+        return result
 
     def _carried(self, k: int) -> Tensor:
         """What a carry comes to in a step, without what is summed after the loop."""
         if k not in self.sums:
             return self.body.outputs[k]
-        found: Tensor = self.body.arguments[k]
+        carried: Tensor = self.body.arguments[k]
         for x in self.sums[k].stays:
-            found = _add(found, x)
-        return found
+            carried = _add(carried, x)
+        return carried
 
     def _read_by(self, outputs: Sequence[Tensor]) -> tuple[set[int], list[Tensor]]:
         """What the outputs read: arguments, and nodes that are done before the loop."""
@@ -330,23 +338,23 @@ class Parts:
 
 
 def _add(a: Tensor, b: Tensor) -> Tensor:
-    found: Tensor = a + b
-    return found
+    total: Tensor = a + b
+    return total
 
 
-def _summed(x: Tensor, made: Nodes, rows: Set[int]) -> Tensor:
+def _summed(x: Tensor, values: Nodes, rows: Set[int]) -> Tensor:
     """The sum over all steps of a product or a sum of what has rows."""
     if isinstance(x.op, Sum):
         axes = (0, *[k + 1 for k in x.op.axes])
-        total = Sum(axes)(made[x.inputs[0].serial])
+        total = Sum(axes)(values[x.inputs[0].serial])
         return _shaped(total, x.type)
     a, b, out = letters(x.op.spec)  # type: ignore[attr-defined]
     step = next(c for c in ascii_letters if c not in x.op.spec)  # type: ignore[attr-defined]
-    given = [y.serial in rows for y in x.inputs]
-    operands = [made.get(y.serial, y) for y in x.inputs]
-    if all(given):
+    has_rows = [y.serial in rows for y in x.inputs]
+    operands = [values.get(y.serial, y) for y in x.inputs]
+    if all(has_rows):
         return Contract(f"{step}{a},{step}{b}->{out}")(*operands)
-    k = given.index(True)
+    k = has_rows.index(True)
     operands[k] = Sum((0,))(operands[k])
     return Contract(x.op.spec)(*operands)  # type: ignore[attr-defined]
 
@@ -365,11 +373,11 @@ def _moves(x: Tensor) -> bool:
 
 def below(nodes: Sequence[Tensor], serials: Set[int]) -> set[int]:
     """Those of the nodes that depend on some, with these."""
-    found = set(serials)
+    dependent = set(serials)
     for x in nodes:
-        if any(y.serial in found for y in x.inputs):
-            found.add(x.serial)
-    return found
+        if any(y.serial in dependent for y in x.inputs):
+            dependent.add(x.serial)
+    return dependent
 
 
 def _above(nodes: Iterable[Tensor]) -> set[int]:

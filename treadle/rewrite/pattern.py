@@ -51,7 +51,7 @@ class Pattern:
 
     __slots__ = ()
 
-    def match(self, node: Tensor, found: Found) -> Iterator[Found]:
+    def match(self, node: Tensor, captured: Found) -> Iterator[Found]:
         """Each way in which the node fits, with what the captures stand for."""
         raise NotImplementedError
 
@@ -67,7 +67,7 @@ class Pattern:
         """Whether only a node fits both of whose operands are the same one."""
         return False
 
-    def build(self, found: Found) -> Any:
+    def build(self, captured: Found) -> Any:
         """The graph that the pattern describes, from what the captures stand for."""
         raise NotImplementedError
 
@@ -113,15 +113,15 @@ class Capture(Pattern):
     def __init__(self, name: str, when: Test | None = None) -> None:
         self.name, self.when = name, when
 
-    def match(self, node: Tensor, found: Found) -> Iterator[Found]:
-        known = found.get(self.name)
+    def match(self, node: Tensor, captured: Found) -> Iterator[Found]:
+        known = captured.get(self.name)
         if known is node:
-            yield found
+            yield captured
         elif known is None and (self.when is None or self.when(node)):
-            yield {**found, self.name: node}
+            yield {**captured, self.name: node}
 
-    def build(self, found: Found) -> Any:
-        return found[self.name]
+    def build(self, captured: Found) -> Any:
+        return captured[self.name]
 
     def __repr__(self) -> str:
         return self.name
@@ -144,14 +144,14 @@ class Number(Pattern):
     def __init__(self, value: float) -> None:
         self.value = value
 
-    def match(self, node: Tensor, found: Found) -> Iterator[Found]:
+    def match(self, node: Tensor, captured: Found) -> Iterator[Found]:
         if is_number(node, self.value):
-            yield found
+            yield captured
 
     def could(self, shape: Shape) -> bool:
         return shape[0] in CONSTANTS
 
-    def build(self, found: Found) -> Any:
+    def build(self, captured: Found) -> Any:
         return self.value
 
     def __repr__(self) -> str:
@@ -186,21 +186,21 @@ class Form(Pattern):
         names = [p.name for p in self.inputs if isinstance(p, Capture)]
         return len(self.inputs) == 2 and len(names) == 2 and names[0] == names[1]
 
-    def match(self, node: Tensor, found: Found) -> Iterator[Found]:
+    def match(self, node: Tensor, captured: Found) -> Iterator[Found]:
         if type(node.op) is not self.op or len(node.inputs) != len(self.inputs):
             return
         if self.when is not None and not self.when(node):
             return
         if self.label is not None:
-            if found.get(self.label, node) is not node:
+            if captured.get(self.label, node) is not node:
                 return
-            found = {**found, self.label: node}
-        yield from _matches(self.inputs, node.inputs, found)
+            captured = {**captured, self.label: node}
+        yield from _matches(self.inputs, node.inputs, captured)
         if self._swaps and node.inputs[0] is not node.inputs[1]:
-            yield from _matches(self.inputs, node.inputs[::-1], found)
+            yield from _matches(self.inputs, node.inputs[::-1], captured)
 
-    def build(self, found: Found) -> Any:
-        return program(self.op)(*[p.build(found) for p in self.inputs])
+    def build(self, captured: Found) -> Any:
+        return program(self.op)(*[p.build(captured) for p in self.inputs])
 
     def __repr__(self) -> str:
         sign = _SIGNS.get(self.op.__name__)
@@ -223,12 +223,12 @@ _SIGNS = {"Add": "+", "Subtract": "-", "Multiply": "*", "Divide": "/", "Pow": "*
 
 
 def _matches(
-    patterns: Sequence[Pattern], nodes: Sequence[Tensor], found: Found
+    patterns: Sequence[Pattern], nodes: Sequence[Tensor], captured: Found
 ) -> Iterator[Found]:
     if not patterns:
-        yield found
+        yield captured
         return
-    for inner in patterns[0].match(nodes[0], found):
+    for inner in patterns[0].match(nodes[0], captured):
         yield from _matches(patterns[1:], nodes[1:], inner)
 
 
@@ -249,13 +249,13 @@ class Trait(Pattern):
             return False
         return inputs is None or _could(self.inputs, inputs, cls.traits.commutative)
 
-    def match(self, node: Tensor, found: Found) -> Iterator[Found]:
+    def match(self, node: Tensor, captured: Found) -> Iterator[Found]:
         if len(node.inputs) != len(self.inputs) or not self.fits(node.op.traits):
             return
-        found = {**found, self.label: node}
-        yield from _matches(self.inputs, node.inputs, found)
+        captured = {**captured, self.label: node}
+        yield from _matches(self.inputs, node.inputs, captured)
         if node.op.traits.commutative and len(node.inputs) == 2:
-            yield from _matches(self.inputs, node.inputs[::-1], found)
+            yield from _matches(self.inputs, node.inputs[::-1], captured)
 
     def __repr__(self) -> str:
         return f"{self.label}({', '.join(map(repr, self.inputs))})"
@@ -272,9 +272,9 @@ class Constants(Pattern):
             return True
         return bool(inputs) and all(s[0] in CONSTANTS for s in inputs)
 
-    def match(self, node: Tensor, found: Found) -> Iterator[Found]:
+    def match(self, node: Tensor, captured: Found) -> Iterator[Found]:
         if node.inputs and all(type(x.op) in CONSTANTS for x in node.inputs):
-            yield found
+            yield captured
 
     def __repr__(self) -> str:
         return "any op on constants"
@@ -294,10 +294,10 @@ class Over(Pattern):
             inputs is None or any(s[0] in self.inside for s in inputs)
         )
 
-    def match(self, node: Tensor, found: Found) -> Iterator[Found]:
+    def match(self, node: Tensor, captured: Found) -> Iterator[Found]:
         kinds = [type(x.op) for x in node.inputs]
         if type(node.op) is self.op and any(kind in self.inside for kind in kinds):
-            yield found
+            yield captured
 
     def __repr__(self) -> str:
         names = " or ".join(snake(cls.__name__) for cls in self.inside)
@@ -358,7 +358,7 @@ _PROGRAM = {"Select": "where", "LogAddExp": "logaddexp"}
 
 def program(cls: type[Op]) -> Callable[..., Tensor]:
     """The function of programs that makes nodes of an op."""
-    found: Callable[..., Tensor] = getattr(
+    function: Callable[..., Tensor] = getattr(
         functions, _PROGRAM.get(cls.__name__, snake(cls.__name__))
     )
-    return found
+    return function

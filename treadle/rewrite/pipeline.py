@@ -177,8 +177,8 @@ def prepare(
     with timed("inline"):
         # Who asks what is rewritten sees it all where it stands.
         rewrites = recording() is None and any(stage.optional for stage in stages)
-        own = tidy if rewrites else None
-        graph = expand(nodes, feeds, keep, lambda op: True, own)
+        tidier = tidy if rewrites else None
+        graph = expand(nodes, feeds, keep, lambda op: True, tidier)
     check = current().check
     _after(_INLINE, graph, ways)
     if check:
@@ -204,11 +204,11 @@ def read_known(graph: Expanded) -> None:
     """
     if not graph.known:
         return
-    made: dict[int, Tensor] = {}
+    arguments: dict[int, Tensor] = {}
     for serial, node in graph.known.items():
         final = graph.roots.pop(serial, None)
         if final is not None and not isinstance(final.op, Leaf):
-            made.setdefault(final.serial, graph.bound(node, final.type))
+            arguments.setdefault(final.serial, graph.bound(node, final.type))
     lost: dict[int, Tensor] = {}
     inside: dict[int, Inner] = {}
     for serial, node in graph.lost.items():
@@ -219,9 +219,9 @@ def read_known(graph: Expanded) -> None:
         final = graph.roots.pop(serial)
         if not isinstance(final.op, Leaf) and final.serial not in lost:
             inside.setdefault(final.serial, inner)
-    if made:
+    if arguments:
         keys = list(graph.roots)
-        built = rebuild(graph.roots.values(), made)
+        built = rebuild(graph.roots.values(), arguments)
         graph.roots = dict(zip(keys, built, strict=True))
     graph.again, graph.once_more = _again(graph.roots.values(), lost, inside)
 

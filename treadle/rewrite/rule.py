@@ -22,17 +22,17 @@ __all__ = ["Match", "Rule", "RuleSet"]
 class Match:
     """A match of a rule: the root, and the captures by their names as attributes."""
 
-    __slots__ = ("found", "root")
+    __slots__ = ("captures", "root")
 
-    def __init__(self, root: Tensor, found: Found) -> None:
-        self.root, self.found = root, found
+    def __init__(self, root: Tensor, captured: Found) -> None:
+        self.root, self.captures = root, captured
 
     def __getattr__(self, name: str) -> Tensor:
-        return self.found[name]
+        return self.captures[name]
 
     def number(self, name: str) -> Any:
         """The number that a captured constant is."""
-        return number_of(self.found[name])
+        return number_of(self.captures[name])
 
 
 Make = Callable[[Match], Any]
@@ -75,13 +75,13 @@ class Rule:
         """
         if kind(node.type.dtype) not in KINDS[self.takes]:
             return None
-        for found in self.left.match(node, {}):
-            m = Match(node, found)
+        for captured in self.left.match(node, {}):
+            m = Match(node, captured)
             if self.when is not None and not self.when(m):
                 continue
-            made = self._make(m)
-            if made is not None:
-                fitted = fit(made, node.type)
+            result = self._make(m)
+            if result is not None:
+                fitted = fit(result, node.type)
                 if fitted is not None and fitted is not node:
                     return fitted
         return None
@@ -89,12 +89,12 @@ class Rule:
     def _make(self, m: Match) -> Tensor | None:
         right = self.right
         if callable(right):
-            made = right(m)
+            result = right(m)
         else:
-            made = lift(right).build(m.found)
-        if isinstance(made, (int, float)):
-            return literal_node(made, m.root.type.dtype)
-        return made
+            result = lift(right).build(m.captures)
+        if isinstance(result, (int, float)):
+            return literal_node(result, m.root.type.dtype)
+        return result
 
     def __repr__(self) -> str:
         right = "..." if callable(self.right) else repr(lift(self.right))
@@ -109,8 +109,8 @@ def fit(x: Tensor, wanted: Type) -> Tensor | None:
     if t.shape != wanted.shape:
         if len(t.shape) > len(wanted.shape):
             return None
-        for n, own in zip(reversed(wanted.shape), reversed(t.shape), strict=False):
-            if own not in (1, n):
+        for n, extent in zip(reversed(wanted.shape), reversed(t.shape), strict=False):
+            if extent not in (1, n):
                 return None
         if broadcast_shapes(t.shape, wanted.shape) != wanted.shape:
             return None

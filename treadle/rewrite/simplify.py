@@ -43,11 +43,11 @@ TIDY = MOVEMENT + STATE
 
 
 @cached(64)
-def _with(standard: RuleSet, own: tuple[Any, ...]) -> RuleSet:
-    for rule in own:
+def _with(standard: RuleSet, rules: tuple[Any, ...]) -> RuleSet:
+    for rule in rules:
         if not isinstance(rule, Rule):
             raise OptionError(f"{rule!r} is no rule", hint="make it with td.Rule(...)")
-    return standard + RuleSet("own", own) if own else standard
+    return standard + RuleSet("own", rules) if rules else standard
 
 
 def compiled_rules() -> RuleSet:
@@ -64,10 +64,10 @@ def normal(roots: dict[int, Tensor]) -> dict[int, Tensor]:
     """The roots of a graph to be compiled, rewritten by the standard rules."""
     record = recording()
     watch = None if record is None else fired
-    found = Driver(compiled_rules(), watch).all(roots)
+    rewritten = Driver(compiled_rules(), watch).all(roots)
     if record is not None:
-        record.rewritten = tuple(found.values())
-    return found
+        record.rewritten = tuple(rewritten.values())
+    return rewritten
 
 
 @provide
@@ -77,8 +77,8 @@ def stabilized(roots: Sequence[Tensor]) -> list[Tensor] | None:
     """
     fired: list[Rule] = []
     driver = Driver(COMPILED, lambda rule, *nodes: fired.append(rule))
-    found = list(driver.all(dict(enumerate(roots))).values())
-    return found if any(rule.stable for rule in fired) else None
+    rewritten = list(driver.all(dict(enumerate(roots))).values())
+    return rewritten if any(rule.stable for rule in fired) else None
 
 
 def simplify(y: Any, rules: Iterable[Any] = (), watch: Watch | None = None) -> Any:
@@ -99,6 +99,6 @@ def simplify(y: Any, rules: Iterable[Any] = (), watch: Watch | None = None) -> A
     )
     driver = Driver(_with(SHOWN, (*current().rules, *added)), watch, marks=True)
     with pushed(TraceFrame("simplify")):
-        found = driver.all(nodes)
-    made: list[Tensor] = [as_formula(found[k]) for k in nodes]
-    return trees.unflatten(structure, made)
+        rewritten = driver.all(nodes)
+    formulas: list[Tensor] = [as_formula(rewritten[k]) for k in nodes]
+    return trees.unflatten(structure, formulas)

@@ -28,7 +28,7 @@ def straighten(
     """
     alone = _permuted_alone(nodes)
     alone -= {x.serial for x in roots.values()}
-    made: dict[int, Tensor] = {}
+    rewritten: dict[int, Tensor] = {}
     known: Known = {}
     waiting: dict[int, Tensor] = {}  # contractions that their permutation will make
     if not alone and all(map(_is_ordered, nodes)):
@@ -36,26 +36,26 @@ def straighten(
     for node in nodes:
         op, inputs = node.op, node.inputs
         for x in inputs:
-            if x.serial in made:
-                inputs = tuple([made.get(y.serial, y) for y in inputs])
+            if x.serial in rewritten:
+                inputs = tuple([rewritten.get(y.serial, y) for y in inputs])
                 break
         if isinstance(op, Contract):
             if node.serial in alone:
                 waiting[node.serial] = Tensor(op, inputs, node.type)
             else:
-                found = ordered(op, inputs, node, known)
-                if found is not node:
-                    made[node.serial] = found
+                product = ordered(op, inputs, node, known)
+                if product is not node:
+                    rewritten[node.serial] = product
         elif isinstance(op, PermuteDims) and node.inputs[0].serial in waiting:
             inner = waiting[node.inputs[0].serial]
             assert isinstance(inner.op, Contract)
             a, b, out = letters(inner.op.spec)
             moved = "".join(out[k] for k in op.order)
             whole = Contract(f"{a},{b}->{moved}")
-            made[node.serial] = ordered(whole, inner.inputs, node, known)
+            rewritten[node.serial] = ordered(whole, inner.inputs, node, known)
         elif inputs is not node.inputs:
-            made[node.serial] = remade(node, op, inputs, node.type)
-    return {serial: made.get(x.serial, x) for serial, x in roots.items()}
+            rewritten[node.serial] = remade(node, op, inputs, node.type)
+    return {serial: rewritten.get(x.serial, x) for serial, x in roots.items()}
 
 
 def _is_ordered(node: Tensor) -> bool:
@@ -70,9 +70,9 @@ def _is_ordered(node: Tensor) -> bool:
 def _permuted_alone(nodes: Sequence[Tensor]) -> set[int]:
     """The contractions, by serial, that a permutation reads and nobody else."""
     permuted = [n.inputs[0] for n in nodes if type(n.op) is PermuteDims]
-    found = {x.serial for x in permuted if isinstance(x.op, Contract)}
-    counts = uses(nodes) if found else {}
-    return {serial for serial in found if counts[serial] == 1}
+    contractions = {x.serial for x in permuted if isinstance(x.op, Contract)}
+    counts = uses(nodes) if contractions else {}
+    return {serial for serial in contractions if counts[serial] == 1}
 
 
 def ordered(
@@ -87,9 +87,9 @@ def ordered(
     x, y = _permuted(x, orders[0], known), _permuted(y, orders[1], known)
     if whole == node.op and x is node.inputs[0] and y is node.inputs[1]:
         return node
-    found = Tensor(whole, (x, y), node.type) if orders[2] is None else whole(x, y)
-    found.origin = node.origin
-    return _permuted(found, orders[2], known)
+    product = Tensor(whole, (x, y), node.type) if orders[2] is None else whole(x, y)
+    product.origin = node.origin
+    return _permuted(product, orders[2], known)
 
 
 @cached(1024)
@@ -98,8 +98,10 @@ def _order(spec: str) -> tuple[Contract, bool, Order, Order, Order]:
     then the result are permuted, where they are.
     """
     a, b, out = letters(spec)
-    own = [c for c in out if (c in a) != (c in b)]
-    swaps = bool(own) and own[0] in b  # rows of the result are of the second operand
+    outer = [c for c in out if (c in a) != (c in b)]
+    swaps = (
+        bool(outer) and outer[0] in b
+    )  # rows of the result are of the second operand
     if swaps:
         a, b = b, a
     batch = "".join(c for c in out if c in a and c in b)

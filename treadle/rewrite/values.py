@@ -21,7 +21,7 @@ from treadle.ops.cast import Cast
 __all__ = ["Reference"]
 
 Array = np.ndarray[Any, Any]
-Given = Mapping[int, Any]
+LeafValues = Mapping[int, Any]
 Watch = Callable[[Tensor, Sequence[Any], Any], None]
 SUMS = (
     "reduction",
@@ -47,27 +47,27 @@ class Meaning:
     noise: np.random.Generator | None = None
 
     def values(
-        self, roots: Sequence[Tensor], given: Given, watch: Watch | None = None
+        self, roots: Sequence[Tensor], leaves: LeafValues, watch: Watch | None = None
     ) -> dict[int, Any]:
-        """The values of the roots; the leaves' that have none are `given`."""
-        nodes = reach(roots, lambda node: node.serial in given or _stored(node))
+        """The values of the roots; the leaves' that have none are `leaves`."""
+        nodes = reach(roots, lambda node: node.serial in leaves or _stored(node))
         last = {x.serial: n.serial for n in nodes for x in n.inputs}
         kept = {root.serial for root in roots}
-        found: dict[int, Any] = {}
+        values: dict[int, Any] = {}
         for node in nodes:
             arrays: list[Any] = []
-            if node.serial in given or _stored(node):
-                value = self.leaf(given.get(node.serial, node.array))
+            if node.serial in leaves or _stored(node):
+                value = self.leaf(leaves.get(node.serial, node.array))
             else:
-                arrays = [found[x.serial] for x in node.inputs]
+                arrays = [values[x.serial] for x in node.inputs]
                 value = self.result(node, arrays)
-            found[node.serial] = value
+            values[node.serial] = value
             if watch is not None:
                 watch(node, arrays, value)
             for x in node.inputs if arrays else ():
                 if last[x.serial] == node.serial and x.serial not in kept:
-                    found.pop(x.serial, None)
-        return found
+                    values.pop(x.serial, None)
+        return values
 
     def leaf(self, x: Any) -> Any:
         """A value as this arithmetic has it."""
@@ -83,14 +83,14 @@ class Meaning:
         if not self.wide or is_empty(op, node.type):
             return self.leaf(compute_at(op, node.type, arrays, node.origin))
         with np.errstate(all="ignore"):
-            found = op.numpy(*arrays)
+            computed = op.numpy(*arrays)
         if isinstance(node.type, TupleType):
-            pairs = zip(found, node.type, strict=True)
+            pairs = zip(computed, node.type, strict=True)
             return tuple(self._rounded(x, t) for x, t in pairs)
-        made = self._rounded(found, node.type)
+        rounded = self._rounded(computed, node.type)
         if self.noise is None or op.family in MOVES or type(op) is Cast:
-            return made
-        return self._moved(made, _terms(op, arrays, made), node.type)
+            return rounded
+        return self._moved(rounded, _terms(op, arrays, rounded), node.type)
 
     def _rounded(self, x: Any, t: Type) -> Array:
         return widened(x) if is_inexact(t.dtype) else np.asarray(x, dtype=t.dtype)
@@ -108,8 +108,8 @@ class Meaning:
     def _called(self, body: Body) -> Body:
         def run(arrays: Sequence[Any]) -> tuple[Any, ...]:
             pairs = zip(body.arguments, arrays, strict=True)
-            found = self.values(body.outputs, {x.serial: a for x, a in pairs})
-            return tuple(found[y.serial] for y in body.outputs)
+            values = self.values(body.outputs, {x.serial: a for x, a in pairs})
+            return tuple(values[y.serial] for y in body.outputs)
 
         return Called(body, run)
 
@@ -117,13 +117,13 @@ class Meaning:
 class Reference:
     """The reference values of a graph's roots, which others are compared with."""
 
-    def __init__(self, roots: Mapping[Any, Tensor], given: Given) -> None:
-        self.roots, self.given = roots, given
+    def __init__(self, roots: Mapping[Any, Tensor], leaves: LeafValues) -> None:
+        self.roots, self.leaves = roots, leaves
         every = [*roots.values()]
-        self.own = Meaning().values(every, given)
+        self.expected = Meaning().values(every, leaves)
         noise = _Noise()
-        self.wide = Meaning(wide=True).values(every, given, noise)
-        self.noise = noise.found
+        self.wide = Meaning(wide=True).values(every, leaves, noise)
+        self.noise = noise.bounds
         self._moved: list[dict[int, Any]] = []
 
     def moved(self) -> list[dict[int, Any]]:
@@ -131,34 +131,34 @@ class Reference:
         if not self._moved:
             for seed in range(TRIALS):
                 arithmetic = Meaning(True, np.random.default_rng(seed))
-                found = arithmetic.values([*self.roots.values()], self.given)
-                self._moved.append(found)
+                run = arithmetic.values([*self.roots.values()], self.leaves)
+                self._moved.append(run)
         return self._moved
 
     def wrong(self, key: Any, got: Any) -> str:
         """What is wrong with another's value of a root; nothing if it may be so."""
         serial = self.roots[key].serial
-        own, wide = self.own[serial], self.wide[serial]
-        if np.shape(got) != own.shape:
-            return f"its shape is {np.shape(got)}, not {own.shape}"
-        off = strays(got, own, wide, self.noise[serial])
+        expected, wide = self.expected[serial], self.wide[serial]
+        if np.shape(got) != expected.shape:
+            return f"its shape is {np.shape(got)}, not {expected.shape}"
+        off = strays(got, expected, wide, self.noise[serial])
         if not off.any():
             return ""
         # Where roundings alone move a result it is as near as can be asked for.
         spread = _spread([run[serial] for run in self.moved()], wide)
-        if is_inexact(own.dtype):
-            mean = spread[np.isfinite(spread)].mean() if own.size else 0.0
+        if is_inexact(expected.dtype):
+            mean = spread[np.isfinite(spread)].mean() if expected.size else 0.0
             with np.errstate(all="ignore"):
                 off &= ~(np.abs(widened(got) - wide) <= 4 * (spread + mean))
         else:
-            off &= (spread == 0) & (own == wide)
+            off &= (spread == 0) & (expected == wide)
         if not off.any():
             return ""
         first = tuple(int(k) for k in np.argwhere(off)[0])
         there = f"[{', '.join(map(str, first))}]" if first else ""
         return (
             f"{int(off.sum())} of {off.size} elements differ; element{there} is "
-            f"{np.asarray(got)[first]!r}, by the reference {own[first]!r}"
+            f"{np.asarray(got)[first]!r}, by the reference {expected[first]!r}"
         )
 
 
@@ -177,14 +177,14 @@ class _Noise:
     """
 
     def __init__(self) -> None:
-        self.found: dict[int, float] = {}
+        self.bounds: dict[int, float] = {}
 
     def __call__(self, node: Tensor, arrays: Sequence[Any], value: Any) -> None:
-        own = max([self.found[x.serial] for x in node.inputs if arrays], default=0.0)
+        noise = max([self.bounds[x.serial] for x in node.inputs if arrays], default=0.0)
         if isinstance(node.type, Type) and is_inexact(node.type.dtype):
             size = _terms(node.op, arrays, value) if arrays else value
-            own = max(own, unit(node.type.dtype) * _largest(size))
-        self.found[node.serial] = own
+            noise = max(noise, unit(node.type.dtype) * _largest(size))
+        self.bounds[node.serial] = noise
 
 
 def _terms(op: Op, arrays: Sequence[Any], result: Array) -> Array:
@@ -192,13 +192,13 @@ def _terms(op: Op, arrays: Sequence[Any], result: Array) -> Array:
 
     More for many terms: of n in blocks the rounding grows as the logarithm.
     """
-    own = np.abs(result)
+    size = np.abs(result)
     if op.family not in SUMS:
-        return own
+        return size
     with np.errstate(all="ignore"):
         terms = np.abs(op.numpy(*[_magnitude(x) for x in arrays]))
     count = max(np.size(x) for x in arrays) / max(np.size(result), 1)
-    return np.asarray(np.fmax(own, terms)) * (1 + np.log2(max(count, 1)) / 2)
+    return np.asarray(np.fmax(size, terms)) * (1 + np.log2(max(count, 1)) / 2)
 
 
 def _magnitude(x: Any) -> Any:
@@ -213,9 +213,9 @@ def _largest(x: Any) -> float:
 
 def _spread(runs: Sequence[Any], wide: Array) -> Array:
     """How far the values of several runs are from one, at most."""
-    found = np.zeros(wide.shape)
+    spread = np.zeros(wide.shape)
     with np.errstate(all="ignore"):
         for x in runs:
             other = np.abs(x - wide) if is_inexact(wide.dtype) else x != wide
-            found = np.fmax(found, other)
-    return found
+            spread = np.fmax(spread, other)
+    return spread

@@ -28,7 +28,7 @@ def widen(roots: dict[int, Tensor], before: Sequence[Tensor]) -> dict[int, Tenso
     if not any(map(is_half_product, before)):
         return roots
     nodes = reach(roots.values())
-    made: dict[int, Tensor] = {}
+    rewritten: dict[int, Tensor] = {}
     casts: dict[int, Tensor] = {}
 
     def cast(x: Tensor) -> Tensor:
@@ -38,11 +38,13 @@ def widen(roots: dict[int, Tensor], before: Sequence[Tensor]) -> dict[int, Tenso
         return casts[x.serial]
 
     for node in nodes:
-        inputs = tuple([made.get(x.serial, x) for x in node.inputs])
+        inputs = tuple([rewritten.get(x.serial, x) for x in node.inputs])
         if is_half_product(node):
             wide = node.type.with_dtype(float32)
-            found = remade(node, node.op, tuple(map(cast, inputs)), wide)
-            made[node.serial] = Tensor(Cast(node.type.dtype), (found,), node.type)
+            product = remade(node, node.op, tuple(map(cast, inputs)), wide)
+            rewritten[node.serial] = Tensor(
+                Cast(node.type.dtype), (product,), node.type
+            )
         elif any(map(is_not, inputs, node.inputs)):
-            made[node.serial] = remade(node, node.op, inputs, node.type)
-    return {serial: made.get(x.serial, x) for serial, x in roots.items()}
+            rewritten[node.serial] = remade(node, node.op, inputs, node.type)
+    return {serial: rewritten.get(x.serial, x) for serial, x in roots.items()}

@@ -40,21 +40,23 @@ def written(op: Any, operands: Sequence[Tensor]) -> Written:
     places = [first.setdefault(x.serial, len(first)) for x in operands]
     types = [(without_names(x.type), bits_of(x)) for x in operands]
     key = op, current().compilation, *places, *types
-    found = _known.get(key)
-    if found is not None:
-        return found
-    own: dict[int, Tensor] = {}
+    recipe = _known.get(key)
+    if recipe is not None:
+        return recipe
+    by_serial: dict[int, Tensor] = {}
     for x in operands:
-        if x.serial not in own:
-            bare = Tensor(Argument(len(own)), (), without_names(x.type))
-            own[x.serial] = x if x.op is LITERAL else bare
-    arguments = tuple([own[x.serial] for x in operands])
-    made = op.expand(*arguments) if isinstance(op, Composite) else op.scalar(*arguments)
-    outputs = made if isinstance(made, tuple) else (made,)
+        if x.serial not in by_serial:
+            bare = Tensor(Argument(len(by_serial)), (), without_names(x.type))
+            by_serial[x.serial] = x if x.op is LITERAL else bare
+    arguments = tuple([by_serial[x.serial] for x in operands])
+    result = (
+        op.expand(*arguments) if isinstance(op, Composite) else op.scalar(*arguments)
+    )
+    outputs = result if isinstance(result, tuple) else (result,)
     known = {x.serial for x in arguments}
     nodes = [x for x in reach(outputs) if x.serial not in known]
-    found = Written(arguments, nodes, outputs, isinstance(made, tuple))
+    recipe = Written(arguments, nodes, outputs, isinstance(result, tuple))
     # A node of numbers alone would be a part of every graph.
     if not any(x.inputs and all(y.op is LITERAL for y in x.inputs) for x in nodes):
-        _known[key] = found
-    return found
+        _known[key] = recipe
+    return recipe

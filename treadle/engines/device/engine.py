@@ -68,8 +68,8 @@ class Device(Engine):
                 order, into = in_place(graph, spent)
                 for node in order:
                     if not node.inputs:
-                        own = isinstance(node.op, Argument)
-                        leaf = graph.leaf(node) if own else node
+                        is_argument = isinstance(node.op, Argument)
+                        leaf = graph.leaf(node) if is_argument else node
                         values[node.serial] = self._begin(leaf, feeds)
                 roots = graph.roots
                 self._walk(order, values, {y.serial for y in roots.values()}, into)
@@ -114,13 +114,13 @@ class Device(Engine):
     def _number(self, array: np.ndarray[Any, Any], type_: Type) -> DeviceValue:
         """A scalar: loops write the same ones again and again."""
         key = array.dtype, array.tobytes()
-        found = self._numbers.get(key)
-        if found is None:
-            found = self._numbers[key] = self.memory.copy_in(array, type_, array)
+        value = self._numbers.get(key)
+        if value is None:
+            value = self._numbers[key] = self.memory.copy_in(array, type_, array)
             if len(self._numbers) > NUMBERS:
                 self._numbers.popitem(last=False)
         self._numbers.move_to_end(key)
-        return found
+        return value
 
     def _forget(self) -> None:
         """Let go of all that the host has as well."""
@@ -160,17 +160,17 @@ class Device(Engine):
         """One op by its NumPy rule, the kernel: it sees windows of the memory."""
         windows = [self._window(x) for x in inputs]
         try:
-            own = with_bodies(
+            op = with_bodies(
                 node.op, lambda body: Called(body, partial(self.call, body))
             )
-            found = compute_at(own, node.type, windows, node.origin)
+            results = compute_at(op, node.type, windows, node.origin)
             self.memory.counts += Counts(launches=1)
             if isinstance(node.type, TupleType):
-                pairs = zip(found, node.type, strict=True)
+                pairs = zip(results, node.type, strict=True)
                 return tuple(self.place(y, t) for y, t in pairs)
             if target is None or target.address in self._passed:
-                return self.place(found, node.type)
-            self.memory.write(target, found)
+                return self.place(results, node.type)
+            self.memory.write(target, results)
             return target
         finally:
             for x in windows:
@@ -187,13 +187,13 @@ class Device(Engine):
 
     def place(self, array: np.ndarray[Any, Any], type_: Type) -> DeviceValue:
         """The value of a rule's array: an operand passed on, or cells of its own."""
-        found = self._owners.get(id(array))
-        if found is None:
-            found = self.memory.take(type_)
-            self.memory.write(found, array)
+        value = self._owners.get(id(array))
+        if value is None:
+            value = self.memory.take(type_)
+            self.memory.write(value, array)
         else:
-            self._passed.add(found.address)
-        return found
+            self._passed.add(value.address)
+        return value
 
     def call(
         self, body: Body, arrays: Sequence[np.ndarray[Any, Any]]
@@ -208,8 +208,8 @@ class Device(Engine):
         keep = {y.serial for y in body.outputs}
         try:
             self._walk(body.nodes, values, keep, {})
-            found = [values[y.serial] for y in body.outputs]
-            views = [self.memory.view(y) for y in found if isinstance(y, DeviceValue)]
+            outputs = [values[y.serial] for y in body.outputs]
+            views = [self.memory.view(y) for y in outputs if isinstance(y, DeviceValue)]
             return tuple(view.copy() for view in views)
         finally:
             values.clear()

@@ -149,17 +149,17 @@ class Memory:
     def copy_out(self, value: DeviceValue) -> Array:
         """A host array of a value."""
         with self.lock:
-            found = self.view(value).copy()
-            self.counts += Counts(copies_out=1, bytes_out=found.nbytes)
-            return found
+            copy = self.view(value).copy()
+            self.counts += Counts(copies_out=1, bytes_out=copy.nbytes)
+            return copy
 
     # -- for launches, which hold the lock --------------------------------------------
 
     def view(self, value: DeviceValue) -> Array:
         """The cells of a value as a launch reads them; it must not outlive that."""
-        found = self._window(value)
-        found.flags.writeable = False
-        return found
+        window = self._window(value)
+        window.flags.writeable = False
+        return window
 
     def write(self, value: DeviceValue, array: Array) -> None:
         """What a launch has computed, into the cells of a value."""

@@ -46,7 +46,7 @@ class Linked:
         self.program, self.store = program, store
         self.inner = {
             k: {
-                body.number: (Linked(own.program, store), own.given)
+                body.number: (Linked(own.program, store), own.inputs)
                 for body, own in zip(bodies(s.op).values(), s.bodies, strict=True)
             }
             for k, s in enumerate(program.steps)

@@ -129,7 +129,7 @@ def product_of(
         rest = step.written
     else:
         arguments = list(finish.kernel.arguments)
-        del arguments[step.own]
+        del arguments[step.product_buffer]
         written, rest = tuple(arguments), finish.buffers
     work = ProductWork(
         layout.computes,
@@ -140,7 +140,7 @@ def product_of(
         tuple(numbers),
         written,
         replace(finish.kernel, name="") if finish else None,
-        step.own,
+        step.product_buffer,
         f"product_{finish.kernel.name}" if finish else "product",
     )
     integers = (*numbers.values(), *(finish.integers if finish else ()))

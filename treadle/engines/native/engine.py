@@ -88,27 +88,27 @@ class Native(Engine):
         begin: bool = False,
         sure: bool = False,
     ) -> Values:
-        made = structure(nodes, feeds, keep)
+        graph = structure(nodes, feeds, keep)
         options = _settings()
-        own = key = made.key(keep, *options)
-        self.residuals.note(key, made, keep)
-        more, fresh = self.residuals.kept(key, made)
-        beside = [*fresh, *known(made)]
+        full_key = key = graph.key(keep, *options)
+        self.residuals.note(key, graph, keep)
+        more, fresh = self.residuals.kept(key, graph)
+        beside = [*fresh, *known(graph)]
         if beside:
             more |= {x.serial for one in fresh for x in one.nodes}
             nodes = [*nodes, *(x for one in beside for x in one.all())]
-            made = structure(nodes, feeds, keep | more)
+            graph = structure(nodes, feeds, keep | more)
         more -= keep
         if more or beside:
-            loose = sorted(made.place[s] for s in more)
-            own = made.key(keep | more, *options, *loose)
+            loose = sorted(graph.place[s] for s in more)
+            full_key = graph.key(keep | more, *options, *loose)
         linked, leaves = self.programs.get(
-            own, lambda: self._linked(own, _Wanted(made, feeds, keep, more))
+            full_key, lambda: self._linked(full_key, _Wanted(graph, feeds, keep, more))
         )
-        self.residuals.ask(made, linked.again, linked.inside)
-        order = made.nodes
+        self.residuals.ask(graph, linked.again, linked.inside)
+        order = graph.nodes
         self._thread.latest = linked
-        begin = not announced(made.place) and begin
+        begin = not announced(graph.place) and begin
         if sure and begin:
             begin = linked.finds_nothing_wrong([order[k].stored for k in leaves])
         arrays = []
@@ -120,58 +120,58 @@ class Native(Engine):
             arrays.append(feeds.get(node.serial, array_of(node, begin)))
         try:
             free = {k for k, n in enumerate(leaves) if order[n].serial in spent}
-            told = linked.lines.items() if watchers else ()
-            lines = {key: order[k].origin for key, k in told}
-            claim = claim.keyed(made.place) if claim and free else None
+            origins = linked.lines.items() if watchers else ()
+            lines = {key: order[k].origin for key, k in origins}
+            claim = claim.keyed(graph.place) if claim and free else None
             if begin:
-                found = linked.begin(arrays, free, claim=claim)
+                results = linked.begin(arrays, free, claim=claim)
             else:
-                found = linked.run(arrays, free, lines, claim=claim)
+                results = linked.run(arrays, free, lines, claim=claim)
         except OutOfMemoryError as error:
             raise linked.lined(error, order) from error.__cause__
         except PositionError:
             # The reference engine tells which position of which node it was.
             engine("reference").run(nodes, feeds, keep)
             raise
-        values: Values = {order[k].serial: array for k, array in found.items()}
+        values: Values = {order[k].serial: array for k, array in results.items()}
         gathered(values, fresh)
         return values
 
-    def begin(self, *given: Any, sure: bool = False) -> Values:
-        return self.run(*given, begin=True, sure=sure)
+    def begin(self, *arguments: Any, sure: bool = False) -> Values:
+        return self.run(*arguments, begin=True, sure=sure)
 
     def program(self, nodes: Sequence[Tensor], keep: Set[int]) -> Found | None:
-        made = structure(nodes, {}, keep)
-        key = made.key(keep, *_settings())
-        more, beside = self.residuals.kept(key, made)
-        if beside or known(made):
+        graph = structure(nodes, {}, keep)
+        key = graph.key(keep, *_settings())
+        more, beside = self.residuals.kept(key, graph)
+        if beside or known(graph):
             return None
         still = self.residuals.wanted(key)
-        noted = key, made.place, made.leaves
+        noted = key, graph.place, graph.leaves
         more -= keep
         if more:
-            loose = sorted(made.place[s] for s in more)
-            key = made.key(keep | more, *_settings(), *loose)
-        make = partial(self._linked, key, _Wanted(made, {}, keep, more))
+            loose = sorted(graph.place[s] for s in more)
+            key = graph.key(keep | more, *_settings(), *loose)
+        make = partial(self._linked, key, _Wanted(graph, {}, keep, more))
         linked, leaves = self.programs.peek(key) or self.programs.get(key, make)
-        order = made.nodes
-        numbers = {s: made.place[s] for s in keep | more}
+        order = graph.nodes
+        numbers = {s: graph.place[s] for s in keep | more}
         over = {argument: result for result, argument in linked.interface.shared}
         results = {n: number for number, n, _ in linked.interface.results}
         arguments = enumerate(linked.interface.arguments)
         reused = {k: results[over[n]] for k, n in arguments if over.get(n) in results}
         program = CachedProgram(self, key, leaves)
-        given = [order[k] for k in leaves]
+        leaf_nodes = [order[k] for k in leaves]
         tell = sorted(more), noted, still
-        return Found(program, given, numbers, reused, linked.needs, *tell)
+        return Found(program, leaf_nodes, numbers, reused, linked.needs, *tell)
 
     def known(self, key: tuple[int, ...], leaves: list[int]) -> Linked | None:
         """A program while it is kept, for the thread that is about to run it."""
-        found = self.programs.find(key)
-        if found is None or found[1] is not leaves:
+        entry = self.programs.find(key)
+        if entry is None or entry[1] is not leaves:
             return None
-        self._thread.latest = found[0]
-        return found[0]
+        self._thread.latest = entry[0]
+        return entry[0]
 
     def ran(self, linked: Linked) -> None:
         """Note which program this thread is about to run."""
@@ -185,12 +185,12 @@ class Native(Engine):
         threads = pool(now.threads)
         if now.arena != "fast" or now.workspace or threads.threads > workers():
             return None
-        found: Any = native.run(plan, nodes, others, threads.entry())
-        if found == ():
+        results: Any = native.run(plan, nodes, others, threads.entry())
+        if results == ():
             raise Failed
         self.programs.hits += 1
         self._thread.latest = last
-        return found
+        return results
 
     def derived(self, nodes: Sequence[Tensor]) -> None:
         self.residuals.renew(nodes)
@@ -207,12 +207,14 @@ class Native(Engine):
 
     def lower(self, nodes: Sequence[Tensor], keep: Set[int], graph: str) -> Lowered:
         feeds = {n.serial: _nothing(n.type) for n in nodes if isinstance(n.op, Unbound)}
-        made = structure(nodes, feeds, keep)
-        linked, _ = self._compile(_Wanted(made, feeds, keep))
+        structured = structure(nodes, feeds, keep)
+        linked, _ = self._compile(_Wanted(structured, feeds, keep))
         if recording() is not None:
             linked.link()
-        own = family(made.key(keep, *_settings()), made.nodes)
-        served = None if own is None else self.programs.families.served(own)
+        open_graph = family(structured.key(keep, *_settings()), structured.nodes)
+        served = (
+            None if open_graph is None else self.programs.families.served(open_graph)
+        )
         return replace(lowered(linked, graph), served=served)
 
     def latest(self) -> Lowered | None:
@@ -221,8 +223,8 @@ class Native(Engine):
 
     def latest_linked(self) -> Linked | None:
         """The program that ran last in this thread, if it is kept."""
-        found = getattr(self._thread, "latest", None)
-        return found.linked() if isinstance(found, CachedProgram) else found
+        latest = getattr(self._thread, "latest", None)
+        return latest.linked() if isinstance(latest, CachedProgram) else latest
 
     @property
     def records(self) -> bool:
@@ -231,11 +233,11 @@ class Native(Engine):
     def recorded(self, run: Callable[[], object]) -> dict[bytes, bytes]:
         before = self._recorded.set((Programs(), Residuals()))
         try:
-            with jit.recording() as found:
+            with jit.recording() as objects:
                 run()
         finally:
             self._recorded.reset(before)
-        return found
+        return objects
 
     @classmethod
     def carry(cls, code: Mapping[bytes, bytes]) -> None:
@@ -245,7 +247,7 @@ class Native(Engine):
         return memory_of(current().arena).arena.pool.reserve(bytes)
 
     def cache_info(self, disk: bool = False) -> CacheInfo:
-        made, kept = jit.stats(), disk_cache()
+        stats, kept = jit.stats(), disk_cache()
         files, size = kept.count() if disk and kept is not None else (0, 0)
         programs = self.programs
         return CacheInfo(
@@ -254,10 +256,10 @@ class Native(Engine):
             program_bytes=programs.bytes,
             hits=programs.hits,
             misses=programs.misses,
-            kernels=made.functions,
-            kernel_bytes=made.bytes,
-            compiled=made.compiled,
-            from_disk=made.from_disk,
+            kernels=stats.functions,
+            kernel_bytes=stats.bytes,
+            compiled=stats.compiled,
+            from_disk=stats.from_disk,
             disk=kept.path if kept is not None else "",
             disk_files=files,
             disk_bytes=size,
@@ -278,23 +280,23 @@ class Native(Engine):
         """A program that can run, and the places of its leaves."""
         headroom()
         for serial in wanted.keep:
-            node = wanted.made.nodes[wanted.made.place[serial]]
+            node = wanted.structure.nodes[wanted.structure.place[serial]]
             types = node.type if isinstance(node.type, TupleType) else (node.type,)
             if sum(t.nbytes for t in types) > sys.maxsize:
                 error = OutOfMemoryError(f"no memory holds a result of {node.type!r}")
                 raise error.located(node.name, "", node.line)
         with CollectorPaused():
             linked, leaves = self._sized(key, wanted)
-        linked.lines = first_lines(wanted.made.nodes)
+        linked.lines = first_lines(wanted.structure.nodes)
         linked.link()
         return linked, leaves
 
     def _sized(self, key: tuple[int, ...], wanted: _Wanted) -> tuple[Linked, list[int]]:
         """A program by what is known of other extents; else it is compiled."""
-        own, now = None, current()
+        open_graph, now = None, current()
         if recording() is None and not (now.check or now.workspace):
-            own = family(key, wanted.made.nodes)
-        if own is None:
+            open_graph = family(key, wanted.structure.nodes)
+        if open_graph is None:
             return self._compile(wanted)
 
         def traced(extents: Iterable[Any]) -> Translated | None:
@@ -303,27 +305,34 @@ class Native(Engine):
                 return None
             return self._translated(resized, lambda x: next(x).build())
 
-        found = self.programs.families.made(own, traced, _lanes())
-        if found is None:
-            found = self._compile(wanted)
-            found[0].extents = own[1]
-        return found
+        entry = self.programs.families.program(open_graph, traced, _lanes())
+        if entry is None:
+            entry = self._compile(wanted)
+            entry[0].extents = open_graph[1]
+        return entry
 
     def _compile(self, wanted: _Wanted) -> tuple[Linked, list[int]]:
         """As `_linked`, not compiled."""
         choose = partial(fitting, lanes=_lanes())
-        made = self._translated(wanted, choose)
-        linked: Linked = made.program
-        linked.again, linked.inside = made.again, made.inside
-        return linked, made.leaves
+        translation = self._translated(wanted, choose)
+        linked: Linked = translation.program
+        linked.again, linked.inside = translation.again, translation.inside
+        return linked, translation.leaves
 
     def _translated(
         self, wanted: _Wanted, choose: Callable[[Iterator[Draft]], Any]
     ) -> Translated:
         """What is chosen of the drafts of a graph."""
-        made, place = wanted.made, wanted.made.place
-        given = made.nodes, wanted.feeds, wanted.keep, place, wanted.more, made.recipes
-        chosen, graph = translated(*given, choose)
+        structured, place = wanted.structure, wanted.structure.place
+        arguments = (
+            structured.nodes,
+            wanted.feeds,
+            wanted.keep,
+            place,
+            wanted.more,
+            structured.recipes,
+        )
+        chosen, graph = translated(*arguments, choose)
         again = [place[x.serial] for x in graph.again]
         inside = [
             (place[call.serial], place_inside(call, x), x.type.nbytes)
@@ -339,21 +348,21 @@ class _Wanted:
     `more` lies as it is computed.
     """
 
-    made: Structure
+    structure: Structure
     feeds: Mapping[int, Any]
     keep: Set[int]
     more: Set[int] = frozenset()
 
     def resized(self, extents: Iterable[int]) -> _Wanted | None:
         """The same for other extents of its family, without values."""
-        found = resized(self.made, self.feeds, extents)
-        if found is None:
+        other = resized(self.structure, self.feeds, extents)
+        if other is None:
             return None
-        made, place = found[0], self.made.place
+        graph, place = other[0], self.structure.place
         keep, more = (
-            {made.nodes[place[s]].serial for s in x} for x in (self.keep, self.more)
+            {graph.nodes[place[s]].serial for s in x} for x in (self.keep, self.more)
         )
-        return _Wanted(*found, keep, more)
+        return _Wanted(*other, keep, more)
 
 
 def _settings() -> tuple[Any, ...]:

@@ -83,8 +83,8 @@ def occupancy(linked: Linked) -> Occupancy:
         what = buffer.holds, repr(buffer.type), describe(buffer.origin)
         end = min([last, *(k - 1 for k in later)])
         stays.append(Stay(size, offsets[place], first, end, *what))
-    for k, own in linked.inner.items():
-        size = max(inner.arena for inner, _ in own.values())
+    for k, bodies in linked.inner.items():
+        size = max(inner.arena for inner, _ in bodies.values())
         step = program.steps[k]
         line = describe(step.origin) if isinstance(step, Fallback) else ""
         what = f"the body of {title(step)}", "", line

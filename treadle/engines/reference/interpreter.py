@@ -30,8 +30,8 @@ class Reference(Engine):
         spent: Set[int] = frozenset(),
         claim: Claim | None = None,
     ) -> Values:
-        nodes, own = derived(nodes, keep)
-        keep = set(own.values())
+        nodes, results = derived(nodes, keep)
+        keep = set(results.values())
         last: dict[int, int] = {}
         for node in nodes:
             for x in node.inputs:
@@ -60,7 +60,7 @@ class Reference(Engine):
             for x in node.inputs:
                 if last[x.serial] == serial and x.serial not in keep:
                     values.pop(x.serial, None)
-        return {serial: _alone(values[made]) for serial, made in own.items()}
+        return {serial: _alone(values[result]) for serial, result in results.items()}
 
 
 def _alone(value: Any) -> Any:

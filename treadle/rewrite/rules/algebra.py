@@ -166,7 +166,7 @@ def _tame(m: Match) -> bool:
     """Whether numbers may be joined: neither overflow nor underflow is near."""
     if not is_wide(m.root):
         return False
-    for n in m.found.values():
+    for n in m.captures.values():
         number = number_of(n)
         if number is not None and number and not 1e-9 <= abs(number) <= 1e9:
             return False
@@ -181,7 +181,7 @@ def _joined(name: str, left: Any, right: Any, takes: str = "numeric") -> Rule:
 def _alike(m: Match) -> bool:
     """Whether all operands have the size of the result, in a type with room."""
     size = m.root.type.size
-    return is_wide(m.root) and all(n.type.size == size for n in m.found.values())
+    return is_wide(m.root) and all(n.type.size == size for n in m.captures.values())
 
 
 MULTIPLES = RuleSet(

@@ -32,11 +32,11 @@ FOLDED = 4096  # elements of a folded constant that may be more than its operand
 
 def constant(array: Any) -> Tensor:
     """A constant of the structure."""
-    found: Any = array
+    value: Any = array
     if type(array) is not SymbolicNumber:
-        found = np.asarray(array)
-        found.flags.writeable = False
-    return Tensor(LITERAL, (), Type(found.shape, OWN[found.dtype]), found)
+        value = np.asarray(array)
+        value.flags.writeable = False
+    return Tensor(LITERAL, (), Type(value.shape, OWN[value.dtype]), value)
 
 
 def _array(x: Tensor) -> Any:

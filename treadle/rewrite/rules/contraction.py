@@ -30,11 +30,11 @@ def _is_named(*nodes: Tensor) -> bool:
     return any(n.type.axes is not None for n in nodes)
 
 
-def placed(v: Tensor, own: str, wanted: str) -> Tensor:
-    """v, with dimensions named by `own`, as one that broadcasts against `wanted`."""
-    order = tuple(own.index(c) for c in wanted if c in own)
-    moved = v if order == tuple(range(len(own))) else PermuteDims(order)(v)
-    size = dict(zip(own, v.type.shape, strict=True))
+def placed(v: Tensor, axes: str, wanted: str) -> Tensor:
+    """v, with dimensions named by `axes`, as one that broadcasts against `wanted`."""
+    order = tuple(axes.index(c) for c in wanted if c in axes)
+    moved = v if order == tuple(range(len(axes))) else PermuteDims(order)(v)
+    size = dict(zip(axes, v.type.shape, strict=True))
     shape = tuple(size.get(c, 1) for c in wanted)
     return moved if shape == moved.type.shape else Reshape(shape)(moved)
 
@@ -44,15 +44,15 @@ def _permuted(m: Match) -> Tensor | None:
     a, b, out = _spec(m.root)
     inputs = []
     specs = []
-    for v, own in zip(m.root.inputs, (a, b), strict=True):
+    for v, axes in zip(m.root.inputs, (a, b), strict=True):
         if type(v.op) is PermuteDims:
             order = v.op.order
             back = sorted(range(len(order)), key=order.__getitem__)
             inputs.append(v.inputs[0])
-            specs.append("".join(own[k] for k in back))
+            specs.append("".join(axes[k] for k in back))
         else:
             inputs.append(v)
-            specs.append(own)
+            specs.append(axes)
     if specs == [a, b]:
         return None
     return Contract(f"{specs[0]},{specs[1]}->{out}")(*inputs)
@@ -69,9 +69,9 @@ def _as_product(m: Match) -> Tensor | None:
         return None
     size = dict(zip(a + b, extents, strict=True))
     operands = []
-    for v, own in ((m.x, a), (m.y, b)):
-        kept = "".join(c for c in own if c in out)
-        if kept != own:
+    for v, axes in ((m.x, a), (m.y, b)):
+        kept = "".join(c for c in axes if c in out)
+        if kept != axes:
             v = Reshape(tuple(size[c] for c in kept))(v)
         operands.append(placed(v, kept, out))
     return operands[0] * operands[1]
@@ -115,16 +115,16 @@ def _narrowed(root: Tensor, first: int) -> Tensor | None:
     specs = list(_spec(root)[:2])
     out = _spec(root)[2]
     wide, other = root.inputs[first], root.inputs[1 - first]
-    own, theirs = specs[first], specs[1 - first]
+    ours, theirs = specs[first], specs[1 - first]
     inner = wide.inputs[0]
     lead = wide.type.ndim - inner.type.ndim
     shape = (1,) * lead + inner.type.shape
-    pairs = zip(own, shape, wide.type.shape, strict=True)
+    pairs = zip(ours, shape, wide.type.shape, strict=True)
     gone = {c for c, n, full in pairs if n != full}
     if not gone:
         return None
-    left = "".join(c for c in own if c not in gone)
-    size = dict(zip(own + theirs, wide.type.shape + other.type.shape, strict=True))
+    left = "".join(c for c in ours if c not in gone)
+    size = dict(zip(ours + theirs, wide.type.shape + other.type.shape, strict=True))
     narrow = Reshape(tuple(size[c] for c in left))(inner)
     summed = tuple(k for k, c in enumerate(theirs) if c in gone and c not in out)
     rest = "".join(c for k, c in enumerate(theirs) if k not in summed)
@@ -132,9 +132,9 @@ def _narrowed(root: Tensor, first: int) -> Tensor | None:
     short = "".join(c for c in out if c in left or c in rest)
     pair = [(left, narrow), (rest, reduced)]
     (a, p), (b, q) = pair if first == 0 else pair[::-1]
-    made = Contract(f"{a},{b}->{short}")(p, q)
-    return made if short == out else BroadcastTo(root.type.shape)(
-        Reshape(tuple(size[c] if c in short else 1 for c in out))(made)
+    product = Contract(f"{a},{b}->{short}")(p, q)
+    return product if short == out else BroadcastTo(root.type.shape)(
+        Reshape(tuple(size[c] if c in short else 1 for c in out))(product)
     )  # fmt: skip
 
 
@@ -159,9 +159,11 @@ def _contracted(m: Match) -> Tensor | None:
     if any(not (names[k] in a and names[k] in b) for k in op.axes) or not op.axes:
         return None
     out = "".join(c for k, c in enumerate(names) if k not in op.axes and c in a + b)
-    made = Contract(f"{a},{b}->{out}")(p, q)
+    contraction = Contract(f"{a},{b}->{out}")(p, q)
     shape = m.root.type.shape
-    return made if made.type.shape == shape else Reshape(shape)(made)
+    return (
+        contraction if contraction.type.shape == shape else Reshape(shape)(contraction)
+    )
 
 
 def _cost(*letters_of: str, size: dict[str, int]) -> int:
@@ -177,11 +179,11 @@ def _chain(m: Match) -> Tensor | None:
         return None
     first = m.root.inputs[0] is m.f
     inner, other = m.f, m.z
-    own, theirs = _spec(m.root)[:2] if first else _spec(m.root)[1::-1]
+    ours, theirs = _spec(m.root)[:2] if first else _spec(m.root)[1::-1]
     out = _spec(m.root)[2]
     a, b, mid = _spec(inner)
-    fresh = iter(c for c in POOL + POOL.upper() if c not in own + theirs + out)
-    into = dict(zip(mid, own, strict=True))
+    fresh = iter(c for c in POOL + POOL.upper() if c not in ours + theirs + out)
+    into = dict(zip(mid, ours, strict=True))
     for c in a + b:
         if c not in into:
             into[c] = next(fresh)
@@ -189,7 +191,7 @@ def _chain(m: Match) -> Tensor | None:
     size: dict[str, int] = {}
     for spec, v in ((a, m.x), (b, m.y), (theirs, other)):
         size.update(zip(spec, v.type.shape, strict=True))
-    now = _cost(own, theirs, size=size)
+    now = _cost(ours, theirs, size=size)
     best: Tensor | None = None
     for (p, v), (q, u) in (((a, m.x), (b, m.y)), ((b, m.y), (a, m.x))):
         # v stays outside; u and the other operand meet first.

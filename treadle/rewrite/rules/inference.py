@@ -40,7 +40,7 @@ def _small(v: Tensor, beside: Tensor) -> bool:
 
 def _smaller(*names: str) -> Any:
     def holds(m: Match) -> bool:
-        nodes = [m.found[n] for n in names]
+        nodes = [m.captures[n] for n in names]
         return is_wide(m.root) and all(_small(v, m.x) for v in nodes)
 
     return holds
@@ -49,22 +49,22 @@ def _smaller(*names: str) -> Any:
 def _along(v: Tensor, ndim: int) -> int | None:
     """The one dimension, of `ndim`, along which a value is not the same."""
     lead = ndim - v.type.ndim
-    own = [k + lead for k, n in enumerate(v.type.shape) if n != 1]
-    return own[0] if len(own) == 1 else None
+    axes = [k + lead for k, n in enumerate(v.type.shape) if n != 1]
+    return axes[0] if len(axes) == 1 else None
 
 
 def _into_weights(m: Match) -> Tensor | None:
     """A product times a number for each of its columns, as one with scaled weights."""
     op: Any = m.y.op
     p, w = m.y.inputs
-    a, own, out = letters(op.spec)
+    a, weights, out = letters(op.spec)
     k = _along(m.s, m.y.type.ndim)
     if k is None or out[k] in a or not is_parameter(w) or not is_parameter(m.s):
         return None
     if w.type.size >= m.y.type.size or not is_wide(m.root):
         return None
     column = Reshape((m.s.type.size,))(m.s)
-    return Contract(op.spec)(p, w * placed(column, out[k], own))
+    return Contract(op.spec)(p, w * placed(column, out[k], weights))
 
 
 def _into_filters(m: Match) -> Tensor | None:
@@ -75,8 +75,8 @@ def _into_filters(m: Match) -> Tensor | None:
         return None
     op: Any = m.y.op
     column = Reshape((m.s.type.size, *[1] * (w.type.ndim - 1)))(m.s)
-    made: Tensor = op(p, w * column)
-    return made
+    result: Tensor = op(p, w * column)
+    return result
 
 
 def _conv(d: Any) -> Any:

@@ -97,9 +97,9 @@ class _Terms:
 
     def of(self, node: Tensor, depth: int = DEPTH) -> list[Term] | None:
         """The terms of a node; None where there are too many."""
-        own = self.atom(node)
-        if own is not None:
-            return [own]
+        atom = self.atom(node)
+        if atom is not None:
+            return [atom]
         kind = type(node.op)
         number = number_of(node)
         if number is not None:
@@ -116,24 +116,24 @@ class _Terms:
             return [replace(t, scale=-t.scale) for t in first]
         if kind in _SUMS:
             sign = 1 if kind is Add else -1
-            found = first + [replace(t, scale=sign * t.scale) for t in more[0]]
+            terms = first + [replace(t, scale=sign * t.scale) for t in more[0]]
         elif kind is Divide:
             below = self._below(node.inputs[1])
-            found = [t * below for t in first]
+            terms = [t * below for t in first]
         else:
-            found = [t * u for t in first for u in (more[0] if more else first)]
-        return found if len(found) <= TERMS else None
+            terms = [t * u for t in first for u in (more[0] if more else first)]
+        return terms if len(terms) <= TERMS else None
 
     def _below(self, d: Tensor) -> Term:
         """One by d."""
-        own = self.atom(d)
-        if own is None:
+        atom = self.atom(d)
+        if atom is None:
             return Term(divisors=(d,))
-        return Term(1, -own.ones, -own.others)
+        return Term(1, -atom.ones, -atom.others)
 
     def build(self, terms: list[Term]) -> Any:
         """The sum of terms, positive ones first."""
-        made: Any = None
+        total: Any = None
         for t in sorted(terms, key=lambda t: -t.scale):
             powers = [Sigmoid()(self.x)] * t.ones + [Sigmoid()(-self.x)] * t.others
             one: Any = None
@@ -145,11 +145,11 @@ class _Terms:
             if one is None or size != 1:
                 number = literal_node(size, self.x.type.dtype)
                 one = number if one is None else one * number
-            if made is None:
-                made = one if t.scale > 0 else -one
+            if total is None:
+                total = one if t.scale > 0 else -one
             else:
-                made = made + one if t.scale > 0 else made - one
-        return 0 if made is None else made
+                total = total + one if t.scale > 0 else total - one
+        return 0 if total is None else total
 
 
 def _collected(terms: list[Term]) -> list[Term]:
@@ -157,18 +157,18 @@ def _collected(terms: list[Term]) -> list[Term]:
     groups: dict[Any, dict[Powers, float]] = {}
     sample: dict[Any, Term] = {}
     for t in terms:
-        own = groups.setdefault(t.rest, {})
-        own[t.ones, t.others] = own.get((t.ones, t.others), 0.0) + t.scale
+        scales = groups.setdefault(t.rest, {})
+        scales[t.ones, t.others] = scales.get((t.ones, t.others), 0.0) + t.scale
         sample.setdefault(t.rest, t)
-    found: list[Term] = []
+    result: list[Term] = []
     for rest, powers in groups.items():
         while _joined(powers):
             pass
         for (ones, others), scale in powers.items():
             if scale:
                 one = replace(sample[rest], ones=ones, others=others, scale=scale)
-                found.append(one)
-    return found
+                result.append(one)
+    return result
 
 
 def _joined(powers: dict[Powers, float]) -> bool:
@@ -218,13 +218,13 @@ def _logistic(m: Match) -> Any:
     if x is None:
         return None
     terms = _Terms(x)
-    found = terms.of(m.root)
-    if found is None or not terms.seen:
+    expanded = terms.of(m.root)
+    if expanded is None or not terms.seen:
         return None
-    made = _collected(found)
-    if any(t.ones < 0 or t.others < 0 for t in made):
+    collected = _collected(expanded)
+    if any(t.ones < 0 or t.others < 0 for t in collected):
         return None
-    return terms.build(made)
+    return terms.build(collected)
 
 
 # -- the table -----------------------------------------------------------------------

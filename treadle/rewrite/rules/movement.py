@@ -32,9 +32,9 @@ class Joined(Pattern):
     def could(self, shape: Any) -> bool:
         return shape[0] is Concat
 
-    def match(self, node: Tensor, found: Any) -> Any:
+    def match(self, node: Tensor, captured: Any) -> Any:
         if type(node.op) is Concat:
-            yield found
+            yield captured
 
     def __repr__(self) -> str:
         return "concat(...)"
@@ -49,11 +49,11 @@ class OnBroadcast(Pattern):
             return False
         return inputs is None or any(s[0] is BroadcastTo for s in inputs)
 
-    def match(self, node: Tensor, found: Any) -> Any:
+    def match(self, node: Tensor, captured: Any) -> Any:
         if isinstance(node.op, Elementwise) and any(
             type(v.op) is BroadcastTo for v in node.inputs
         ):
-            yield found
+            yield captured
 
     def __repr__(self) -> str:
         return "f(broadcast_to(x), ...)"
@@ -71,9 +71,9 @@ def _bare_operands(m: Match) -> Tensor | None:
         return None
     if m.root.type.axes is not None or any(v.type.axes for v in inputs):
         return None
-    made: Tensor = op(*inputs)
+    result: Tensor = op(*inputs)
     # Where the type of an operand alone decides (its dtype does not), nothing is lost.
-    return made if made.type.dtype == m.root.type.dtype else None
+    return result if result.type.dtype == m.root.type.dtype else None
 
 
 def _reshaped(m: Match) -> Tensor:
@@ -128,8 +128,8 @@ def _cut(parts: Any, op: Any) -> Any:
 
 
 def _sliced_twice(m: Match) -> Tensor:
-    found: Tensor = _cut(m.y.op, m.root.op)(m.x)
-    return found
+    part: Tensor = _cut(m.y.op, m.root.op)(m.x)
+    return part
 
 
 def _slice_of_broadcast(m: Match) -> Tensor | None:
@@ -138,13 +138,13 @@ def _slice_of_broadcast(m: Match) -> Tensor | None:
     if m.root.type.axes or m.x.type.axes:
         return None
     lead = m.y.type.ndim - m.x.type.ndim
-    own = []
+    ranges = []
     for k, n in enumerate(m.x.type.shape, lead):
         whole = n == 1
-        own.append((0, 1, 1) if whole else (op.starts[k], op.stops[k], op.steps[k]))
+        ranges.append((0, 1, 1) if whole else (op.starts[k], op.stops[k], op.steps[k]))
     if all(n == 1 for n in m.x.type.shape):
         return BroadcastTo(m.root.type.shape)(m.x)
-    part = Slice(*(tuple(s) for s in zip(*own, strict=True)))(m.x)
+    part = Slice(*(tuple(s) for s in zip(*ranges, strict=True)))(m.x)
     return BroadcastTo(m.root.type.shape)(part)
 
 
@@ -183,14 +183,20 @@ def _slice_of_stack(m: Match) -> Tensor | None:
             op.starts[1:], op.stops[1:], op.steps[1:], shape[1:], strict=True
         )
     )
-    row, own = math.prod(shape[1:]), math.prod(source[1:])
-    if not whole or op.steps[0] != 1 or not own or put.type.axes or join.type.axes:
+    row, source_row = math.prod(shape[1:]), math.prod(source[1:])
+    if (
+        not whole
+        or op.steps[0] != 1
+        or not source_row
+        or put.type.axes
+        or join.type.axes
+    ):
         return None
     ends = op.starts[0] * row, op.stops[0] * row
-    if any(end % own for end in ends):
+    if any(end % source_row for end in ends):
         return None
-    starts = (ends[0] // own, *[0] * (len(source) - 1))
-    part = Slice(starts, (ends[1] // own, *source[1:]), (1,) * len(source))(join)
+    starts = (ends[0] // source_row, *[0] * (len(source) - 1))
+    part = Slice(starts, (ends[1] // source_row, *source[1:]), (1,) * len(source))(join)
     return Reshape(m.root.type.shape)(part)
 
 
@@ -295,17 +301,17 @@ def _cast_later(m: Match) -> Tensor | None:
 
 
 def _outward(m: Match) -> Any:
-    made: Any = m.root.op(m.x)
-    return -made
+    result: Any = m.root.op(m.x)
+    return -result
 
 
 def _scaled_outward(m: Match) -> Any:
     """A number moved out of a reshape or permutation, which leaves its value alone."""
     if m.x.type.shape != m.root.inputs[0].type.shape or m.root.type.axes:
         return None
-    made: Any = m.root.op(m.x)
+    result: Any = m.root.op(m.x)
     number = m.c.inputs[0] if m.c.type.shape else m.c
-    return made * number
+    return result * number
 
 
 MOVEMENT = RuleSet(

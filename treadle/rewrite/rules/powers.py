@@ -34,14 +34,14 @@ def _power(m: Match) -> Tensor | None:
             return None
         below = x if exponent == -1.0 else Square()(x)
         return functions.reciprocal(below)
-    made, factor, left = None, x, int(exponent)
+    power, factor, left = None, x, int(exponent)
     while left:
         if left & 1:
-            made = factor if made is None else made * factor
+            power = factor if power is None else power * factor
         left >>= 1
         if left:
             factor = Square()(factor)
-    return made
+    return power
 
 
 def _not_negative(m: Match) -> bool:

@@ -41,10 +41,10 @@ def stable(name: str, left: Any, right: Any, example: Any = None, **more: Any) -
 
 def folded_axis(total: Tensor, e: Tensor) -> int | None:
     """The axis that `total` sums `e` over, if it broadcasts against it along that."""
-    made = total.inputs[0] if type(total.op) is Reshape else total
-    if type(made.op) is not Sum or made.inputs[0] is not e:
+    folded = total.inputs[0] if type(total.op) is Reshape else total
+    if type(folded.op) is not Sum or folded.inputs[0] is not e:
         return None
-    axes, shape = made.op.axes, e.type.shape
+    axes, shape = folded.op.axes, e.type.shape
     if len(axes) != 1:
         return None
     kept = tuple(1 if k in axes else n for k, n in enumerate(shape))
@@ -66,9 +66,9 @@ class Products(Pattern):
         below = [s[0] for _, inner in inputs for s in inner or ()]
         return any(c in self.inside for c in [s[0] for s in inputs] + below)
 
-    def match(self, node: Tensor, found: Found) -> Iterator[Found]:
+    def match(self, node: Tensor, captured: Found) -> Iterator[Found]:
         if type(node.op) is self.root:
-            yield found
+            yield captured
 
     def __repr__(self) -> str:
         return f"a {self.root.__name__.lower()} with what cancels"
@@ -90,9 +90,9 @@ class Quotients(Pattern):
             return cls in _DIVISIONS
         return inputs is None or any(s[0] in _PARTS for s in inputs)
 
-    def match(self, node: Tensor, found: Found) -> Iterator[Found]:
+    def match(self, node: Tensor, captured: Found) -> Iterator[Found]:
         if type(node.op) is self.root:
-            yield found
+            yield captured
 
     def __repr__(self) -> str:
         return f"a {self.root.__name__.lower()} of quotients"
@@ -125,14 +125,14 @@ class Product:
                 (self.divisors if below else self.factors).append(node)
 
     def build(self) -> Any:
-        made: Any = None
+        product: Any = None
         for v in self.factors:
-            made = v if made is None else made * v
+            product = v if product is None else product * v
         for v in self.divisors:
-            made = functions.reciprocal(v) if made is None else made / v
-        if made is None:
+            product = functions.reciprocal(v) if product is None else product / v
+        if product is None:
             return -1 if self.negative else 1
-        return -made if self.negative else made
+        return -product if self.negative else product
 
     def has(self, v: Tensor) -> bool:
         return any(f is v for f in self.factors)
@@ -154,10 +154,10 @@ def _cancelled(m: Match) -> Any:
     product = Product(m.root)
     changed = False
     for d in list(product.divisors):
-        own = _against(product, d)
-        if own is not None:
+        factors = _against(product, d)
+        if factors is not None:
             _remove(product.divisors, d)
-            product.factors += own
+            product.factors += factors
             changed = True
     for e in list(product.factors):
         if type(e.op) is Exp and product.has(e):
@@ -218,8 +218,8 @@ def _part(v: Tensor, s: Tensor) -> Tensor | None:
     if not any(d is s for d in product.divisors):
         return None
     _remove(product.divisors, s)
-    made = product.build()
-    return made if isinstance(made, Tensor) else None
+    quotient = product.build()
+    return quotient if isinstance(quotient, Tensor) else None
 
 
 def _distributed(m: Match) -> Any:
@@ -253,11 +253,11 @@ _SUM_OF_QUOTIENTS = Within((Add, Subtract), _PARTS, over=Within(_DIVISIONS, _PAR
 
 def _parts_of(root: Tensor) -> list[Tensor]:
     """What a product is made of at every level, itself first; of a large one some."""
-    found = [root]
-    for node in found:
-        if type(node.op) in _PARTS and len(found) < 4 * FACTORS:
-            found += node.inputs
-    return found
+    parts = [root]
+    for node in parts:
+        if type(node.op) in _PARTS and len(parts) < 4 * FACTORS:
+            parts += node.inputs
+    return parts
 
 
 def _sums_quotients(root: Tensor) -> bool:
@@ -278,7 +278,7 @@ def _divides(v: Tensor, by: Collection[int] | None = None) -> bool:
 
 def _met_by(parts: list[Product], factors: list[Tensor]) -> list[Tensor] | None:
     """The factors that cancel the divisors that are never 0; None where one is left."""
-    found: list[Tensor] = []
+    cancelled: list[Tensor] = []
     for part in parts:
         rest = list(factors)
         for d in part.divisors:
@@ -287,9 +287,9 @@ def _met_by(parts: list[Product], factors: list[Tensor]) -> list[Tensor] | None:
             if not any(f is d for f in rest):
                 return None
             _remove(rest, d)
-            if sum(f is d for f in found) < sum(v is d for v in part.divisors):
-                found.append(d)
-    return found
+            if sum(f is d for f in cancelled) < sum(v is d for v in part.divisors):
+                cancelled.append(d)
+    return cancelled
 
 
 def _times(part: Product, met: list[Tensor]) -> Any:

@@ -35,9 +35,9 @@ class Fold(Pattern):
             return False
         return inputs is None or self.inner.could(inputs[0])
 
-    def match(self, node: Tensor, found: Found) -> Any:
+    def match(self, node: Tensor, captured: Found) -> Any:
         if isinstance(node.op, Reduction):
-            yield from self.inner.match(node.inputs[0], {**found, self.label: node})
+            yield from self.inner.match(node.inputs[0], {**captured, self.label: node})
 
     def __repr__(self) -> str:
         return f"{self.label}({self.inner!r})"
@@ -45,8 +45,8 @@ class Fold(Pattern):
 
 def _axes(node: Tensor) -> tuple[int, ...]:
     op: Any = node.op
-    found: tuple[int, ...] = op.axes
-    return found
+    axes: tuple[int, ...] = op.axes
+    return axes
 
 
 def _keeps(node: Tensor) -> bool:
@@ -73,8 +73,8 @@ def _fold_of_fold(m: Match) -> Tensor | None:
         left = [k for k in range(m.x.type.ndim) if k not in first]
         second = tuple(left[k] for k in second)
     axes = tuple(sorted({*first, *second}))
-    found: Tensor = _again(outer.op, axes, _keeps(outer))(m.x)
-    return found
+    whole_fold: Tensor = _again(outer.op, axes, _keeps(outer))(m.x)
+    return whole_fold
 
 
 def _of_one(m: Match) -> Tensor | None:
@@ -93,9 +93,9 @@ def _without_ones(m: Match) -> Tensor | None:
     axes = tuple(k for k in _axes(m.root) if shape[k] != 1)
     if axes == _axes(m.root) or not axes or m.x.type.axes:
         return None
-    made: Tensor = _again(m.root.op, axes, _keeps(m.root))(m.x)
+    smaller: Tensor = _again(m.root.op, axes, _keeps(m.root))(m.x)
     shape = m.root.type.shape
-    return made if made.type.shape == shape else Reshape(shape)(made)
+    return smaller if smaller.type.shape == shape else Reshape(shape)(smaller)
 
 
 def _spread(m: Match) -> tuple[int, tuple[int, ...], Tensor] | None:
@@ -113,37 +113,39 @@ def _spread(m: Match) -> tuple[int, tuple[int, ...], Tensor] | None:
     base = inner if not lead else Reshape(shape)(inner)
     if rest:
         base = _again(m.root.op, rest, True)(base)
-    own = tuple(1 if k in _axes(m.root) else n for k, n in enumerate(base.type.shape))
-    kept = [n for k, n in enumerate(own) if k not in _axes(m.root)]
-    final = own if _keeps(m.root) else tuple(kept)
+    extents = tuple(
+        1 if k in _axes(m.root) else n for k, n in enumerate(base.type.shape)
+    )
+    kept = [n for k, n in enumerate(extents) if k not in _axes(m.root)]
+    final = extents if _keeps(m.root) else tuple(kept)
     return count, rest, base if base.type.shape == final else Reshape(final)(base)
 
 
 def _sum_of_broadcast(m: Match) -> Any:
-    found = _spread(m)
-    return None if found is None else found[2] * float(found[0])
+    spread = _spread(m)
+    return None if spread is None else spread[2] * float(spread[0])
 
 
 def _sum_of_whole(m: Match) -> Any:
-    found = _spread(m)
-    return None if found is None else found[2] * found[0]
+    spread = _spread(m)
+    return None if spread is None else spread[2] * spread[0]
 
 
 def _prod_of_broadcast(m: Match) -> Any:
-    found = _spread(m)
-    return None if found is None or found[0] > 8 else found[2] ** float(found[0])
+    spread = _spread(m)
+    return None if spread is None or spread[0] > 8 else spread[2] ** float(spread[0])
 
 
 def _repeated(m: Match) -> Any:
-    found = _spread(m)
-    if found is None or type(m.root.op).__name__ not in REPEATED:
+    spread = _spread(m)
+    if spread is None or type(m.root.op).__name__ not in REPEATED:
         return None
-    return found[2] if found[2].type.dtype == m.root.type.dtype else None
+    return spread[2] if spread[2].type.dtype == m.root.type.dtype else None
 
 
 def _mean_of_broadcast(m: Match) -> Any:
-    found = _spread(m)
-    return None if found is None else found[2]
+    spread = _spread(m)
+    return None if spread is None else spread[2]
 
 
 def _same_along(m: Match) -> Any:
@@ -156,37 +158,37 @@ def _same_along(m: Match) -> Any:
     if any(shape[k] != 1 for k in axes) or m.x.type.shape != inner.type.shape:
         return None
     total: Any = _again(m.root.op, axes, True)(m.x)
-    made = total / (m.y if not lead else Reshape(shape)(m.y))
+    quotient = total / (m.y if not lead else Reshape(shape)(m.y))
     wanted = m.root.type.shape
-    return made if made.type.shape == wanted else Reshape(wanted)(made)
+    return quotient if quotient.type.shape == wanted else Reshape(wanted)(quotient)
 
 
 def _of_permuted(m: Match) -> Tensor | None:
     """A fold of a permutation as the fold of what is permuted."""
     order = m.y.op.order  # type: ignore[attr-defined]
     axes = _axes(m.root)
-    own = tuple(sorted(order[k] for k in axes))
-    made: Tensor = _again(m.root.op, own, _keeps(m.root))(m.x)
+    source_axes = tuple(sorted(order[k] for k in axes))
+    total: Tensor = _again(m.root.op, source_axes, _keeps(m.root))(m.x)
     if _keeps(m.root):
-        return PermuteDims(order)(made)
-    left = [k for k in range(len(order)) if k not in own]
+        return PermuteDims(order)(total)
+    left = [k for k in range(len(order)) if k not in source_axes]
     rest = [left.index(order[k]) for k in range(len(order)) if k not in axes]
     same = rest == list(range(len(rest)))
-    return made if same else PermuteDims(tuple(rest))(made)
+    return total if same else PermuteDims(tuple(rest))(total)
 
 
 def _of_reshaped(m: Match) -> Tensor | None:
     """A fold of everything reshaped as the fold of everything."""
     if len(_axes(m.root)) != m.y.type.ndim or m.root.type.axes:
         return None
-    made: Tensor = _again(m.root.op, tuple(range(m.x.type.ndim)), False)(m.x)
+    total: Tensor = _again(m.root.op, tuple(range(m.x.type.ndim)), False)(m.x)
     shape = m.root.type.shape
-    return made if made.type.shape == shape else Reshape(shape)(made)
+    return total if total.type.shape == shape else Reshape(shape)(total)
 
 
 def _of_negative(m: Match) -> Any:
-    made: Any = m.root.op(m.x)
-    return -made
+    total: Any = m.root.op(m.x)
+    return -total
 
 
 def _opposite(m: Match) -> Any:

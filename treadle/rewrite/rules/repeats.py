@@ -30,18 +30,18 @@ def _groups(inner: Sequence[int], outer: Sequence[int]) -> list[list[int]] | Non
     >>> _groups((3, 4, 1), (12,)), _groups((6,), (2, 3))
     ([[0, 1]], None)
     """
-    found: list[list[int]] = []
+    groups: list[list[int]] = []
     k = 0
     for n in outer:
-        size, own = 1, []
+        size, group = 1, []
         while size < n and k < len(inner):
             size *= inner[k]
-            own.append(k)
+            group.append(k)
             k += 1
         if size != n:
             return None
-        found.append(own)
-    return found if all(n == 1 for n in inner[k:]) else None
+        groups.append(group)
+    return groups if all(n == 1 for n in inner[k:]) else None
 
 
 def _source(wide: Tensor) -> tuple[int, ...]:
@@ -58,10 +58,10 @@ def _joined(m: Match) -> Tensor | None:
         return None
     source = _source(m.y)
     extents = []
-    for n, own in zip(shape, groups, strict=True):
-        if all(source[k] == inner[k] for k in own):
+    for n, group in zip(shape, groups, strict=True):
+        if all(source[k] == inner[k] for k in group):
             extents.append(n)
-        elif all(source[k] == 1 for k in own):
+        elif all(source[k] == 1 for k in group):
             extents.append(1)
         else:
             return None

@@ -53,10 +53,10 @@ def _log_of_part(m: Match) -> Tensor | None:
         part = part.inputs[0]
     if not chain or not isinstance(part.op, Softmax):
         return None
-    made: Any = LogSoftmax(part.op.axis)(part.inputs[0])
+    result: Any = LogSoftmax(part.op.axis)(part.inputs[0])
     for node in reversed(chain):
-        made = node.op(made, *node.inputs[1:])
-    return made
+        result = node.op(result, *node.inputs[1:])
+    return result
 
 
 def _softmax_of_log(m: Match) -> Tensor:

@@ -91,10 +91,12 @@ class Access:
     def _find_scratch(self) -> None:
         """Let the buffers that each worker has of its own begin in its part."""
         b = self.b
-        own = [(k, a) for k, a in enumerate(self.kernel.arguments) if a.scratch]
+        scratch_arguments = [
+            (k, a) for k, a in enumerate(self.kernel.arguments) if a.scratch
+        ]
         before = b.i64(0)
         places = []
-        for k, a in own:
+        for k, a in scratch_arguments:
             places.append((k, before))
             size = b.mul(self.integer(a.scratch), b.i64(a.dtype.itemsize))
             before = b.add(before, size)
@@ -149,26 +151,26 @@ class Access:
 
     def index(self, i: Index) -> Value:
         """An index as an integer, or as a vector of them where lanes differ."""
-        found = self.cached(i)
-        if found is not None:
-            return found
+        known = self.cached(i)
+        if known is not None:
+            return known
         b = self.b
         total: Value | None = None if i.constant == 0 else self.integer(i.constant)
         for atom, c in i.terms:
-            own = self._scaled(self._atom(atom), c)
-            total = own if total is None else self._sum(total, own)
-        found = b.i64(0) if total is None else total
-        self.scopes[-1][i] = found
-        return found
+            term = self._scaled(self._atom(atom), c)
+            total = term if total is None else self._sum(total, term)
+        known = b.i64(0) if total is None else total
+        self.scopes[-1][i] = known
+        return known
 
     def _atom(self, atom: Any) -> Value:
         b = self.b
         if isinstance(atom, Axis):
-            own = self.axes[atom]
+            value = self.axes[atom]
             if atom != self.vector:
-                return own
+                return value
             steps = b.sequence(I64, self.lanes)
-            return b.add(b.splat(own, self.lanes), steps)
+            return b.add(b.splat(value, self.lanes), steps)
         if isinstance(atom, Datum):
             return self._datum(atom)
         inner = self.index(atom.index)
@@ -220,20 +222,20 @@ class Access:
     def inside(self, guards: Sequence[Guard]) -> Value:
         """Whether all guards hold; a vector where some lane may differ."""
         b = self.b
-        found: Value | None = None
+        result: Value | None = None
         for g in guards:
-            own = self.index(g.index)
-            count = lanes(own.type)
+            index = self.index(g.index)
+            count = lanes(index.type)
             low = b.splat(self.integer(g.low), count)
             high = b.splat(self.integer(g.high), count)
-            holds = b.and_(b.compare("sge", own, low), b.compare("slt", own, high))
-            if found is None:
-                found = holds
+            holds = b.and_(b.compare("sge", index, low), b.compare("slt", index, high))
+            if result is None:
+                result = holds
                 continue
-            count = max(lanes(found.type), count)
-            pair = [v if lanes(v.type) else b.splat(v, count) for v in (found, holds)]
-            found = b.and_(*pair)
-        return found or b.constant(I1, True)
+            count = max(lanes(result.type), count)
+            pair = [v if lanes(v.type) else b.splat(v, count) for v in (result, holds)]
+            result = b.and_(*pair)
+        return result or b.constant(I1, True)
 
     # -- memory ----------------------------------------------------------------------
 
@@ -262,21 +264,21 @@ class Access:
         It is summed up loop by loop, so that an inner loop adds only its own step.
         """
         key = (buffer, i)
-        found = self.cached(key)
-        if found is not None:
-            return found
+        address = self.cached(key)
+        if address is not None:
+            return address
         levels = [self._level(atom) for atom, _ in i.terms]
         deepest = max(levels, default=0)
         outer = [t for t, k in zip(i.terms, levels, strict=True) if k < deepest]
         base, place = self.buffers[buffer], i
         if outer:
             base = self.pointer(buffer, Index(tuple(outer), i.constant), kind)
-            own = [t for t, k in zip(i.terms, levels, strict=True) if k == deepest]
-            place = Index(tuple(own))
+            terms = [t for t, k in zip(i.terms, levels, strict=True) if k == deepest]
+            place = Index(tuple(terms))
         step = self._first_lane(place)
-        found = base if step.name == "0" else self.b.offset(base, step, kind)
-        self.scopes[-1][key] = found
-        return found
+        address = base if step.name == "0" else self.b.offset(base, step, kind)
+        self.scopes[-1][key] = address
+        return address
 
     def _level(self, atom: Any) -> int:
         """The open loop an atom changes in; the innermost one for all but axes."""
@@ -287,21 +289,21 @@ class Access:
         b = self.b
         total: Value | None = None if i.constant == 0 else self.integer(i.constant)
         for atom, c in i.terms:
-            own = self.axes[atom] if isinstance(atom, Axis) else self._atom(atom)
-            own = self._scaled(own, c)
-            total = own if total is None else b.add(total, own)
+            term = self.axes[atom] if isinstance(atom, Axis) else self._atom(atom)
+            term = self._scaled(term, c)
+            total = term if total is None else b.add(total, term)
         return b.i64(0) if total is None else total
 
     def hoist_pointers(self, body: Sequence[Statement], changing: set[Axis]) -> None:
         """Compute the parts of addresses that a loop leaves alone."""
-        found: list[tuple[int, Index]] = []
+        accesses: list[tuple[int, Index]] = []
         for x in expressions(tuple(body)):
             if isinstance(x, Load):
-                found.append((x.buffer, x.index))
+                accesses.append((x.buffer, x.index))
         for s in statements(tuple(body)):
             if isinstance(s, (Fetch, Store)):
-                found.append((s.buffer, s.index))
-        for buffer, i in found:
+                accesses.append((s.buffer, s.index))
+        for buffer, i in accesses:
             if not all(isinstance(atom, Axis) for atom, _ in i.terms):
                 continue
             fixed = tuple((a, c) for a, c in i.terms if a not in changing)
@@ -311,14 +313,14 @@ class Access:
 
     def _mask(self, guards: Sequence[Guard], differs: bool) -> Value | None:
         """Which lanes of an access happen; None for all of them."""
-        found = self.inside(guards) if guards else None
+        mask = self.inside(guards) if guards else None
         if not differs:
-            return found
-        if found is not None and not lanes(found.type):
-            found = self.b.splat(found, self.lanes)
+            return mask
+        if mask is not None and not lanes(mask.type):
+            mask = self.b.splat(mask, self.lanes)
         if self.mask is None:
-            return found
-        return self.mask if found is None else self.b.and_(found, self.mask)
+            return mask
+        return self.mask if mask is None else self.b.and_(mask, self.mask)
 
     def load(self, x: Load) -> Value:
         """The element, or one for each lane."""

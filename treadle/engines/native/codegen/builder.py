@@ -31,14 +31,14 @@ def vector(kind: str, count: int) -> str:
 
 def element(kind: str) -> str:
     """The element type of a vector type; a scalar type is its own."""
-    found = _VECTOR.fullmatch(kind)
-    return found[2] if found else kind
+    match = _VECTOR.fullmatch(kind)
+    return match[2] if match else kind
 
 
 def lanes(kind: str) -> int:
     """How many elements a vector type has; 0 for a scalar type."""
-    found = _VECTOR.fullmatch(kind)
-    return int(found[1]) if found else 0
+    match = _VECTOR.fullmatch(kind)
+    return int(match[1]) if match else 0
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,8 @@ class Builder:
         """The function with the declarations it needs."""
         head = ", ".join(f"{t} %{n}" for n, t in self.parameters)
         body = "\n".join(self.lines)
-        own = f"define {self.returns} @{self.name}({head}) {{\n{body}\n}}"
-        return "\n".join([*sorted(self.declared.values()), own]) + self.metadata
+        definition = f"define {self.returns} @{self.name}({head}) {{\n{body}\n}}"
+        return "\n".join([*sorted(self.declared.values()), definition]) + self.metadata
 
     def emit(self, line: str) -> None:
         """Append an instruction without a result."""
@@ -193,18 +193,18 @@ class Builder:
         """Call a function by name, declaring it; None when it returns nothing."""
         types = ", ".join(a.type for a in arguments)
         self.declared.setdefault(name, f"declare {kind} @{name}({types})")
-        given = ", ".join(map(str, arguments))
+        listed = ", ".join(map(str, arguments))
         if kind == "void":
-            self.emit(f"call void @{name}({given})")
+            self.emit(f"call void @{name}({listed})")
             return None
-        return self.define(kind, f"call {kind} @{name}({given})")
+        return self.define(kind, f"call {kind} @{name}({listed})")
 
     def intrinsic(self, name: str, *arguments: Value) -> Value:
         """`llvm.NAME` over the type of the first argument: "fma", "floor", "fabs"."""
         kind = arguments[0].type
-        found = self.call(f"llvm.{name}.{suffix(kind)}", kind, arguments)
-        assert found is not None
-        return found
+        result = self.call(f"llvm.{name}.{suffix(kind)}", kind, arguments)
+        assert result is not None
+        return result
 
     def fma(self, x: Value, y: Value, z: Value) -> Value:
         """x y + z, rounded once."""
@@ -277,9 +277,9 @@ class Builder:
         align = max(BITS[element(kind)] // 8, 1)
         zero = Value("zeroinitializer", kind)
         name = f"llvm.masked.load.{suffix(kind)}.p0"
-        found = self._masked(name, kind, [pointer], align, [mask, zero])
-        assert found is not None
-        return found
+        result = self._masked(name, kind, [pointer], align, [mask, zero])
+        assert result is not None
+        return result
 
     def masked_store(self, x: Value, pointer: Value, mask: Value) -> None:
         align = max(BITS[element(x.type)] // 8, 1)
@@ -291,9 +291,9 @@ class Builder:
         align = max(BITS[element(kind)] // 8, 1)
         zero = Value("zeroinitializer", kind)
         name = f"llvm.masked.gather.{suffix(kind)}.{suffix(pointers.type)}"
-        found = self._masked(name, kind, [pointers], align, [mask, zero])
-        assert found is not None
-        return found
+        result = self._masked(name, kind, [pointers], align, [mask, zero])
+        assert result is not None
+        return result
 
     def scatter(self, x: Value, pointers: Value, mask: Value) -> None:
         """x stored through the pointers whose mask is true, lane after lane."""
@@ -344,18 +344,18 @@ class Builder:
         self.lines += [""] * (1 + len(values))  # the phi nodes, known at the end
         self.branch_if(self.compare("slt", index, stop), body, end)
         self.start(body)
-        made = Loop(index, values)
-        yield made
+        loop = Loop(index, values)
+        yield loop
         following = self.add(index, step)
         last = self.block
         self.branch(head)
         pairs = [(index, start, following)]
-        pairs += list(zip(values, carried, made.after, strict=True))
-        for k, (own, first, then) in enumerate(pairs):
+        pairs += list(zip(values, carried, loop.after, strict=True))
+        for k, (phi, first, then) in enumerate(pairs):
             incoming = f"[{first.name}, %{before}], [{then.name}, %{last}]"
-            self.lines[place + k] = f"  {own.name} = phi {own.type} {incoming}"
+            self.lines[place + k] = f"  {phi.name} = phi {phi.type} {incoming}"
         self.start(end)
-        made.values = values
+        loop.values = values
 
     @contextmanager
     def when(self, condition: Value) -> Iterator[None]:
@@ -376,8 +376,8 @@ _BINARY = frozenset([*_INTEGER, *_BITS, "fadd", "fsub", "fmul", "fdiv", "frem"])
 def suffix(kind: str) -> str:
     """The type as intrinsic names spell it: v16f32, i64, v8p0."""
     base = {F16: "f16", F32: "f32", F64: "f64", PTR: "p0"}
-    own = base.get(element(kind), element(kind))
-    return f"v{lanes(kind)}{own}" if lanes(kind) else own
+    scalar = base.get(element(kind), element(kind))
+    return f"v{lanes(kind)}{scalar}" if lanes(kind) else scalar
 
 
 def _float(kind: str, value: float) -> str:

@@ -42,12 +42,12 @@ _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 def key(*facts: str) -> bytes:
     """The SHA-256 of all that code depends on; each fact is told from its neighbors."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for fact in facts:
         data = fact.encode()
-        found.update(b"%d:" % len(data))
-        found.update(data)
-    return found.digest()
+        digest.update(b"%d:" % len(data))
+        digest.update(data)
+    return digest.digest()
 
 
 def disk_cache() -> DiskCache | None:
@@ -60,8 +60,8 @@ def disk_cache() -> DiskCache | None:
 
 @cache
 def _standard() -> str:
-    found = platformdirs.user_cache_dir("treadle", appauthor=False)
-    return found if os.path.isabs(found) else ""  # no home: "~/..." stays as it is
+    folder = platformdirs.user_cache_dir("treadle", appauthor=False)
+    return folder if os.path.isabs(folder) else ""  # no home: "~/..." stays as it is
 
 
 @cached(8)
@@ -175,8 +175,8 @@ class DiskCache:
         sizes = []
         for k in range(_FOLDERS):
             with self._opened(f"{k:02x}") as folder:
-                found = _files(folder, most=None)
-                sizes += [about.st_size for n, about in found if not n.startswith(".")]
+                files = _files(folder, most=None)
+                sizes += [about.st_size for n, about in files if not n.startswith(".")]
         return len(sizes), sum(sizes)
 
     def clear(self) -> None:
@@ -194,14 +194,14 @@ class DiskCache:
         """A folder of entries, or None where there is none."""
         flags = os.O_RDONLY | os.O_DIRECTORY | _NO_FOLLOW
         try:
-            found = os.open(folder, flags, dir_fd=self._folder)
+            descriptor = os.open(folder, flags, dir_fd=self._folder)
         except OSError:
             yield None
             return
         try:
-            yield found
+            yield descriptor
         finally:
-            os.close(found)
+            os.close(descriptor)
 
 
 def _place(key: bytes) -> str:
@@ -214,16 +214,16 @@ def _files(
     folder: int | None, most: int | None = _SIGHT
 ) -> list[tuple[str, os.stat_result]]:
     """The files among the first so many that lie in a folder."""
-    found: list[tuple[str, os.stat_result]] = []
+    files: list[tuple[str, os.stat_result]] = []
     if folder is None:
-        return found
+        return files
     with contextlib.suppress(OSError), os.scandir(folder) as lying:
         for entry in islice(lying, most):
             with contextlib.suppress(OSError):
                 about = entry.stat(follow_symlinks=False)
                 if stat.S_ISREG(about.st_mode):
-                    found.append((entry.name, about))
-    return found
+                    files.append((entry.name, about))
+    return files
 
 
 def _remove(name: str, folder: int | None) -> None:

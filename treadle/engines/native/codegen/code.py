@@ -83,47 +83,49 @@ def name_of(kernel: Kernel) -> str:
 
 def _launch(step: Launch) -> Code:
     kernel = step.kernel
-    made = _text(kernel)
+    function = _text(kernel)
     arguments: list[Argument] = [(n, 0) for n in step.buffers]
-    own = [a for a in kernel.arguments if a.scratch]
-    arguments += [("scratch", 0) for _ in own]
-    scratch = sum(step.integers[a.scratch.slot] * a.dtype.itemsize for a in own)
+    scratch_buffers = [a for a in kernel.arguments if a.scratch]
+    arguments += [("scratch", 0) for _ in scratch_buffers]
+    scratch = sum(
+        step.integers[a.scratch.slot] * a.dtype.itemsize for a in scratch_buffers
+    )
     if kernel.checks:
         arguments.append(("status", 0))
     arguments += step.integers
-    texts = {made.name: made.text}
-    return Code(made.name, texts, tuple(arguments), step.total, step.grain, scratch)
+    texts = {function.name: function.text}
+    return Code(function.name, texts, tuple(arguments), step.total, step.grain, scratch)
 
 
 def _product(step: Product, layout: Layout, room: int) -> Code:
     finish = step.finish
-    made = plan_matmul(
+    plan = plan_matmul(
         *layout.sizes,
         layout.a,
         layout.b,
         layout.c,
         SOURCES[step.dtype],
-        epilogue_of(finish.kernel, step.own) if finish else None,
+        epilogue_of(finish.kernel, step.product_buffer) if finish else None,
         sources=(SOURCES[step.kinds[0]], SOURCES[step.kinds[1]]),
         room=room,
     )
     a, b = _operands(step)
-    if made.swapped:
+    if plan.swapped:
         a, b = b, a
-    texts = {made.name: made.text} | {f.name: f.text for f in made.functions}
+    texts = {plan.name: plan.text} | {f.name: f.text for f in plan.functions}
     arguments: list[Argument] = [a, b, 0 if finish else (step.written[0], 0)]
     arguments += [(number, 0) for number in finish.buffers] if finish else []
     arguments.append(("scratch", 0))
-    arguments += [f.name for f in made.functions]
-    arguments += made.arguments
+    arguments += [f.name for f in plan.functions]
+    arguments += plan.arguments
     arguments += finish.integers if finish else ()
     return Code(
-        made.name,
+        plan.name,
         texts,
         tuple(arguments),
-        made.total,
-        made.grain,
-        made.scratch,
+        plan.total,
+        plan.grain,
+        plan.scratch,
     )
 
 
@@ -136,16 +138,16 @@ def _operands(step: Product) -> list[tuple[int | str, int]]:
 def _convolution(step: Product, problem: Convolution) -> tuple[Code, ...]:
     """Weights into panels, if they are, and sums."""
     finish = step.finish
-    made = plan_convolution(
-        problem, epilogue_of(finish.kernel, step.own) if finish else None
+    plan = plan_convolution(
+        problem, epilogue_of(finish.kernel, step.product_buffer) if finish else None
     )
     _, *names = next(n for n in CONVOLUTIONS.values() if n[0] == problem.computes)
     places: dict[str, Argument] = dict(zip(names, _operands(step), strict=True))
     weights = dict(zip(names, step.operands, strict=True)).get("w")
     places[problem.computes] = 0 if finish else (step.written[0], 0)
     few = problem.n * math.prod(problem.counts) <= FEW
-    found = []
-    for part in made.steps:
+    codes = []
+    for part in plan.steps:
         arguments: list[Argument] = []
         finishes = False
         for pointer in part.pointers:
@@ -162,7 +164,7 @@ def _convolution(step: Product, problem: Convolution) -> tuple[Code, ...]:
         arguments += part.arguments
         arguments += finish.integers if finish and finishes else ()
         texts = {part.name: part.text} | {f.name: f.text for f in part.functions}
-        sizes = part.total, part.grain, part.scratch, made.workspace
+        sizes = part.total, part.grain, part.scratch, plan.workspace
         packs = weights if part.constant and few else None
-        found.append(Code(part.name, texts, tuple(arguments), *sizes, packs))
-    return tuple(found)
+        codes.append(Code(part.name, texts, tuple(arguments), *sizes, packs))
+    return tuple(codes)

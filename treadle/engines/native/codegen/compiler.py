@@ -73,7 +73,7 @@ def compile_texts(texts: Mapping[bytes, str], host: Host) -> dict[bytes, bytes]:
     if not texts:
         return {}
     waiting = sorted(texts.items(), key=lambda item: len(item[1]))  # longest first
-    found: dict[bytes, bytes] = {}
+    objects: dict[bytes, bytes] = {}
     errors: list[BaseException] = []
 
     def work() -> None:
@@ -85,7 +85,7 @@ def compile_texts(texts: Mapping[bytes, str], host: Host) -> dict[bytes, bytes]:
                 except IndexError:  # another thread took the last
                     break
                 try:
-                    found[name] = _emit(prepare(text, host), machine)
+                    objects[name] = _emit(prepare(text, host), machine)
                 except RuntimeError as error:
                     raise RuntimeError(f"{_heading(text)}: {error}") from error
         except BaseException as error:
@@ -109,13 +109,13 @@ def compile_texts(texts: Mapping[bytes, str], host: Host) -> dict[bytes, bytes]:
         waiting.clear()  # interrupted: the others stop too
     if errors:
         raise errors[0]
-    return found
+    return objects
 
 
 def _heading(text: str) -> str:
     """The first line of the function a text defines."""
-    found = _DEFINITION.search(text)
-    return found[1] if found else "a text without a function"
+    match = _DEFINITION.search(text)
+    return match[1] if match else "a text without a function"
 
 
 def prepare(text: str, host: Host) -> str:
@@ -127,9 +127,9 @@ def prepare(text: str, host: Host) -> str:
     attributes = ["nounwind"]  # no tables for unwinding, which cost space and time
     if host.vector_bytes == 64:  # some CPUs are tuned for 32-byte registers
         attributes.append('"prefer-vector-width"="512"')
-    own = _DEFINITION.sub(rf"\1 #{_GROUP} {{", text)
+    defined = _DEFINITION.sub(rf"\1 #{_GROUP} {{", text)
     head = f'target datalayout = "{_layout(host)}"\ntarget triple = "{host.triple}"\n'
-    return f"{head}{own}\nattributes #{_GROUP} = {{ {' '.join(attributes)} }}\n"
+    return f"{head}{defined}\nattributes #{_GROUP} = {{ {' '.join(attributes)} }}\n"
 
 
 def assembly(text: str, host: Host) -> str:
@@ -263,14 +263,14 @@ def _unlocked() -> _Unlocked | None:
     """The functions, or None where llvmlite is not as expected."""
     try:
         handle = ctypes.CDLL(ffi.lib._name)
-        made = _Unlocked()
+        functions = _Unlocked()
         for name, count in _ARGUMENTS.items():
             locked = getattr(ffi.lib, f"LLVMPY_{name}")
             if len(locked.argtypes or ()) != count:
                 return None
-            own = getattr(handle, f"LLVMPY_{name}")
-            own.argtypes, own.restype = locked.argtypes, locked.restype
-            setattr(made, name, own)
-        return made
+            function = getattr(handle, f"LLVMPY_{name}")
+            function.argtypes, function.restype = locked.argtypes, locked.restype
+            setattr(functions, name, function)
+        return functions
     except (AttributeError, OSError, TypeError):
         return None

@@ -68,9 +68,9 @@ class Emitter(Access):
 
     def value(self, x: Expression) -> Value:
         """The value of an expression, computed now unless an outer loop has it."""
-        found = self.cached(x)
-        if found is not None:
-            return found
+        known = self.cached(x)
+        if known is not None:
+            return known
         waiting = [x]
         while waiting:  # bodies of loops are deep
             last = waiting[-1]
@@ -145,16 +145,16 @@ class Emitter(Access):
         self.put(s, value)
 
     def _fold(self, s: Fold) -> None:
-        own = s.accumulator
-        before = self.carried[own]
+        accumulator = s.accumulator
+        before = self.carried[accumulator]
         value = self.value(s.value)
-        if own.combine is None:
+        if accumulator.combine is None:
             after = self.even([before, value])[1]
         else:
-            after = self.combine(own.combine, before, value, own.dtype)
-        if self.mask is not None and own in self.crossing:
+            after = self.combine(accumulator.combine, before, value, accumulator.dtype)
+        if self.mask is not None and accumulator in self.crossing:
             after = self.b.select(self.mask, after, self.even([before, after])[0])
-        self.carried[own] = after
+        self.carried[accumulator] = after
 
     # -- loops -----------------------------------------------------------------------
 
@@ -209,22 +209,27 @@ class Emitter(Access):
         """The accumulators that change in a loop, in a fixed order."""
         inside = list(statements(loop.body))
         begun = {a for s in inside if isinstance(s, Loop) for a in s.folds}
-        found = [s.accumulator for s in inside if isinstance(s, Fold)]
-        known = [a for a in found if a in self.carried and a not in begun]
+        folded = [s.accumulator for s in inside if isinstance(s, Fold)]
+        known = [a for a in folded if a in self.carried and a not in begun]
         return list(dict.fromkeys(known))
 
     def _turns(
-        self, loop: Loop, start: Value, stop: Value, step: Value, own: list[Accumulator]
+        self,
+        loop: Loop,
+        start: Value,
+        stop: Value,
+        step: Value,
+        carried: list[Accumulator],
     ) -> None:
         """The loop itself, carrying accumulators from turn to turn."""
-        first = [self.carried[a] for a in own]
+        first = [self.carried[a] for a in carried]
         with self.b.loop(start, stop, step, first) as turn:
             self.enter(loop.axis, turn.index)
-            self.carried.update(zip(own, turn.values, strict=True))
+            self.carried.update(zip(carried, turn.values, strict=True))
             self.run(loop.body)
             self.leave(loop.axis)
-            turn.next([self.carried[a] for a in own])
-        self.carried.update(zip(own, turn.values, strict=True))
+            turn.next([self.carried[a] for a in carried])
+        self.carried.update(zip(carried, turn.values, strict=True))
 
     def _range(self, loop: Loop) -> tuple[Value, Value]:
         """Where a loop begins and ends: never outside of its extent."""
@@ -238,8 +243,8 @@ class Emitter(Access):
     def _serial_loop(self, loop: Loop) -> None:
         self.hoist(loop.body, loop.axis)
         self._starts(loop)
-        own = self._carry(loop)
-        self._turns(loop, *self._range(loop), self.integer(loop.stride), own)
+        carried = self._carry(loop)
+        self._turns(loop, *self._range(loop), self.integer(loop.stride), carried)
         self._ends(loop)
 
     def _vector_loop(
@@ -250,17 +255,17 @@ class Emitter(Access):
         start, stop = self._range(loop)
         start, stop = begin or start, end or stop
         self._starts(loop)
-        own = self._carry(loop)
+        carried = self._carry(loop)
         ops = sum(isinstance(x, Apply) for x in expressions(loop.body))
-        self.vector, self.lanes, self.crossing = loop.axis, loop.lanes, own
+        self.vector, self.lanes, self.crossing = loop.axis, loop.lanes, carried
         if ops <= HEAVY:  # else it is written once, always under a mask
             length = b.sub(stop, start)
             whole = b.sub(length, b.srem(length, step))
             middle = b.add(start, whole)
-            self._turns(loop, start, middle, step, own)
+            self._turns(loop, start, middle, step, carried)
             start = middle
         self.limit = stop
-        self._turns(loop, start, stop, step, own)
+        self._turns(loop, start, stop, step, carried)
         self.limit = None
         self.vector, self.lanes = None, 0
         self._ends(loop)

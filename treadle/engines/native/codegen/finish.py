@@ -39,9 +39,9 @@ class _Finish(Emitter):
 
     def write(self) -> None:
         body = self.kernel.body
-        own = (self.site.batch, self.site.row, self.site.column)
+        indices = (self.site.batch, self.site.row, self.site.column)
         self.scopes.append({})
-        for index in own:
+        for index in indices:
             (loop,) = body
             assert isinstance(loop, Loop)
             self.bind(loop.axis, index)

@@ -202,24 +202,26 @@ def _objects(texts: Mapping[bytes, str], machine: Host) -> dict[bytes, bytes]:
     """The object code of texts by their keys, from disk where it is."""
     cache = disk_cache()
     at_hand = _carried, _noted.get() or {}
-    found = {k: held[k] for held in at_hand for k in texts if k in held}
-    known = len(found)
+    objects = {k: held[k] for held in at_hand for k in texts if k in held}
+    known = len(objects)
     start = time.perf_counter()
-    for k in texts.keys() - found if cache else ():
+    for k in texts.keys() - objects if cache else ():
         content = cache.read(k) if cache else None
         if content is not None:
-            found[k] = content
+            objects[k] = content
     middle = time.perf_counter()
-    made = compile_texts({k: t for k, t in texts.items() if k not in found}, machine)
+    compiled = compile_texts(
+        {k: t for k, t in texts.items() if k not in objects}, machine
+    )
     end = time.perf_counter()
-    for k, content in made.items() if cache else ():
+    for k, content in compiled.items() if cache else ():
         if cache and not cache.write(k, content):
             break  # no space or no right: not worth more attempts now
-    _stats.from_disk += len(found) - known
-    _stats.compiled += len(made)
+    _stats.from_disk += len(objects) - known
+    _stats.compiled += len(compiled)
     _stats.compile_seconds += end - middle
     _stats.disk_seconds += middle - start + time.perf_counter() - end
-    return found | made
+    return objects | compiled
 
 
 # -- loading ---------------------------------------------------------------------------
@@ -262,11 +264,11 @@ def _link(objects: Mapping[str, bytes], machine: Host) -> dict[str, Address]:
     number = linker.count = linker.count + 1  # also of attempts, which take a name too
     tracker = builder.link(linker.session, f"treadle.{number}")
     library = _Library(tracker)
-    found = {}
+    addresses = {}
     for name in objects:
-        found[name] = Address(tracker[name])
-        found[name].library = library
-    return found
+        addresses[name] = Address(tracker[name])
+        addresses[name].library = library
+    return addresses
 
 
 @dataclass
@@ -286,20 +288,20 @@ def _linker(machine: Host) -> _Linker:
     It places all sections of an object within reach of each other, as the small code
     model needs, and reports what cannot be found instead of ending the process.
     """
-    found = _linkers.get(machine)
-    if found is None or found.count >= _LIBRARIES:
+    linker = _linkers.get(machine)
+    if linker is None or linker.count >= _LIBRARIES:
         session = llvm.create_lljit_compiler(
             compiler.make_machine(machine), use_jit_link=True, suppress_errors=True
         )
-        found = _linkers[machine] = _Linker(session)
-    return found
+        linker = _linkers[machine] = _Linker(session)
+    return linker
 
 
 @cached(1024)
 def _half_function(name: str, machine: Host) -> Address:
     """A conversion of half floats, compiled at its first use."""
-    made = compiler.compile_texts({b"": half.TEXTS[name]}, machine)[b""]
-    return _link({name: made}, machine)[name]
+    code = compiler.compile_texts({b"": half.TEXTS[name]}, machine)[b""]
+    return _link({name: code}, machine)[name]
 
 
 # -- the table -------------------------------------------------------------------------

@@ -47,10 +47,10 @@ def apply(
 ) -> Value:
     """The op on computed values, rounded to its type."""
     if op.name in FUNCTIONS:
-        found = FUNCTIONS[op.name](b, *values)
+        value = FUNCTIONS[op.name](b, *values)
     else:
-        found = SCALARS[op.name](Row(b, dtypes, result), *values)
-    return rounded(b, found, result) if is_float(result) else found
+        value = SCALARS[op.name](Row(b, dtypes, result), *values)
+    return rounded(b, value, result) if is_float(result) else value
 
 
 class Row:
@@ -99,8 +99,8 @@ def _logic(instruction: str) -> Callable[..., Value]:
 
 
 def _logical_not(r: Row, x: Value) -> Value:
-    own = _truth(r, x)
-    return r.b.xor(own, r.b.constant(own.type, True))
+    truth = _truth(r, x)
+    return r.b.xor(truth, r.b.constant(truth.type, True))
 
 
 def _negative(r: Row, x: Value) -> Value:
@@ -141,8 +141,8 @@ def _extreme(floats: str, signed: str, unsigned: str) -> Callable[..., Value]:
     def row(r: Row, x: Value, y: Value) -> Value:
         b = r.b
         how = floats if r.float else signed if r.signed else unsigned
-        found = b.select(b.compare(how, x, y), x, y)
-        return b.select(b.compare("uno", x, x), x, found) if r.float else found
+        chosen = b.select(b.compare(how, x, y), x, y)
+        return b.select(b.compare("uno", x, x), x, chosen) if r.float else chosen
 
     return row
 
@@ -211,8 +211,8 @@ def _floor_divide(r: Row, x: Value, y: Value) -> Value:
     floor = b.select(half, b.fadd(floor, r.constant(x, 1)), floor)
     exact = b.fdiv(x, y)
     none = b.intrinsic("copysign", r.constant(x, 0), exact)
-    found = b.select(b.compare("oeq", whole, r.constant(x, 0)), none, floor)
-    return b.select(b.compare("oeq", y, r.constant(y, 0)), exact, found)
+    value = b.select(b.compare("oeq", whole, r.constant(x, 0)), none, floor)
+    return b.select(b.compare("oeq", y, r.constant(y, 0)), exact, value)
 
 
 def _remainder(r: Row, x: Value, y: Value) -> Value:

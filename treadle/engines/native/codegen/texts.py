@@ -46,21 +46,21 @@ def kept_text(fact: str, write: Callable[[], Function]) -> Function:
     if content is not None:
         name, _, text = content.decode().partition("\n")
         return Function(name, text)
-    made = write()
-    cache.write(place, f"{made.name}\n{made.text}".encode())
-    return made
+    function = write()
+    cache.write(place, f"{function.name}\n{function.text}".encode())
+    return function
 
 
 def lasting(write: Callable[_P, Function]) -> Callable[_P, Function]:
     """A function of plain facts that writes a text, which is kept here and on disk."""
-    own = f"{write.__module__}.{write.__qualname__}"
+    name = f"{write.__module__}.{write.__qualname__}"
 
     @wraps(write)
-    def found(*given: _P.args, **more: _P.kwargs) -> Function:
-        fact = f"{own}{given!r}{more!r}"
-        return kept_text(fact, lambda: write(*given, **more))
+    def wrapper(*arguments: _P.args, **more: _P.kwargs) -> Function:
+        fact = f"{name}{arguments!r}{more!r}"
+        return kept_text(fact, lambda: write(*arguments, **more))
 
-    return cast(Callable[_P, Function], cached(256)(found))
+    return cast(Callable[_P, Function], cached(256)(wrapper))
 
 
 @cache

@@ -86,7 +86,7 @@ class Linked:
         # that is given.
         self.inner = {
             k: {
-                body.number: (Linked(own.program, room), own.given)
+                body.number: (Linked(own.program, room), own.inputs)
                 for body, own in zip(bodies(s.op).values(), s.bodies, strict=True)
             }
             for k, s in enumerate(program.steps)

@@ -58,7 +58,7 @@ def host() -> Host:
 @cached(16)
 def _host(name: str) -> Host:
     triple = llvm.get_process_triple()
-    found = llvm.get_host_cpu_features()
+    features = llvm.get_host_cpu_features()
     cpu = llvm.get_host_cpu_name()
     intel = triple.startswith(("x86_64", "amd64"))
     known = sorted(_LEVELS) if intel else []
@@ -70,11 +70,11 @@ def _host(name: str) -> Host:
     if name and intel:
         kept = _LEVELS["x86-64" if name == "generic" else name].split()
         cpu = "x86-64"
-        found = llvm.FeatureMap({f: on and f in kept for f, on in found.items()})
+        features = llvm.FeatureMap({f: on and f in kept for f, on in features.items()})
     elif name:
-        cpu, found = "generic", llvm.FeatureMap()
-    width = 64 if found.get("avx512f") else 32 if found.get("avx2") else 16
-    return Host(triple, cpu, found.flatten(), width)
+        cpu, features = "generic", llvm.FeatureMap()
+    width = 64 if features.get("avx512f") else 32 if features.get("avx2") else 16
+    return Host(triple, cpu, features.flatten(), width)
 
 
 def has_threads() -> bool:
@@ -91,16 +91,16 @@ def cores() -> int:
     a quota overrun by spinning threads stops all of them) and OMP_NUM_THREADS.
     """
     if hasattr(os, "sched_getaffinity"):
-        found = [len(os.sched_getaffinity(0))]
+        counts = [len(os.sched_getaffinity(0))]
     else:
-        found = [os.cpu_count() or 1]
-    found += [
+        counts = [os.cpu_count() or 1]
+    counts += [
         int(q) for q in _quotas(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))
     ]
     wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     if wanted.isdecimal() and int(wanted):
-        found.append(int(wanted))
-    return max(1, min(found))
+        counts.append(int(wanted))
+    return max(1, min(counts))
 
 
 def _quotas(groups: Path, mount: Path) -> Iterator[float]:

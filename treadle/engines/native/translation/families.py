@@ -61,26 +61,28 @@ class _Variant:
         self.places, self.like = _alike(seen)
         self.trace = trace = SymbolicTrace([here[k] for k in self.places])
         symbols = dict(zip(self.places, trace.symbols, strict=True))
-        given = [
+        extents = [
             n if k is None else symbols[k] + more
             for n, (k, more) in zip(here, self.like, strict=True)
         ]
         try:
-            made = make(given)
-            if made is None:
+            translation = make(extents)
+            if translation is None:
                 raise Unsized
-            self.sized = SymbolicProgram(trace, made.program, made.inside, lanes)
+            self.sized = SymbolicProgram(
+                trace, translation.program, translation.inside, lanes
+            )
         finally:
             trace.open = False
-        self.again, self.leaves = made.again, made.leaves
+        self.again, self.leaves = translation.again, translation.leaves
 
     def sizes(self, extents: Extents) -> list[int] | None:
         """The values of the symbols, if these may be such extents."""
-        for n, own, (k, more) in zip(extents, self.here, self.like, strict=True):
-            if n != (own if k is None else extents[k] + more):
+        for n, extent, (k, more) in zip(extents, self.here, self.like, strict=True):
+            if n != (extent if k is None else extents[k] + more):
                 return None
-        found = [extents[k] for k in self.places]
-        return found if min(found) >= LEAST else None
+        sizes = [extents[k] for k in self.places]
+        return sizes if min(sizes) >= LEAST else None
 
     def values(self, extents: Extents, loosely: bool = False) -> Sequence[Any] | None:
         """Of the program's integers, if it is one for some extents; `loosely`: with the
@@ -110,11 +112,11 @@ def _alike(seen: Sequence[Extents]) -> tuple[list[int], list[tuple[int | None, i
     moves = columns - columns[:, :1]
     symbols: dict[bytes, list[int]] = {}  # that move alike
     like: list[tuple[int | None, int]] = []
-    for k, own in enumerate(moves):
-        if not own.any():
+    for k, column in enumerate(moves):
+        if not column.any():
             like.append((None, 0))
             continue
-        known = symbols.setdefault(own.tobytes(), [])
+        known = symbols.setdefault(column.tobytes(), [])
         for first in known:
             more = int(columns[k, 0] - columns[first, 0])
             if abs(more) <= NEAR:
@@ -123,7 +125,7 @@ def _alike(seen: Sequence[Extents]) -> tuple[list[int], list[tuple[int | None, i
         else:
             known.append(k)
             like.append((k, 0))
-    return sorted(k for own in symbols.values() for k in own), like
+    return sorted(k for places in symbols.values() for k in places), like
 
 
 class _Family:
@@ -138,14 +140,14 @@ class _Family:
         """Of all its programs."""
         return sum(v.sized.steps for v in self.variants.all)
 
-    def made(self, extents: Extents) -> Entry | None:
+    def program(self, extents: Extents) -> Entry | None:
         """The program of the first variant that admits some extents, loosely where
         there are many.
         """
-        found = self.variants.find(lambda v: v.at(extents))
-        if found is None and len(self.variants.all) >= MANY:
-            found = self.variants.find(lambda v: v.at(extents, loosely=True))
-        return found
+        entry = self.variants.find(lambda v: v.at(extents))
+        if entry is None and len(self.variants.all) >= MANY:
+            entry = self.variants.find(lambda v: v.at(extents, loosely=True))
+        return entry
 
     def traced(
         self, extents: Extents, make: Callable[..., Translated | None], lanes: int
@@ -167,7 +169,7 @@ class Families:
         self._steps = 0
         self._lock = lock()
 
-    def made(
+    def program(
         self, graph: Open, make: Callable[..., Translated | None], lanes: int
     ) -> Entry | None:
         """The program of a graph, to be linked, if it is of one for many sizes.
@@ -180,18 +182,18 @@ class Families:
         with self._lock:
             family = self._table.setdefault(key, _Family())
             self._table.move_to_end(key)
-        found = family.made(extents)
-        if found is not None:
-            return found
+        entry = family.program(extents)
+        if entry is not None:
+            return entry
         before = family.steps
-        found = family.traced(extents, make, lanes)
+        entry = family.traced(extents, make, lanes)
         with self._lock:
             if self._table.get(key) is family:  # nobody has let go of it meanwhile
                 self._steps += family.steps - before
             while self._steps > STEPS and len(self._table) > 1:
                 _, gone = self._table.popitem(last=False)
                 self._steps -= gone.steps
-        return found
+        return entry
 
     def served(self, graph: Open) -> Served | None:
         """What is told of the programs for graphs like one, if there were any."""

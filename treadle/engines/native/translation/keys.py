@@ -68,30 +68,30 @@ def structure(
 
     So it does not matter when the values were made, only what is done with them.
     """
-    made = Structure()
-    place, order, parts = made.place, made.nodes, made.parts
-    recipes = made.recipes = opened(nodes)
+    graph = Structure()
+    place, order, parts = graph.place, graph.nodes, graph.parts
+    recipes = graph.recipes = opened(nodes)
     for node in nodes:
         serial = node.serial
         inputs = node.inputs
         if node.stored is not None or serial in feeds:
             if serial not in recipes:
                 if serial in keep:
-                    made.leaf(node)
+                    graph.leaf(node)
                 continue
-            own = -1
+            is_recipe = -1
         else:
-            own = 0
+            is_recipe = 0
         for x in inputs:
             if x.serial not in place:
-                made.leaf(x)
+                graph.leaf(x)
         place[serial] = len(order)
         order.append(node)
         op = node.op
-        if own:
+        if is_recipe:
             parts.append(number(("recipe", lies(node))))
         # Of which Variable an Update is a version is nothing to its program.
         parts.append(number(Update) if type(op) is Update else number_of(op))
         for x in inputs:
             parts.append(place[x.serial])
-    return made
+    return graph

@@ -74,12 +74,12 @@ class CachedProgram:
         linked = self.linked()
         if linked is None or linked.variant is None:
             return None
-        found = linked.variant.family.made(extents)
-        if found is None:
+        entry = linked.variant.family.program(extents)
+        if entry is None:
             return None
-        made = CachedProgram(self._native, (), found[1])
-        made._kept = found[0]
-        return made
+        program = CachedProgram(self._native, (), entry[1])
+        program._kept = entry[0]
+        return program
 
     @property
     def needs(self) -> Sequence[tuple[int, int]] | None:
@@ -102,8 +102,8 @@ class CachedProgram:
         """The program, if it is kept: here, where it has no key."""
         if not self._key:
             return self._kept
-        found = self._native.programs.peek(self._key)
-        return self._kept if found is None else found[0]
+        entry = self._native.programs.peek(self._key)
+        return self._kept if entry is None else entry[0]
 
     def _linked(self) -> Linked:
         if not self._key:

@@ -34,29 +34,29 @@ class Programs:
 
     def get(self, key: Any, make: Callable[[], Entry]) -> Entry:
         """The program of a key, made if it is not there."""
-        found = self.find(key)
-        if found is not None:
-            return found
+        entry = self.find(key)
+        if entry is not None:
+            return entry
         with self._lock:
             gate = self._under_way.setdefault(key, lock())
         try:
             with gate:
-                found = self.find(key)  # another thread may have made it meanwhile
-                if found is None:
-                    found = make()
-                    self._insert(key, found)
-            return found
+                entry = self.find(key)  # another thread may have made it meanwhile
+                if entry is None:
+                    entry = make()
+                    self._insert(key, entry)
+            return entry
         finally:
             self._under_way.pop(key, None)
 
     def find(self, key: Any) -> Entry | None:
         """The program of a key, if it is there: it was used now."""
         with self._lock:
-            found = self._table.pop(key, None)
-            if found is not None:
+            entry = self._table.pop(key, None)
+            if entry is not None:
                 self.hits += 1
-                self._table[key] = found  # the newest
-            return found
+                self._table[key] = entry  # the newest
+            return entry
 
     def peek(self, key: Any) -> Entry | None:
         """The program of a key, if it is there, for somebody who does not run it."""

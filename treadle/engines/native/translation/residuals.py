@@ -66,33 +66,33 @@ class Beside:
         return [self.nodes[0].inputs[0], *self.nodes]
 
 
-def known(made: Structure) -> list[Beside]:
+def known(graph: Structure) -> list[Beside]:
     """What calls that are yet to be derived have computed inside, with values."""
-    found = []
-    for node in made.nodes if made.recipes else ():
+    calls = []
+    for node in graph.nodes if graph.recipes else ():
         values = (node.mark or {}).get(INSIDE)
         if values:
-            own = Beside.of(node, values)
-            for place, x in zip(own.inner, own.nodes, strict=True):
+            computed = Beside.of(node, values)
+            for place, x in zip(computed.inner, computed.nodes, strict=True):
                 settle(x, values[place])
-            found.append(own)
-    return found
+            calls.append(computed)
+    return calls
 
 
 def _effects(nodes: Sequence[Tensor]) -> set[int]:
     """The places of nodes that are seen from outside, or of their single results."""
     several: set[int] = set()
-    found = set()
+    places = set()
     for k, node in enumerate(nodes):
         if isinstance(node.op, Output):
             if node.inputs and node.inputs[0].serial in several:
-                found.add(k)
+                places.add(k)
         elif effect_of(node.op) == "each":
             if isinstance(node.type, TupleType):
                 several.add(node.serial)
             else:
-                found.add(k)
-    return found
+                places.add(k)
+    return places
 
 
 class Residuals:
@@ -103,10 +103,10 @@ class Residuals:
         self._wishes: Cache[Key, _Wish] = Cache("kept for gradients", PROGRAMS)
         self._seen: Cache[Key, set[int]] = Cache("effects of programs", PROGRAMS)
 
-    def kept(self, key: Key, made: Structure) -> tuple[set[int], list[Beside]]:
+    def kept(self, key: Key, graph: Structure) -> tuple[set[int], list[Beside]]:
         """What a run keeps besides what is asked for: serials, and inside calls."""
         with self._lock:
-            places = self._seen_in(key, made)
+            places = self._seen_in(key, graph)
             inner: set[tuple[int, int]] = set()
             wish = self._wishes.get(key)
             if wish is not None:
@@ -120,15 +120,17 @@ class Residuals:
         calls: dict[int, list[int]] = {}
         for place, own_place in sorted(inner):
             calls.setdefault(place, []).append(own_place)
-        beside = [Beside.of(made.nodes[k], own) for k, own in calls.items()]
-        return {made.nodes[k].serial for k in places}, beside
+        beside = [
+            Beside.of(graph.nodes[k], inner_places) for k, inner_places in calls.items()
+        ]
+        return {graph.nodes[k].serial for k in places}, beside
 
-    def _seen_in(self, key: Key, made: Structure) -> set[int]:
+    def _seen_in(self, key: Key, graph: Structure) -> set[int]:
         """The places of what has an effect: for a gradient, too, that is there once."""
-        found = self._seen.get(key)
-        if found is None:
-            found = self._seen[key] = _effects(made.nodes)
-        return found
+        places = self._seen.get(key)
+        if places is None:
+            places = self._seen[key] = _effects(graph.nodes)
+        return places
 
     def wanted(self, key: Key) -> Callable[[], bool]:
         """Whether what is kept by a program is what it is now, asked at each run."""
@@ -155,17 +157,17 @@ class Residuals:
                 if wish is not None:
                     wish.idle = 0
 
-    def note(self, key: Key, made: Structure, keep: Iterable[int]) -> None:
+    def note(self, key: Key, graph: Structure, keep: Iterable[int]) -> None:
         """Tell evaluated nodes how they were made, for a gradient to come."""
         for serial in keep:
-            node = made.nodes[made.place[serial]]
+            node = graph.nodes[graph.place[serial]]
             if node.inputs:
-                made_by = key, made.place, made.leaves
+                made_by = key, graph.place, graph.leaves
                 node.mark = {**(node.mark or {}), NOTE: made_by}
 
     def ask(
         self,
-        made: Structure,
+        graph: Structure,
         wanted: Iterable[int],
         inner: Sequence[tuple[int, int, int]],
     ) -> None:
@@ -173,37 +175,37 @@ class Residuals:
 
         `inner` has places of calls, those of nodes in their bodies, and their bytes.
         """
-        again = [made.nodes[k].serial for k in wanted]
-        calls = [(made.nodes[k].serial, place) for k, place, _ in inner]
-        size = sum(made.nodes[k].type.nbytes for k in wanted)
+        again = [graph.nodes[k].serial for k in wanted]
+        calls = [(graph.nodes[k].serial, place) for k, place, _ in inner]
+        size = sum(graph.nodes[k].type.nbytes for k in wanted)
         size += sum(nbytes for _, _, nbytes in inner)
-        for serial in made.recipes:
-            mark = made.nodes[made.place[serial]].mark
+        for serial in graph.recipes:
+            mark = graph.nodes[graph.place[serial]].mark
             if not mark or NOTE not in mark:
                 continue
             key, places, leaves = mark[NOTE]
             computed = places.keys() - leaves
-            own = {places[s] for s in again if s in computed}
+            wished = {places[s] for s in again if s in computed}
             inside = {(places[s], n) for s, n in calls if s in computed}
             if size > BYTES:  # more than is kept: it is computed again each time
                 continue
             with self._lock:
                 wish = self._wishes.get(key)
-                if wish is None and (own or inside):
+                if wish is None and (wished or inside):
                     wish = self._wishes[key] = _Wish()
                 if wish is not None:
-                    wish.places |= own
+                    wish.places |= wished
                     wish.inside |= inside
                     wish.idle = 0
 
 
-def gathered(found: dict[int, Any], beside: Iterable[Beside]) -> None:
+def gathered(values: dict[int, Any], beside: Iterable[Beside]) -> None:
     """Put what calls computed inside, by place, under complements of their serials."""
-    for own in beside:
+    for computed in beside:
         arrays: dict[int, np.ndarray[Any, Any]] = {
-            place: found.pop(x.serial)
-            for place, x in zip(own.inner, own.nodes, strict=True)
-            if x.serial in found
+            place: values.pop(x.serial)
+            for place, x in zip(computed.inner, computed.nodes, strict=True)
+            if x.serial in values
         }
         if arrays:
-            found[~own.call.serial] = arrays
+            values[~computed.call.serial] = arrays

@@ -26,46 +26,48 @@ Feeds = dict[int, Any]
 
 
 def resized(
-    made: Structure, feeds: Mapping[int, Any], extents: Iterable[int]
+    graph: Structure, feeds: Mapping[int, Any], extents: Iterable[int]
 ) -> tuple[Structure, Feeds] | None:
     """The structure of a run for the extents of one of its family, and its feeds.
 
     None where an op takes no such operands, or where there are values with recipes.
     """
-    if made.recipes:
+    if graph.recipes:
         return None
-    given = iter(extents)
-    found, own = Structure(), dict.fromkeys(feeds)
+    integers = iter(extents)
+    other, new_feeds = Structure(), dict.fromkeys(feeds)
     bodies: dict[Body, Body] = {}
-    nodes = found.nodes
+    nodes = other.nodes
     try:
         with tracing("other extents"), held():
-            for x in made.nodes:
+            for x in graph.nodes:
                 if x.op is LITERAL or x.stored is not None or x.serial in feeds:
-                    node = _number(x, given) if x.op is LITERAL else _leaf(x, given)
-                    own[node.serial] = None
+                    node = (
+                        _number(x, integers) if x.op is LITERAL else _leaf(x, integers)
+                    )
+                    new_feeds[node.serial] = None
                 else:
-                    inputs = tuple([nodes[made.place[y.serial]] for y in x.inputs])
-                    node = _node(x, inputs, given, bodies)
-                found.place[node.serial] = len(nodes)
+                    inputs = tuple([nodes[graph.place[y.serial]] for y in x.inputs])
+                    node = _node(x, inputs, integers, bodies)
+                other.place[node.serial] = len(nodes)
                 nodes.append(node)
     except TreadleError:
         return None
-    return found, own
+    return other, new_feeds
 
 
-def _number(x: Tensor, given: Iterator[int]) -> Tensor:
+def _number(x: Tensor, integers: Iterator[int]) -> Tensor:
     value = x.array
     assert value is not None
     if not sized(value):
         return x
-    size = next(given)
+    size = next(integers)
     make: Any = np.array if type(size) is int else partial(SymbolicNumber, np.array)
     return Tensor(x.op, (), x.type, make(size, value.dtype))
 
 
-def _leaf(x: Tensor, given: Iterator[int]) -> Tensor:
-    shape = _filled(x.type.shape, given)
+def _leaf(x: Tensor, integers: Iterator[int]) -> Tensor:
+    shape = _filled(x.type.shape, integers)
     if not any(map(is_symbolic, shape)) and shape == x.type.shape:
         return x
     return Tensor(x.op, (), Type(shape, x.type.dtype, x.type.axes))
@@ -74,7 +76,7 @@ def _leaf(x: Tensor, given: Iterator[int]) -> Tensor:
 def _node(
     x: Tensor,
     inputs: tuple[Tensor, ...],
-    given: Iterator[int],
+    integers: Iterator[int],
     bodies: dict[Body, Body],
 ) -> Tensor:
     op = x.op
@@ -82,9 +84,9 @@ def _node(
     for f in fields(op):  # type: ignore[arg-type]
         value = getattr(op, f.name)
         if f.name in EXTENTS:
-            changed[f.name] = _filled(value, given)
+            changed[f.name] = _filled(value, integers)
         elif isinstance(value, Body):
-            changed[f.name] = _body(value, given, bodies)
+            changed[f.name] = _body(value, integers, bodies)
     if changed:
         op = replace(op, **changed)  # type: ignore[type-var]
     op.check(inputs)
@@ -92,27 +94,29 @@ def _node(
     return Tensor(op, inputs, type_)
 
 
-def _body(body: Body, given: Iterator[int], bodies: dict[Body, Body]) -> Body:
+def _body(body: Body, integers: Iterator[int], bodies: dict[Body, Body]) -> Body:
     """A body for other extents: one for each that there was."""
     if body.sign_parts() is None:
         return body
-    made: dict[int, Tensor] = {}
+    nodes: dict[int, Tensor] = {}
     for x in body.nodes:
         if x.inputs or not isinstance(x.type, Type):
-            inputs = tuple([made[y.serial] for y in x.inputs])
-            made[x.serial] = _node(x, inputs, given, bodies)
+            inputs = tuple([nodes[y.serial] for y in x.inputs])
+            nodes[x.serial] = _node(x, inputs, integers, bodies)
         elif isinstance(x.op, Constant):
-            made[x.serial] = x if x.type.shape else _number(x, given)
+            nodes[x.serial] = x if x.type.shape else _number(x, integers)
         else:
-            made[x.serial] = _leaf(x, given)
+            nodes[x.serial] = _leaf(x, integers)
     if body not in bodies:
         ends = body.arguments, body.outputs
-        bodies[body] = Body(body.name, *[[made[x.serial] for x in own] for own in ends])
+        bodies[body] = Body(
+            body.name, *[[nodes[x.serial] for x in end] for end in ends]
+        )
     return bodies[body]
 
 
-def _filled(x: Any, given: Iterator[int]) -> Any:
+def _filled(x: Any, integers: Iterator[int]) -> Any:
     """Integers in tuples, taken from elsewhere."""
     if isinstance(x, tuple):
-        return tuple([_filled(part, given) for part in x])
-    return next(given) if is_extent(x) else x
+        return tuple([_filled(part, integers) for part in x])
+    return next(integers) if is_extent(x) else x

@@ -111,10 +111,18 @@ class _Template:
             if not isinstance(step, Fallback) or not step.bodies:
                 continue
             each = self.inner[k] = {}
-            for body, own in zip(bodies(step.op).values(), step.bodies, strict=True):
-                linked, given = first.inner[k][body.number]
-                made = _Template(linked, own.program, codes_of(own.program), slots)
-                each[body.number] = made, given, maker(own.given, slots)
+            for body, body_program in zip(
+                bodies(step.op).values(), step.bodies, strict=True
+            ):
+                linked, arguments = first.inner[k][body.number]
+                template = _Template(
+                    linked, body_program.program, codes_of(body_program.program), slots
+                )
+                each[body.number] = (
+                    template,
+                    arguments,
+                    maker(body_program.inputs, slots),
+                )
         memory = memory_beside(program, codes)
         ranges = ranges_of(program, memory[2])[0]
         numbers = first.written(codes, first.functions)
@@ -141,16 +149,20 @@ class _Template:
         whole = partial(make, values) if make else first.whole
         inner = {
             k: {
-                n: (own.linked(values), make(values) if make else given)
-                for n, (own, given, make) in each.items()
+                n: (template.linked(values), make(values) if make else arguments)
+                for n, (template, arguments, make) in each.items()
             }
             for k, each in self.inner.items()
         }
         plan, table = self._plans.at(sizes), self._table(numbers)
         beside = plan, rest.packed, inner
-        made = first.resized(whole, rest.interface, table, *beside)
-        made.sizes, made.needs, made.scratch = sizes.tolist(), rest.needs, rest.scratch
-        return made
+        program = first.resized(whole, rest.interface, table, *beside)
+        program.sizes, program.needs, program.scratch = (
+            sizes.tolist(),
+            rest.needs,
+            rest.scratch,
+        )
+        return program
 
     def rest_at(self, values: Values) -> Rest:
         """The rest for some values of the integers."""
@@ -178,16 +190,16 @@ def _first(
     """The program for the sizes at hand, with machine code, and the order in which it
     has the steps.
     """
-    own = maker(program, slots)
+    whole = maker(program, slots)
     parts = [maker(tuple(map(_integers, c)), slots) for c in codes]
     values = [plain(x) for x in slots.wanted]
-    first = own(values) if own else program
-    made = [
+    first = whole(values) if whole else program
+    sized_codes = [
         tuple(map(_with, c, part(values))) if part else c
         for c, part in zip(codes, parts, strict=True)
     ]
     at = {id(s): k for k, s in enumerate(first.steps)}
-    linked, _ = abreast(first, lanes, dict(zip(at, made, strict=True)))
+    linked, _ = abreast(first, lanes, dict(zip(at, sized_codes, strict=True)))
     linked.link()
     return linked, [at[id(s)] for s in linked.program.steps]
 
@@ -206,8 +218,8 @@ class _Numbers:
         self.parts = [slice(*pair) for pair in pairwise([0, *ends])]
         pairs = [
             (part.start + k, x)
-            for part, own in zip(self.parts, lists, strict=True)
-            for k, x in enumerate(_flat(own))
+            for part, numbers in zip(self.parts, lists, strict=True)
+            for k, x in enumerate(_flat(numbers))
             if type(x) is Symbolic
         ]
         self.places = np.array([k for k, _ in pairs], np.intp)
@@ -215,10 +227,10 @@ class _Numbers:
 
     def at(self, values: Values) -> list[Numbers]:
         """The arrays for some values of the integers."""
-        made = self.like.copy()
+        numbers = self.like.copy()
         if self.slots:
-            made[self.places] = [values[k] for k in self.slots]
-        return [made[part] for part in self.parts]
+            numbers[self.places] = [values[k] for k in self.slots]
+        return [numbers[part] for part in self.parts]
 
 
 def _flat(x: Sequence[Any]) -> Iterator[Any]:
@@ -236,6 +248,6 @@ def _integers(code: Code) -> tuple[Any, ...]:
 
 
 def _with(code: Code, numbers: tuple[Any, ...]) -> Code:
-    made: Any = Code
-    found: Code = made(code.name, code.texts, *numbers, code.packs)
-    return found
+    make: Any = Code
+    result: Code = make(code.name, code.texts, *numbers, code.packs)
+    return result

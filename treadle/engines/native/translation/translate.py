@@ -96,8 +96,10 @@ class Target:
     def graph_of(self, op: Scan) -> Expanded | None:
         """The graph of a loop's body as it is compiled; None where that is by NumPy."""
         graph = prepared(op.body)
-        own = [x for x in graph.nodes() if x.inputs and isinstance(x.op, Elementwise)]
-        return graph if all(map(self.supported, own)) else None
+        elementwise = [
+            x for x in graph.nodes() if x.inputs and isinstance(x.op, Elementwise)
+        ]
+        return graph if all(map(self.supported, elementwise)) else None
 
     def body_program(self, body: Body) -> BodyProgram:
         """The program of a body, remembered for the options it was made under."""
@@ -109,13 +111,13 @@ class Target:
         place = {x.serial: k for k, x in enumerate(body.arguments)}
         graph = prepared(body)
         roots = {k: graph.roots[y.serial] for k, y in enumerate(body.outputs)}
-        own = self.supported, self.vector_bytes, now.optimize
-        given = graph.arguments, roots, graph.nodes()
-        found = drafts(*given, *own, inner=self.inner)
+        options = self.supported, self.vector_bytes, now.optimize
+        arguments = graph.arguments, roots, graph.nodes()
+        candidates = drafts(*arguments, *options, inner=self.inner)
         leaves = [place[x.serial] if x.array is None else x.array for x in graph.leaves]
-        made = BodyProgram(next(found).build(), tuple(leaves))
-        body.memo["program"] = key, made
-        return made
+        program = BodyProgram(next(candidates).build(), tuple(leaves))
+        body.memo["program"] = key, program
+        return program
 
 
 def here() -> Target:
@@ -157,7 +159,7 @@ def translated(
     Roots are known by `place`, or by their serials; those in `more` lie as they are
     computed, and so do what has both a value and one of the `recipes`.
     """
-    optimize, own = bool(current().optimize), target or here()
+    optimize, machine = bool(current().optimize), target or here()
     # What rules build here is never run.
     with tracing("a program"), held():
         graph = prepare(nodes, feeds, keep | more if more else keep, WAYS, stages())
@@ -167,19 +169,19 @@ def translated(
             roots = dict(sorted(roots.items()))
         replaced = {name(k): x for k, x in graph.replaced.items()}
         leaves = zip(graph.arguments, graph.leaves, strict=True)
-        given = {x.serial: lies(n) for x, n in leaves if n.serial in recipes}
-        made = choose(
+        orders = {x.serial: lies(n) for x, n in leaves if n.serial in recipes}
+        chosen = choose(
             drafts(
                 graph.arguments,
                 roots,
                 graph.nodes(),
-                own.supported,
-                own.vector_bytes,
+                machine.supported,
+                machine.vector_bytes,
                 optimize,
                 replaced,
-                own.inner,
-                {serial: order for serial, order in given.items() if order},
+                machine.inner,
+                {serial: order for serial, order in orders.items() if order},
                 {name(serial) for serial in more},
             )
         )
-    return made, graph
+    return chosen, graph

@@ -25,11 +25,11 @@ class Variants(Generic[_Variant]):
     def find(self, at: Callable[[_Variant], _Found | None]) -> _Found | None:
         """What `at` has of the first variant of which it has anything."""
         for variant in self.all:
-            found = at(variant)
-            if found is not None:
+            result = at(variant)
+            if result is not None:
                 if variant is not self.all[0]:  # the next size may be like this one
                     self.all = [variant, *(x for x in self.all if x is not variant)]
-                return found
+                return result
         return None
 
     def add(
@@ -40,12 +40,12 @@ class Variants(Generic[_Variant]):
             return None
         try:
             variant = make()
-            found = at(variant)
-            assert found is not None, "it does not serve the sizes it is made for"
+            result = at(variant)
+            assert result is not None, "it does not serve the sizes it is made for"
         except Exception as error:  # whatever cannot be done with symbolic sizes
             # Its frames would keep the graph, with all values.
             self.failed.append(error.with_traceback(None))
             error.__context__ = error.__cause__ = None
             return None
         self.all = [variant, *self.all]
-        return found
+        return result

@@ -30,13 +30,13 @@ def fitting(drafts: Iterator[Draft], lanes: int = 1) -> Linked:
     Its small steps run side by side in so many lanes, if that fits as well.
     """
     limit = current().workspace
-    found: list[tuple[int, Draft]] = []
+    refused: list[tuple[int, Draft]] = []
     large: list[Draft] = []
 
     def fits(draft: Draft) -> Linked | None:
         linked, needed = abreast(draft.build(), lanes)
         if limit and needed > limit:
-            found.append((needed, draft))
+            refused.append((needed, draft))
             return None
         return linked
 
@@ -51,7 +51,7 @@ def fitting(drafts: Iterator[Draft], lanes: int = 1) -> Linked:
         linked = fits(draft)
         if linked is not None:
             return linked
-    least, smallest = min(found, key=itemgetter(0))
+    least, smallest = min(refused, key=itemgetter(0))
     raise _refusal(limit, least, smallest.demand)
 
 
@@ -68,8 +68,8 @@ def abreast(
     """
     limit, threads = current().workspace, pool(current().threads).threads
     with stage("side by side"):
-        made = side_by_side(program, lanes)
-    for one in [made, program] if made.regions else [program]:
+        parallel = side_by_side(program, lanes)
+    for one in [parallel, program] if parallel.regions else [program]:
         linked = Linked(one, known=known)
         needed = linked.workspace(threads)
         if limit and needed > limit:  # products copy smaller blocks, at the least

@@ -42,11 +42,11 @@ def blas_is_faster(dtype: str, m: int, n: int, k: int) -> bool:
 @cached(128)
 def blas_address(dtype: str) -> int:
     """The address of cblas_sgemm or cblas_dgemm of 64-bit sizes; 0 without OpenBLAS."""
-    found = find_spec("scipy_openblas64")  # optional, and found without being imported
-    if found is None or found.origin is None:
+    spec = find_spec("scipy_openblas64")  # optional, and found without being imported
+    if spec is None or spec.origin is None:
         return 0
     word = "s" if dtype == "float" else "d"
-    place = Path(found.origin).parent / "lib"
+    place = Path(spec.origin).parent / "lib"
     for path in sorted(place.glob("libscipy_openblas64_*")):
         try:
             library = ctypes.CDLL(str(path))
@@ -79,7 +79,7 @@ def blas_kernel(dtype: str, accumulate: bool) -> Function:
         batch = b.sdiv(rest, g["blocks_m"])
         left = b.add(b.mul(batch, g["batch_a"]), b.mul(row, g["row_a"]))
         right = b.add(b.mul(batch, g["batch_b"]), b.mul(column, g["column_b"]))
-        own = b.add(b.mul(batch, g["batch_c"]), b.mul(row, g["lead_c"]))
+        result = b.add(b.mul(batch, g["batch_c"]), b.mul(row, g["lead_c"]))
         order = Value(str(_ROW_MAJOR), "i32")
         kinds = [b.convert("trunc", g[f"transposed_{x}"], "i32") for x in "ab"]
         sizes = [
@@ -87,13 +87,13 @@ def blas_kernel(dtype: str, accumulate: bool) -> Function:
             least(b, g["columns"], b.sub(g["n"], column)),
             g["k"],
         ]
-        given = [
+        arguments = [
             *(order, *kinds, *sizes, one),
             *(b.offset(g["A"], left, dtype), g["lead_a"]),
             *(b.offset(g["B"], right, dtype), g["lead_b"], beta),
-            *(b.offset(g["C"], b.add(own, column), dtype), g["lead_c"]),
+            *(b.offset(g["C"], b.add(result, column), dtype), g["lead_c"]),
         ]
-        b.emit(f"call void {g['function'].name}({', '.join(map(str, given))})")
+        b.emit(f"call void {g['function'].name}({', '.join(map(str, arguments))})")
     b.ret()
     return join("blas", [b])
 

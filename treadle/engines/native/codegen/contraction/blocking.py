@@ -123,8 +123,8 @@ def _block_k(tiles: str, k: int, near: bool, steep: bool) -> int:
 
 def grain(machine: Machine, sizes: tuple[int, ...], size: int, total: int) -> int:
     """Work items that are worth a part for a thread: some microseconds."""
-    found: int = call(_Grain(machine, size), total, *sizes)
-    return found
+    count: int = call(_Grain(machine, size), total, *sizes)
+    return count
 
 
 class _Blocks(NamedTuple):

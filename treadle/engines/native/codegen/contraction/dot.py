@@ -50,12 +50,12 @@ def dot_function(machine: Machine, dtype: str, sources: Sources) -> Function:
     """
     b = Builder("NAME", PARAMETERS)
     builders = [b]
-    given = ", ".join(f"{kind} %{name}" for name, kind in PARAMETERS)
+    parameters = ", ".join(f"{kind} %{name}" for name, kind in PARAMETERS)
     cases = " ".join(f"i64 {h}, label %s{h}" for h in range(1, DOT_ROWS + 1))
     b.emit(f"switch {b.arguments['height']}, label %none [{cases}]")
     for h in range(1, DOT_ROWS + 1):
         b.start(f"s{h}")
-        b.emit(f"tail call void @NAME.{h}({given})")
+        b.emit(f"tail call void @NAME.{h}({parameters})")
         b.ret()
         builders.append(_rows(machine, dtype, h, sources))
     b.start("none")
@@ -107,8 +107,8 @@ def _group(
     def add(k: Value, sums: list[Value], mask: Value | None) -> list[Value]:
         held = [
             load_wide(b, kind, b.offset(p, k, memory_type(source)), source, mask)
-            for own, source in zip((rows, columns), sources, strict=True)
-            for p in own
+            for pointers, source in zip((rows, columns), sources, strict=True)
+            for p in pointers
         ]
         return [
             add_product(b, machine, held[i], held[height + j], sums[i * width + j])
@@ -126,20 +126,20 @@ def _group(
         lines = b.sub(arg["k"], b.srem(arg["k"], line))
         ahead = b.mul(b.i64(width), arg["column_b"])
 
-        def fetched(k: Value, own: list[Value]) -> list[Value]:
+        def fetched(k: Value, totals: list[Value]) -> list[Value]:
             for p in columns:
                 place = b.offset(p, k, memory_type(source))
                 prefetch(b, b.offset(place, ahead, "i8"), 2)
             for i in range(several):
-                own = add(b.add(k, b.i64(i * count)), own, None)
-            return own
+                totals = add(b.add(k, b.i64(i * count)), totals, None)
+            return totals
 
         block = TERMS // several * several * count
         sums = _in_blocks(b, (begin, lines, line, b.i64(block)), zeros, sums, fetched)
         begin = lines
     ends = begin, whole, b.i64(count), b.i64(TERMS * count)
-    sums = _in_blocks(b, ends, zeros, sums, lambda k, own: add(k, own, None))
-    return _last(b, left, sums, lambda own: add(whole, own, mask))
+    sums = _in_blocks(b, ends, zeros, sums, lambda k, totals: add(k, totals, None))
+    return _last(b, left, sums, lambda totals: add(whole, totals, mask))
 
 
 def _in_blocks(

@@ -116,7 +116,7 @@ _kernels = Cache("texts of products", MOST)
 
 
 class _Kernel:
-    """A kernel under construction; `given` are its arguments by name."""
+    """A kernel under construction; `values` are its arguments by name."""
 
     def __init__(
         self, machine: Machine, structure: Structure, epilogue: Epilogue | None
@@ -132,13 +132,13 @@ class _Kernel:
         extra = [f"pointer{i}" for i in range(structure.pointers)]
         pointers = ["A", "B", "C", *extra, "scratch memory", *FUNCTIONS]
         integers = [*FIELDS, *(f"integer{i}" for i in range(structure.integers))]
-        self.given: dict[str, Value] = {}
+        self.values: dict[str, Value] = {}
         for i, name in enumerate([*pointers, *integers]):
             at = b.offset(b.arguments["args"], b.i64(i), "i64")
             kind = "ptr" if i < len(pointers) else "i64"
-            self.given[name] = b.load(kind, at, 8)
+            self.values[name] = b.load(kind, at, 8)
         self.scratch = self._at(
-            self.given["scratch memory"], (b.arguments["worker"], "scratch")
+            self.values["scratch memory"], (b.arguments["worker"], "scratch")
         )
 
     # -- small things ----------------------------------------------------------------
@@ -146,7 +146,7 @@ class _Kernel:
     def _at(self, base: Value, *steps: tuple[Value, str]) -> Value:
         """base plus indices times the strides of the given names."""
         for index, stride in steps:
-            base = self.b.offset(base, self.b.mul(index, self.given[stride]), "i8")
+            base = self.b.offset(base, self.b.mul(index, self.values[stride]), "i8")
         return base
 
     def _ceil(self, x: Value, y: Value) -> Value:
@@ -162,8 +162,8 @@ class _Kernel:
         return b.add(b.mul(index, low), least(b, index, extra)), b.add(low, more)
 
     def _call(self, name: str, arguments: Sequence[Value]) -> None:
-        given = ", ".join(map(str, arguments))
-        self.b.emit(f"call void {self.given[name].name}({given})")
+        listed = ", ".join(map(str, arguments))
+        self.b.emit(f"call void {self.values[name].name}({listed})")
 
     def _either(
         self, condition: Value, name: str, arguments: list[Value],
@@ -186,7 +186,7 @@ class _Kernel:
 
     def build(self) -> Function:
         """The loop over work items: blocks of columns innermost, then of rows."""
-        b, g = self.b, self.given
+        b, g = self.b, self.values
         with b.loop(b.arguments["begin"], b.arguments["end"], b.i64(1)) as items:
             rest = b.sdiv(items.index, g["blocks_n"])
             column = b.mul(b.srem(items.index, g["blocks_n"]), g["block_n"])
@@ -199,7 +199,7 @@ class _Kernel:
 
     def _block(self, batch: Value, row: Value, rows: Value, column: Value) -> None:
         """One block of C; an empty sum is one block of no terms."""
-        b, g = self.b, self.given
+        b, g = self.b, self.values
         columns = least(b, g["block_n"], b.sub(g["n"], column))
         tiles = self._ceil(rows, g["tile_m"])
         left = self._at(g["A"], (batch, "batch_a"), (row, "row_a"))
@@ -210,16 +210,16 @@ class _Kernel:
             first = b.compare("eq", over.index, b.i64(0))
             last = b.compare("sge", b.add(over.index, g["block_k"]), stop)
             a = self._left(self._at(left, (over.index, "k_a")), rows, k)
-            own = self._at(right, (over.index, "k_b"))
+            right_block = self._at(right, (over.index, "k_b"))
             place = (batch, row, column, rows, columns, tiles)
-            self._panels(_Block(*place, k, first, last, *a, own))
+            self._panels(_Block(*place, k, first, last, *a, right_block))
 
     def _left(self, a: Value, rows: Value, k: Value) -> tuple[Value, Value, Value]:
         """The block of A and its strides: where it lies, or its copy."""
-        b, g = self.b, self.given
+        b, g = self.b, self.values
         target = b.offset(self.scratch, g["at_a"], "i8")
         along_k = b.compare("eq", g["copied"], b.i64(2))
-        step, outer, inner, own = (
+        step, outer, inner, copy_step = (
             b.select(along_k, x, y)
             for x, y in (
                 (g["row_a"], g["k_a"]),
@@ -231,14 +231,14 @@ class _Kernel:
         x, y, z = self._either(
             b.compare("ne", g["copied"], b.i64(0)),
             "copy",
-            [a, step, outer, inner, target, own],
+            [a, step, outer, inner, target, copy_step],
             [(a, target), (g["row_a"], g["copy_row"]), (g["k_a"], g["copy_k"])],
         )
         return x, y, z
 
     def _panels(self, block: _Block) -> None:
         """The panels of a block, one after the other."""
-        b, g = self.b, self.given
+        b, g = self.b, self.values
         sums = b.offset(self.scratch, g["at_sums"], "i8")
         size = b.i64(self.vector)
         with b.loop(b.i64(0), block.columns, g["tile_n"], [sums]) as over:
@@ -256,11 +256,11 @@ class _Kernel:
             direct = b.compare("sge", g["direct"], b.select(whole, b.i64(1), b.i64(2)))
             ahead = self._ahead(block, over.index)
             column = b.add(block.column, over.index)
-            own = over.values[0]
+            panel_place = over.values[0]
             self._tiles(
-                block, _Panel(column, wide, panel, k_b, ahead, own, row, direct)
+                block, _Panel(column, wide, panel, k_b, ahead, panel_place, row, direct)
             )
-            over.next([b.offset(own, g["step_panel"], "i8")])
+            over.next([b.offset(panel_place, g["step_panel"], "i8")])
 
     def _ahead(self, block: _Block, index: Value) -> Value:
         """Where the panel after this one lies: beside it, or in the next rows of k.
@@ -268,7 +268,7 @@ class _Kernel:
         Of what lies beside, the ends of vectors: where they begin between two lines,
         the first one has been read with this panel.
         """
-        b, g = self.b, self.given
+        b, g = self.b, self.values
         following = b.add(index, g["tile_n"])
         beside = self._at(block.b, (following, "column_b"))
         beside = b.offset(beside, b.i64(self.vector - 1), "i8")
@@ -277,7 +277,7 @@ class _Kernel:
 
     def _tiles(self, block: _Block, panel: _Panel) -> None:
         """The tiles of one panel."""
-        b, g = self.b, self.given
+        b, g = self.b, self.values
         start = b.i64(1 if self.structure.accumulate else 0)
         start = b.select(panel.direct, start, b.i64(0))
         again = b.select(block.first, start, b.i64(1))
@@ -323,7 +323,7 @@ class _Kernel:
 
     def _fetch(self, place: Value, rows: Value) -> None:
         """Prefetch the lines of a tile of C."""
-        b, g = self.b, self.given
+        b, g = self.b, self.values
         with b.loop(b.i64(0), rows, b.i64(1), [place]) as over:
             for line in range(3):
                 at = b.offset(over.values[0], b.i64(64 * line), "i8")
@@ -342,18 +342,18 @@ class _Kernel:
         sums: Value,
     ) -> None:
         """Hand the sums of a tile to the epilogue, vector after vector."""
-        b, g = self.b, self.given
+        b, g = self.b, self.values
         count = b.i64(self.lanes)
         wide = panel.columns
         whole = b.sub(wide, b.srem(wide, count))
         with b.loop(b.i64(0), height, b.i64(1), [sums, to]) as over:
             x, y = over.values
-            own = b.add(row, over.index)
+            site_row = b.add(row, over.index)
             with b.loop(b.i64(0), whole, count) as along:
-                self._vector(block, panel, own, along.index, x, y, None)
+                self._vector(block, panel, site_row, along.index, x, y, None)
             with b.when(b.compare("slt", whole, wide)):
                 mask = lanes_below(b, b.sub(wide, whole), self.lanes)
-                self._vector(block, panel, own, whole, x, y, mask)
+                self._vector(block, panel, site_row, whole, x, y, mask)
             following = b.offset(y, g["row_c"], "i8")
             over.next([b.offset(x, panel.row_sums, "i8"), following])
 
@@ -368,7 +368,7 @@ class _Kernel:
         mask: Value | None,
     ) -> None:
         """One finished vector, `along` columns into its panel."""
-        b, g, structure = self.b, self.given, self.structure
+        b, g, structure = self.b, self.values, self.structure
         x = b.load(self.kind, b.offset(sums, along, structure.dtype))
         site = Site(
             block.batch,

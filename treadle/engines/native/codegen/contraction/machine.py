@@ -44,8 +44,8 @@ def machine() -> Machine:
 
 
 @cached(128)
-def _machine(found: Host) -> Machine:
-    if found.triple.startswith(("aarch64", "arm64")):
+def _machine(processor: Host) -> Machine:
+    if processor.triple.startswith(("aarch64", "arm64")):
         return Machine(16, 32, True)
-    registers = 32 if found.vector_bytes == 64 else 16
-    return Machine(found.vector_bytes, registers, found.has("fma"))
+    registers = 32 if processor.vector_bytes == 64 else 16
+    return Machine(processor.vector_bytes, registers, processor.has("fma"))

@@ -145,27 +145,29 @@ def plan_matmul(
     faster). room: bytes of scratch memory that each worker should do with (0: any);
     blocks are smaller where they have to be, with the same sums.
     """
-    own, lie = target or machine(), sources or (dtype, dtype)
-    given = _Problem(own, dtype, batch, (m, n, k), a, b, c, epilogue is None, lie, room)
-    return _planned(given, epilogue, accumulate, blocking, blas)
+    processor, lie = target or machine(), sources or (dtype, dtype)
+    problem = _Problem(
+        processor, dtype, batch, (m, n, k), a, b, c, epilogue is None, lie, room
+    )
+    return _planned(problem, epilogue, accumulate, blocking, blas)
 
 
 @cached(1024)
 def _planned(
-    given: _Problem,
+    asked: _Problem,
     epilogue: Epilogue | None,
     accumulate: bool,
     blocking: Blocking | None,
     blas: bool | None,
 ) -> MatmulPlan:
     """The plan of a product, made once for equal ones."""
-    swapped = given.swaps
-    problem = given.swap() if swapped else given
+    swapped = asked.swaps
+    problem = asked.swap() if swapped else asked
     wide = not any(problem.narrow)
     if problem.goes_to_blas if blas is None else wide and blas:
-        found = _by_blas(problem, accumulate, swapped)
-        if found is not None:
-            return found
+        plan = _by_blas(problem, accumulate, swapped)
+        if plan is not None:
+            return plan
     cut = _lawful(problem, blocking)
     extra = epilogue or Epilogue("", lambda b, x, site: None)
     structure = Structure(
@@ -176,10 +178,10 @@ def _planned(
         extra.pointers,
         extra.integers,
     )
-    made = kernel(problem.machine, structure, epilogue)
+    function = kernel(problem.machine, structure, epilogue)
     return MatmulPlan(
-        made.name,
-        made.text,
+        function.name,
+        function.text,
         _functions(problem, cut),
         *_numbers(problem, cut),
         swapped,
@@ -208,27 +210,27 @@ def _by_blas(problem: _Problem, accumulate: bool, swapped: bool) -> MatmulPlan |
     fields = blas_fields(problem.sizes, problem.a, problem.b, problem.c, address)
     if fields is None:
         return None
-    made = blas_kernel(problem.dtype, accumulate)
+    function = blas_kernel(problem.dtype, accumulate)
     total = problem.batch * fields["blocks_m"] * fields["blocks_n"]
     arguments = tuple(fields[name] for name in BLAS_FIELDS)
-    return MatmulPlan(made.name, made.text, (), arguments, total, 1, 0, swapped)
+    return MatmulPlan(function.name, function.text, (), arguments, total, 1, 0, swapped)
 
 
 def _lawful(problem: _Problem, wanted: Blocking | None) -> Blocking:
     """The blocking asked for, as sizes and strides allow it, or the best known."""
     (m, n, k), a, b = problem.sizes, problem.a[1:], problem.b[1:]
-    own, size = problem.machine, problem.size
-    cut = wanted or choose(own, size, (problem.batch, m, n, k), a, b)
+    processor, size = problem.machine, problem.size
+    cut = wanted or choose(processor, size, (problem.batch, m, n, k), a, b)
     tiles, blocks_m = cut.tiles, most(1, least(cut.blocks_m, m))
     if tiles == "dot" and (a[1] != 1 or b[0] != 1):
         tiles = "tall"
-    if tiles == "tall" and m // blocks_m <= tile_size(own, size, "flat")[0]:
+    if tiles == "tall" and m // blocks_m <= tile_size(processor, size, "flat")[0]:
         tiles = "flat"
     narrow_a, narrow_b = problem.narrow
     block_n = most(1, least(cut.block_n, n))
     packed = cut.packed or b[1] != 1
     if narrow_b and not packed:  # else each tile widens it, whole vectors of it
-        few = m // blocks_m <= WIDENED * tile_size(own, size, tiles)[0]
+        few = m // blocks_m <= WIDENED * tile_size(processor, size, tiles)[0]
         packed = not few or not _fits(problem, block_n)
     if tiles == "row" and (m != 1 or packed or not _fits(problem, block_n)):
         tiles = "flat"
@@ -264,17 +266,17 @@ def _fits(problem: _Problem, block_n: int) -> bool:
 
 def _functions(problem: _Problem, cut: Blocking) -> tuple[Function, ...]:
     """What the kernel calls, in the order of FUNCTIONS."""
-    own, dtype = problem.machine, problem.dtype
+    processor, dtype = problem.machine, problem.dtype
     pack = _PACKS[_lies(problem.b)]
     a_lies, b_lies = problem.sources
     if cut.tiles == "dot":
-        tile = dot_function(own, dtype, problem.sources)
+        tile = dot_function(processor, dtype, problem.sources)
     elif cut.tiles == "row":
-        tile = row_function(own, dtype, b_lies)
+        tile = row_function(processor, dtype, b_lies)
     else:
         widths = FLAT if cut.tiles == "flat" else TALL
-        tile = tile_function(own, dtype, widths, dtype if cut.packed else b_lies)
-    return tile, pack(own, dtype, b_lies), copy_block(own, dtype, a_lies)
+        tile = tile_function(processor, dtype, widths, dtype if cut.packed else b_lies)
+    return tile, pack(processor, dtype, b_lies), copy_block(processor, dtype, a_lies)
 
 
 def _fields(problem: _Problem, cut: Blocking) -> dict[str, int]:
@@ -283,7 +285,7 @@ def _fields(problem: _Problem, cut: Blocking) -> dict[str, int]:
     tile_m, tile_n = tile_size(problem.machine, size, cut.tiles)
     sizes = *map(size_of, problem.sources), size
     strides = zip(sizes, (problem.a, problem.b, problem.c), strict=True)
-    steps = [each * s for each, own in strides for s in own]
+    steps = [each * s for each, triple in strides for s in triple]
     fields = dict(zip(FIELDS, steps, strict=False))
     fields |= {"m": m, "n": n, "k": k, "tile_m": tile_m, "tile_n": tile_n}
     fields |= {"block_n": cut.block_n, "block_k": cut.block_k}

@@ -84,9 +84,11 @@ def pack_general(machine: Machine, dtype: str, source: str) -> Function:
     with b.loop(b.i64(0), arg["k"], b.i64(1), [arg["source"], arg["panel"]]) as over_k:
         x, y = over_k.values
         with b.loop(b.i64(0), arg["columns"], b.i64(1), [x, y]) as over:
-            own, to = over.values
-            b.store(widened(b, b.load(memory_type(source), own), source), to)
-            over.next([b.offset(own, arg["column_b"], "i8"), b.offset(to, size, "i8")])
+            element, to = over.values
+            b.store(widened(b, b.load(memory_type(source), element), source), to)
+            over.next(
+                [b.offset(element, arg["column_b"], "i8"), b.offset(to, size, "i8")]
+            )
         over_k.next([b.offset(x, arg["k_b"], "i8"), b.offset(y, arg["row"], "i8")])
     b.ret()
     return join("pack_general", [b])

@@ -145,8 +145,8 @@ class _Row:
             if len(sums) < min(CHAINS, len(pairs)):
                 sums.append(b.fmul(x, z))
             else:
-                own = i % CHAINS
-                sums[own] = add_product(b, self.machine, x, z, sums[own])
+                chain = i % CHAINS
+                sums[chain] = add_product(b, self.machine, x, z, sums[chain])
         while len(sums) > 1:
             sums = [b.fadd(*sums[:2]), *sums[2:]]
         return sums[0] if len(pairs) == 1 else b.fadd(y, sums[0])

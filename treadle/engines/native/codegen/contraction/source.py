@@ -45,6 +45,6 @@ def load_wide(
     b: Builder, kind: str, place: Value, source: str, mask: Value | None = None
 ) -> Value:
     """A vector of type `kind` from memory in which elements lie as `source`."""
-    own = vector(memory_type(source), lanes(kind))
-    x = b.load(own, place) if mask is None else b.masked_load(own, place, mask)
+    narrow = vector(memory_type(source), lanes(kind))
+    x = b.load(narrow, place) if mask is None else b.masked_load(narrow, place, mask)
     return widened(b, x, source)

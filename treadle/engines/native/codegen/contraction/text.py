@@ -45,11 +45,11 @@ def kept(
 
     It is kept on disk by a `fact` that says the same in every process, if there is one.
     """
-    found = known.get(key)
-    if found is None:
-        found = kept_text(fact, make) if fact else make()
-        known[key] = found
-    return found
+    function = known.get(key)
+    if function is None:
+        function = kept_text(fact, make) if fact else make()
+        known[key] = function
+    return function
 
 
 def opaque(b: Builder, x: Value) -> Value:

@@ -80,7 +80,7 @@ def tile_function(
     shapes = [(h, v) for v in widths for h in range(smallest, tallest + 1)]
     b = Builder("NAME", PARAMETERS)
     builders = [b]
-    given = ", ".join(f"{kind} %{name}" for name, kind in PARAMETERS)
+    parameters = ", ".join(f"{kind} %{name}" for name, kind in PARAMETERS)
     cases = " ".join(f"i64 {16 * h + v}, label %s{h}x{v}" for h, v in shapes)
     count = machine.lanes(dtype)
     width = b.sdiv(b.add(b.arguments["columns"], b.i64(count - 1)), b.i64(count))
@@ -88,7 +88,7 @@ def tile_function(
     b.emit(f"switch {shape}, label %none [{cases}]")
     for h, v in shapes:
         b.start(f"s{h}x{v}")
-        b.emit(f"tail call void @NAME.{h}x{v}({given})")
+        b.emit(f"tail call void @NAME.{h}x{v}({parameters})")
         b.ret()
         builders.append(_tile(machine, dtype, h, v, source))
     b.start("none")
@@ -133,14 +133,14 @@ def _places(
     b: Builder, base: Value, step: Value, height: int, width: int, size: int
 ) -> list[Value]:
     """The address of every vector of the tile, row after row."""
-    found = []
+    places = []
     row = base
     for i in range(height):
         if i:
             row = b.offset(row, step, "i8")
         for j in range(width):
-            found.append(b.offset(row, b.i64(j * size), "i8") if j else row)
-    return found
+            places.append(b.offset(row, b.i64(j * size), "i8") if j else row)
+    return places
 
 
 def _in_blocks(
@@ -167,10 +167,10 @@ def _in_blocks(
     b.start(block)
     names = [b.define(x.type, "") for x in carried]
     at = len(b.lines) - len(names)
-    own = least(b, names[0], b.i64(TERMS))
-    left = b.sub(names[0], own)
+    terms = least(b, names[0], b.i64(TERMS))
+    left = b.sub(names[0], terms)
     following, sums = _over_k(
-        b, machine, sources, own, names[1:], twice, [zero] * count, masks
+        b, machine, sources, terms, names[1:], twice, [zero] * count, masks
     )
     b.branch_if(b.compare("sgt", left, b.i64(0)), more, last)
     b.start(more)
@@ -244,11 +244,11 @@ def _over_k(
     _close(b, names, carried, [*following, *after], at, before)
     b.branch_if(b.compare("sgt", following[0], b.i64(0)), loop, end)
     b.start(end)
-    found = [
+    phis = [
         b.define(x.type, f"phi {x.type} [{x.name}, %{before}], [{y.name}, %{loop}]")
         for x, y in zip(carried[1:], [*following[1:], *after], strict=True)
     ]
-    return found[: len(pointers)], found[len(pointers) :]
+    return phis[: len(pointers)], phis[len(pointers) :]
 
 
 def _row_pointers(b: Builder, height: int) -> tuple[list[Value], Value]:
@@ -274,9 +274,9 @@ def _close(
     before: str,
 ) -> None:
     """Write the phi nodes of a loop of one block, whose lines were kept free."""
-    for k, (own, x, y) in enumerate(zip(names, first, then, strict=True)):
+    for k, (phi, x, y) in enumerate(zip(names, first, then, strict=True)):
         pairs = f"[{x.name}, %{before}], [{y.name}, %{b.block}]"
-        b.lines[at + k] = f"  {own.name} = phi {own.type} {pairs}"
+        b.lines[at + k] = f"  {phi.name} = phi {phi.type} {pairs}"
 
 
 def add_product(b: Builder, machine: Machine, x: Value, y: Value, z: Value) -> Value:

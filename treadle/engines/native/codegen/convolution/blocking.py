@@ -62,27 +62,27 @@ class Strip:
 
 
 def strip_of(
-    own: Dense, channels: int, columns: int, lanes: int, across: bool = False
+    conv: Dense, channels: int, columns: int, lanes: int, across: bool = False
 ) -> Strip:
     """The strip for some channels of a group and so many columns of windows.
 
     lanes: how many channels are read together, of which all must be there. across: a
     pixel is summed with others, so that channels of one tap may lie at any distance.
     """
-    h, w, size = own.h, own.w, own.size
-    near = across and not own.lanes and h.taps * w.taps == 1
-    near = near and own.of_x[2] * size % 4096 != 0  # these fall on the same few lines
-    lies_well = h.inside and w.inside and (near or 1 in (own.of_x[2], own.channels))
+    h, w, size = conv.h, conv.w, conv.size
+    near = across and not conv.lanes and h.taps * w.taps == 1
+    near = near and conv.of_x[2] * size % 4096 != 0  # these fall on the same few lines
+    lies_well = h.inside and w.inside and (near or 1 in (conv.of_x[2], conv.channels))
     lies_well = lies_well and channels % lanes == 0
     run = channels
-    if w.dilation == 1 and own.c == channels == w.x:
+    if w.dilation == 1 and conv.c == channels == w.x:
         run *= w.taps
-    long = own.lanes or run >= _SHORT or h.taps * w.taps == 1
+    long = conv.lanes or run >= _SHORT or h.taps * w.taps == 1
     if (lies_well and long) or h.taps * w.taps == 0:
         a_p, a_q = h.stride * h.x * size, w.stride * w.x * size
         return Strip(True, False, 0, 0, 0, 1, w.x * size, h.x * size, a_p, a_q)
     run = w.taps * channels if w.dilation == 1 else channels
-    folded = run < _SHORT and h.taps > 1 and not own.lanes
+    folded = run < _SHORT and h.taps > 1 and not conv.lanes
     folds = h.taps if folded else 1
     pixel = folds * -(-channels // lanes) * lanes * size
     if w.stride * pixel % 4096 == 0:
@@ -104,9 +104,9 @@ def strip_of(
     )
 
 
-def taps_of(own: Dense, strip: Strip) -> list[tuple[int, int, int]]:
+def taps_of(conv: Dense, strip: Strip) -> list[tuple[int, int, int]]:
     """Each tap as a run of one: where it begins in a strip, its row of weights."""
-    h, w = own.h, own.w
+    h, w = conv.h, conv.w
     return [
         (
             i * h.dilation * strip.row_pitch + j * w.dilation * strip.pixel_pitch,
@@ -118,49 +118,49 @@ def taps_of(own: Dense, strip: Strip) -> list[tuple[int, int, int]]:
     ]
 
 
-def pieces(own: Dense, strip: Strip, channels: int) -> list[tuple[int, int, int]]:
+def pieces(conv: Dense, strip: Strip, channels: int) -> list[tuple[int, int, int]]:
     """The sum as runs: where each begins in a strip, its row of weights, its length.
 
     Rows of weights are in the order kernel rows, kernel columns, channels; in folded
     strips kernel columns come first.
     """
-    h, w = own.h, own.w
+    h, w = conv.h, conv.w
     width = strip.folds * channels
-    whole = w.dilation == 1 and strip.pixel_pitch == width * own.size
+    whole = w.dilation == 1 and strip.pixel_pitch == width * conv.size
     down = h.dilation * strip.row_pitch
     across = w.dilation * strip.pixel_pitch
-    found = []
+    runs = []
     for i in range(1 if strip.folded else h.taps):
         for j in range(min(w.taps, 1) if whole else w.taps):
             row = (i * w.taps + j) * width
             length = w.taps * width if whole else width
-            found.append((i * down + j * across, row, length))
-    return [p for p in found if p[2]]
+            runs.append((i * down + j * across, row, length))
+    return [p for p in runs if p[2]]
 
 
 def split(runs: list[tuple[int, int, int]], size: int) -> list[tuple[int, int, int]]:
     """Runs cut into even pieces that are not too long."""
-    found = []
+    result = []
     for place, row, length in runs:
         parts = -(-length // _RUN)
         edges = [length * i // parts for i in range(parts + 1)]
         for start, stop in itertools.pairwise(edges):
-            found.append((place + start * size, row + start, stop - start))
-    return found
+            result.append((place + start * size, row + start, stop - start))
+    return result
 
 
-def seconds(own: Dense, outputs: int = 0) -> float:
+def seconds(conv: Dense, outputs: int = 0) -> float:
     """About how long a convolution takes on one thread."""
-    lanes = 16 if own.dtype == "float" else 8
-    o = -(-(outputs or own.o) // lanes) * lanes
-    windows = own.n * own.groups * own.h.count * own.w.count
-    work = windows * own.h.taps * own.w.taps * own.c * o * own.size / 400e9
-    return work + windows * (own.c + own.o) * own.size / 20e9
+    lanes = 16 if conv.dtype == "float" else 8
+    o = -(-(outputs or conv.o) // lanes) * lanes
+    windows = conv.n * conv.groups * conv.h.count * conv.w.count
+    work = windows * conv.h.taps * conv.w.taps * conv.c * o * conv.size / 400e9
+    return work + windows * (conv.c + conv.o) * conv.size / 20e9
 
 
-def grain(own: Dense, total: int) -> int:
+def grain(conv: Dense, total: int) -> int:
     """Work items that are worth a part for a thread: some microseconds."""
-    return most(1, truncated(total * 4e-6 / max(seconds(own), 1e-9)))
+    return most(1, truncated(total * 4e-6 / max(seconds(conv), 1e-9)))
 
 
 @dataclass(frozen=True)
@@ -171,28 +171,28 @@ class Blocks:
     q: int
     o: int  # outputs of a block, a multiple of a panel
 
-    def sizes(self, own: Dense) -> tuple[int, int]:
+    def sizes(self, conv: Dense) -> tuple[int, int]:
         """The most rows and columns of windows in a block."""
-        return -(-own.h.count // self.p), -(-own.w.count // self.q)
+        return -(-conv.h.count // self.p), -(-conv.w.count // self.q)
 
 
-def blocks_of(own: Dense, panel: int) -> Blocks:
+def blocks_of(conv: Dense, panel: int) -> Blocks:
     """Blocks of some hundred windows; enough of them for several threads."""
-    h, w = own.h, own.w
+    h, w = conv.h, conv.w
     room = 384 << 10  # bytes of a strip
     taps_h, taps_w = max(h.taps, 1), max(w.taps, 1)
-    pixel = max(own.channels, 1) * own.size * (1 if taps_h == 1 else 2)
+    pixel = max(conv.channels, 1) * conv.size * (1 if taps_h == 1 else 2)
     wide = max(64, min(256, room // (pixel * max(1, min(w.stride, taps_w)))))
     q = most(1, round(w.count / wide))
     columns = max(1, -(-w.count // q))
     tall = max(1, 256 // columns)
     across = (columns - 1) * w.stride + w.span
-    reach = max(1, own.channels) * own.size * across * (h.stride if taps_h > 1 else 1)
+    reach = max(1, conv.channels) * conv.size * across * (h.stride if taps_h > 1 else 1)
     tall = max(1, min(tall, room // max(reach, 1)))
     p = max(1, -(-h.count // tall))
-    panels = max(1, -(-own.o // panel))
-    parts = least(16, truncated(seconds(own) / 20e-6))
-    blocks = most(1, own.n * own.groups * p * q)
+    panels = max(1, -(-conv.o // panel))
+    parts = least(16, truncated(seconds(conv) / 20e-6))
+    blocks = most(1, conv.n * conv.groups * p * q)
     cuts = most(1, least(panels, round(parts / blocks)))  # each brings its strip anew
     return Blocks(p, q, -(-panels // cuts) * panel)
 
@@ -207,19 +207,19 @@ class PixelBlocks:
     c: int
 
 
-def pixel_blocks(own: Dense) -> PixelBlocks:
+def pixel_blocks(conv: Dense) -> PixelBlocks:
     """Blocks for the gradient of weights: some hundred windows, few channels."""
-    h, w = own.h, own.w
+    h, w = conv.h, conv.w
     q = -(-w.count // 256) if w.count > 384 else 1
     columns = max(1, -(-w.count // q))
     p = -(-h.count // max(1, 256 // columns))
     rows = max(1, -(-h.count // p))
     images = 1 if p * q > 1 else max(1, 256 // (rows * columns))
-    n = most(1, -(-own.n // images))
-    c = -(-own.c // (256 if h.taps == w.taps == 1 else 128)) or 1
-    while own.c % c:
+    n = most(1, -(-conv.n // images))
+    c = -(-conv.c // (256 if h.taps == w.taps == 1 else 128)) or 1
+    while conv.c % c:
         c += 1
-    if own.c // c < 32:
+    if conv.c // c < 32:
         c = 1
     return PixelBlocks(n, max(p, 1), q, c)
 
@@ -232,12 +232,12 @@ class Cuts:
     block_o: int
 
 
-def cuts_of(own: Dense, blocks: PixelBlocks, panel: int) -> Cuts:
+def cuts_of(conv: Dense, blocks: PixelBlocks, panel: int) -> Cuts:
     """Enough work items for several threads."""
-    panels = max(1, -(-own.o // panel))
+    panels = max(1, -(-conv.o // panel))
     block_o = min(panels, max(1, 256 // panel)) * panel
-    items = max(1, own.groups * blocks.c * -(-own.o // block_o))
+    items = max(1, conv.groups * blocks.c * -(-conv.o // block_o))
     all_blocks = blocks.n * blocks.p * blocks.q
-    parts = most(1, least(16, truncated(seconds(own) / 20e-6)))
+    parts = most(1, least(16, truncated(seconds(conv) / 20e-6)))
     chunks = most(1, least(-(-parts // items), all_blocks // 2))
     return Cuts(chunks, block_o)

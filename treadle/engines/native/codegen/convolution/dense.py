@@ -32,9 +32,9 @@ __all__ = [
 ]
 
 
-def along(own: Dense) -> str:
+def along(conv: Dense) -> str:
     """What finished vectors run along: "outputs" or "pixels"."""
-    return "outputs" if own.of_y[2] == 1 and own.w.y != 1 else "pixels"
+    return "outputs" if conv.of_y[2] == 1 and conv.w.y != 1 else "pixels"
 
 
 @dataclass(frozen=True)
@@ -59,44 +59,44 @@ class Sums:
 
     def __init__(
         self,
-        own: Dense,
+        conv: Dense,
         names: tuple[str, str, str],
         epilogue: Epilogue | None,
         target: Machine,
         place: int,
     ) -> None:
-        self.own = own
+        self.conv = conv
         self.names = names  # of what is x, w and y here
         self.epilogue = epilogue
         self.machine = target
         self.place = place  # of the packed weights in the workspace
-        self.lanes = target.lanes(own.dtype)
-        self.tiles = blocking.tiles_for(target, own.w.count)
+        self.lanes = target.lanes(conv.dtype)
+        self.tiles = blocking.tiles_for(target, conv.w.count)
         self.panel = self.tiles.vectors * self.lanes
         self.k_b = self.tiles.vectors * target.vector
-        self.blocks = blocking.blocks_of(own, self.panel)
-        self.rows, self.columns = self.blocks.sizes(own)
-        lanes = self.lanes if own.lanes else 1
-        self.strip = blocking.strip_of(own, own.channels, self.columns, lanes)
+        self.blocks = blocking.blocks_of(conv, self.panel)
+        self.rows, self.columns = self.blocks.sizes(conv)
+        lanes = self.lanes if conv.lanes else 1
+        self.strip = blocking.strip_of(conv, conv.channels, self.columns, lanes)
         self.runs = self._runs()
-        self.panels = -(-own.o // self.panel)
-        self.k = own.h.taps * own.w.taps * own.c
-        self.packed = -(-own.groups * self.panels * self.k * self.k_b // 64) * 64
-        cuts = self.blocks.p * self.blocks.q * -(-own.o // self.blocks.o)
-        empty = not own.o * own.h.count * own.w.count
-        self.total = 0 if empty else own.n * own.groups * cuts
+        self.panels = -(-conv.o // self.panel)
+        self.k = conv.h.taps * conv.w.taps * conv.c
+        self.packed = -(-conv.groups * self.panels * self.k * self.k_b // 64) * 64
+        cuts = self.blocks.p * self.blocks.q * -(-conv.o // self.blocks.o)
+        empty = not conv.o * conv.h.count * conv.w.count
+        self.total = 0 if empty else conv.n * conv.groups * cuts
 
     def _runs(self) -> list[tuple[int, int, int]]:
-        own = self.own
-        if own.lanes:
-            return blocking.taps_of(own, self.strip)
-        return blocking.split(blocking.pieces(own, self.strip, own.c), own.size)
+        conv = self.conv
+        if conv.lanes:
+            return blocking.taps_of(conv, self.strip)
+        return blocking.split(blocking.pieces(conv, self.strip, conv.c), conv.size)
 
     def _row_runs(self) -> int:
         """The runs of each row of the kernel; 0 where none ever lies outside."""
-        if self.own.h.inside or self.strip.folded:
+        if self.conv.h.inside or self.strip.folded:
             return 0
-        return len(self.runs) // self.own.h.taps
+        return len(self.runs) // self.conv.h.taps
 
     def steps(self) -> list[Step]:
         """What is to be done, in order."""
@@ -106,18 +106,18 @@ class Sums:
 
     def pack(self) -> Step:
         """The step that copies the weights into panels."""
-        own, size = self.own, self.own.size
-        dims, source, target = ordered_taps(own, self.strip.folded)
+        conv, size = self.conv, self.conv.size
+        dims, source, target = ordered_taps(conv, self.strip.folded)
         inner = dims.pop(0)
-        w_panel = self.panel * own.of_w[1] * size
+        w_panel = self.panel * conv.of_w[1] * size
         values = {
-            "w_group": own.of_w[0] * size,
+            "w_group": conv.of_w[0] * size,
             "w_panel": w_panel,
-            "w_o": own.of_w[1] * size,
+            "w_o": conv.of_w[1] * size,
             "panel_bytes": self.k * self.k_b,
             "panels": self.panels,
             "panel": self.panel,
-            "outputs": own.o,
+            "outputs": conv.o,
             "inner": inner.count,
             "source": inner.source * size,
             "k_b": inner.target * self.k_b,
@@ -133,29 +133,29 @@ class Sums:
         )
         values |= {"ahead": 8 * last, "line": line[0]}
         values["lines"] = line[1] if dims[0].count > 8 and last > 0 else 0
-        bytes_ = own.groups * own.o * self.k * size
+        bytes_ = conv.groups * conv.o * self.k * size
         return step(
             pack_kernel(),
-            [fill_function(self.machine, own.dtype, own.of_w[1], inner.source)],
+            [fill_function(self.machine, conv.dtype, conv.of_w[1], inner.source)],
             [
-                Pointer(self.names[1], (own.at[1] + source) * size),
+                Pointer(self.names[1], (conv.at[1] + source) * size),
                 Pointer("workspace", self.place + target * self.k_b),
                 Pointer("scratch"),
             ],
             [values[name] for name in PACK],
-            (own.groups * self.panels * values["count_1"], bytes_ / 5e9),
+            (conv.groups * self.panels * values["count_1"], bytes_ / 5e9),
             values["scratch"],
             constant=True,
         )
 
     def sum(self) -> Step:
         """The step that computes y."""
-        own, size = self.own, self.own.size
-        kind = along(own)
+        conv, size = self.conv, self.conv.size
+        kind = along(conv)
         extra = self.epilogue or Epilogue("", lambda b, x, site: None)
-        adjacent = own.of_y[2] == 1 if kind == "outputs" else own.w.y == 1
+        adjacent = conv.of_y[2] == 1 if kind == "outputs" else conv.w.y == 1
         structure = Structure(
-            own.dtype,
+            conv.dtype,
             kind,
             adjacent,
             extra.key or None,
@@ -167,47 +167,47 @@ class Sums:
         return step(
             forward_kernel(self.machine, structure, self.epilogue),
             [
-                tile_function(self.machine, own.dtype, self.tiles.flat, own.lanes),
-                fill_function(self.machine, own.dtype, *steps_of(own)),
+                tile_function(self.machine, conv.dtype, self.tiles.flat, conv.lanes),
+                fill_function(self.machine, conv.dtype, *steps_of(conv)),
             ],
             [
-                Pointer(self.names[0], x_shift(own, self.strip)),
+                Pointer(self.names[0], x_shift(conv, self.strip)),
                 Pointer("workspace", self.place),
-                Pointer(self.names[2], own.at[2] * size),
+                Pointer(self.names[2], conv.at[2] * size),
                 *([Pointer("extra")] if self.epilogue else []),
                 Pointer("scratch"),
             ],
             [*(values[name] for name in FIELDS), *table],
-            (self.total, blocking.seconds(own)),
+            (self.total, blocking.seconds(conv)),
             values["scratch"],
         )
 
     def _fields(self, kind: str) -> dict[str, int]:
         """The integers of the kernel by name."""
-        own, size, blocks = self.own, self.own.size, self.blocks
+        conv, size, blocks = self.conv, self.conv.size, self.blocks
         strip = strip_bytes(self.strip, self.rows)
         sums = (self.rows * self.columns + self.lanes) * self.k_b
         square = self.lanes * self.machine.vector
-        spare = 8 * max(self.strip.folds * own.channels, 1)
+        spare = 8 * max(self.strip.folds * conv.channels, 1)
         total = strip + sums + square + spare
         values = {
-            "x_n": own.of_x[0] * size,
-            "x_group": own.of_x[1] * size,
-            "y_n": own.of_y[0] * size,
-            "y_group": own.of_y[1] * size,
-            "y_o": own.of_y[2] * size,
-            "y_p": own.h.y * size,
-            "y_q": own.w.y * size,
-            "groups": own.groups,
-            "counts_p": own.h.count,
-            "counts_q": own.w.count,
-            "channels": own.channels,
-            "outputs": own.o,
+            "x_n": conv.of_x[0] * size,
+            "x_group": conv.of_x[1] * size,
+            "y_n": conv.of_y[0] * size,
+            "y_group": conv.of_y[1] * size,
+            "y_o": conv.of_y[2] * size,
+            "y_p": conv.h.y * size,
+            "y_q": conv.w.y * size,
+            "groups": conv.groups,
+            "counts_p": conv.h.count,
+            "counts_q": conv.w.count,
+            "channels": conv.channels,
+            "outputs": conv.o,
             "size": size,
-            "a_o": size if own.lanes else 0,
+            "a_o": size if conv.lanes else 0,
             "blocks_p": blocks.p,
             "blocks_q": blocks.q,
-            "blocks_o": -(-own.o // blocks.o),
+            "blocks_o": -(-conv.o // blocks.o),
             "block_o": blocks.o,
             "in_place": int(self.strip.in_place),
             "a_p": self.strip.a_p,
@@ -220,43 +220,43 @@ class Sums:
             "runs": len(self.runs),
             "chunk": max(1, 512 // max((k for _, _, k in self.runs), default=1)),
             "table": RUN * len(self.runs),
-            "taps_h": own.h.taps,
-            "dilation_h": max(own.h.dilation, 1),
+            "taps_h": conv.h.taps,
+            "dilation_h": max(conv.h.dilation, 1),
             "row_runs": self._row_runs(),
             "direct": int(self.epilogue is None and kind == "outputs"),
-            "merged": int(blocks.q == 1 and own.h.y == own.w.count * own.w.y),
+            "merged": int(blocks.q == 1 and conv.h.y == conv.w.count * conv.w.y),
             "at_sums": strip,
             "at_square": strip + sums,
             "at_spare": strip + sums + square,
             "scratch": -(-total // 64) * 64,
         }
-        return values | strip_fields(own, self.strip)
+        return values | strip_fields(conv, self.strip)
 
 
-def steps_of(own: Dense) -> tuple[int, int]:
+def steps_of(conv: Dense) -> tuple[int, int]:
     """The steps of x by channel and column, as a copy is chosen by them."""
-    channel = 1 if own.channels == 1 and own.w.x != 1 else own.of_x[2]
-    return channel, own.w.x
+    channel = 1 if conv.channels == 1 and conv.w.x != 1 else conv.of_x[2]
+    return channel, conv.w.x
 
 
 def ordered_taps(
-    own: Dense, folded: bool, forth: bool = True
+    conv: Dense, folded: bool, forth: bool = True
 ) -> tuple[list[Dimension], int, int]:
     """The dimensions of a sum over weights, that of the smallest source step first.
 
     Target steps are rows of a panel. Three dimensions, of which one may be trivial; and
     the shifts of source and target that walking forth in the source asks for.
     """
-    h, w, c = own.h, own.w, own.c
+    h, w, c = conv.h, conv.w, conv.c
     rows = (c, h.taps * c) if folded else (w.taps * c, c)
-    found = [
+    dimensions = [
         Dimension(h.taps, h.w, rows[0]),
         Dimension(w.taps, w.w, rows[1]),
-        Dimension(c, own.of_w[2], 1),
+        Dimension(c, conv.of_w[2], 1),
     ]
     source = target = 0
     turned = []
-    for one in found:
+    for one in dimensions:
         walked, s, t = one.forth() if forth else (one, 0, 0)
         source, target = source + s, target + t
         turned.append(walked)
@@ -278,20 +278,20 @@ def strip_bytes(strip: Strip, rows: int) -> int:
     return -(-size // 64) * 64
 
 
-def strip_fields(own: Dense, strip: Strip) -> dict[str, int]:
+def strip_fields(conv: Dense, strip: Strip) -> dict[str, int]:
     """The integers by which a strip is filled."""
-    h, w, size = own.h, own.w, own.size
+    h, w, size = conv.h, conv.w, conv.size
     values = (
-        *(h.x * size, w.x * size, own.of_x[2] * size, h.extent, w.extent),
+        *(h.x * size, w.x * size, conv.of_x[2] * size, h.extent, w.extent),
         *(h.stride, w.stride, h.before, w.before),
         *(strip.row_step, strip.span, strip.row_h, w.span),
-        *(strip.folds, h.dilation, own.channels * size),
+        *(strip.folds, h.dilation, conv.channels * size),
         *(strip.row_pitch, strip.pixel_pitch),
     )
     return dict(zip(STRIP, values, strict=True))
 
 
-def x_shift(own: Dense, strip: Strip) -> int:
+def x_shift(conv: Dense, strip: Strip) -> int:
     """Where x begins, in bytes; in place, where its first window does."""
-    first = own.h.before * own.h.x + own.w.before * own.w.x
-    return (own.at[0] - (first if strip.in_place else 0)) * own.size
+    first = conv.h.before * conv.h.x + conv.w.before * conv.w.x
+    return (conv.at[0] - (first if strip.in_place else 0)) * conv.size

@@ -73,9 +73,9 @@ def _list_rows(b: Builder) -> None:
     with b.loop(b.i64(0), arg["folds"], one, [arg["source"], arg["spare"]]) as folds:
         x, y = folds.values
         with b.loop(b.i64(0), arg["channels"], one, [x, y]) as channels:
-            own, to = channels.values
-            b.store(own, to, 8)
-            further = b.offset(own, arg["step_channel"], "i8")
+            source, to = channels.values
+            b.store(source, to, 8)
+            further = b.offset(source, arg["step_channel"], "i8")
             channels.next([further, b.offset(to, one, "ptr")])
         further = b.offset(x, arg["step_fold"], "i8")
         folds.next([further, channels.values[1]])
@@ -133,9 +133,9 @@ def _straight(machine: Machine, dtype: str) -> Function:
     count = machine.lanes(dtype)
     kind = vector(dtype, count)
     one = b.i64(1)
-    own = b.mul(arg["channels"], b.i64(_size(dtype)))
+    width = b.mul(arg["channels"], b.i64(_size(dtype)))
     dense = b.and_(
-        b.compare("eq", arg["step"], own), b.compare("eq", arg["pitch"], own)
+        b.compare("eq", arg["step"], width), b.compare("eq", arg["pitch"], width)
     )
     dense = b.and_(dense, b.compare("eq", arg["folds"], one))
     wide = b.select(dense, b.mul(arg["count"], arg["channels"]), arg["channels"])
@@ -157,7 +157,7 @@ def _straight(machine: Machine, dtype: str) -> Function:
             further = b.offset(y, arg["pitch"], "i8")
             over.next([b.offset(x, arg["step"], "i8"), further])
         x, y = folds.values
-        folds.next([b.offset(x, arg["step_fold"], "i8"), b.offset(y, own, "i8")])
+        folds.next([b.offset(x, arg["step_fold"], "i8"), b.offset(y, width, "i8")])
     b.ret()
     return join("straight", [b])
 

@@ -120,12 +120,12 @@ def _store(b: Builder, x: Value, site: Site) -> None:
         for half in (0, 1):
             spread = [half * (count // 2) + i // 2 for i in range(count)]
             places = ", ".join(f"i32 {k}" for k in spread)
-            own = f"<{count} x i32> <{places}>"
-            y = b.define(x.type, f"shufflevector {x}, {x.type} poison, {own}")
+            pattern = f"<{count} x i32> <{places}>"
+            y = b.define(x.type, f"shufflevector {x}, {x.type} poison, {pattern}")
             valid = mask
             if site.mask is not None:
                 kind = site.mask.type
-                line = f"shufflevector {site.mask}, {kind} poison, {own}"
+                line = f"shufflevector {site.mask}, {kind} poison, {pattern}"
                 valid = b.and_(b.define(kind, line), mask)
             b.masked_store(y, b.offset(site.c, b.i64(half), x.type), valid)
 
@@ -145,7 +145,7 @@ class _Kernel:
         integers = (*FIELDS, *(f"integer{i}" for i in range(structure.integers)))
         # the list of runs comes after FIELDS and before the epilogue's integers
         self.frame = frame = Frame(pointers, FIELDS)
-        self.b, self.g = frame.b, frame.given
+        self.b, self.g = frame.b, frame.values
         self.runs = frame.beyond(self.b.i64(0))
         for i, name in enumerate(integers[len(FIELDS) :]):
             place = frame.beyond(self.b.add(self.g["table"], self.b.i64(i)))
@@ -174,8 +174,8 @@ class _Kernel:
                 fill_strip(
                     frame, image, block, g["channels"], frame.scratch, self.spare
                 )
-            own = frame.at(image, (block.p, "a_p"), (block.q, "a_q"))
-            a = b.select(in_place, own, frame.scratch)
+            window = frame.at(image, (block.p, "a_p"), (block.q, "a_q"))
+            a = b.select(in_place, window, frame.scratch)
             self._panels(_Item(n, group, block, a), o)
             items.next([strip])
         b.ret()
@@ -285,17 +285,17 @@ class _Kernel:
             first = b.mul(b.add(block.p, lines.index), g["counts_q"])
             first = b.add(first, block.q)
             with b.loop(zero, block.columns, one, [sums, y]) as over:
-                own, to = over.values
+                source, to = over.values
                 pixel = b.add(first, over.index)
 
                 def put(
                     at: Value,
                     valid: Value | None,
-                    own: Value = own,
+                    source: Value = source,
                     to: Value = to,
                     pixel: Value = pixel,
                 ) -> None:
-                    x = b.load(self.kind, b.offset(own, at, self.structure.dtype))
+                    x = b.load(self.kind, b.offset(source, at, self.structure.dtype))
                     place = frame.at(to, (at, "y_o"))
                     channel = b.add(panel.first, at)
                     self.emit(b, x, self._site(item, channel, pixel, place, valid))
@@ -304,7 +304,7 @@ class _Kernel:
                     put(along.index, None)
                 with b.when(ragged):
                     put(whole, mask)
-                over.next([frame.on(own, "k_b"), frame.on(to, "y_q")])
+                over.next([frame.on(source, "k_b"), frame.on(to, "y_q")])
             lines.next([over.values[0], frame.on(y, "y_p")])
 
     def _finish_pixels(self, item: _Item, panel: _Panel) -> None:
@@ -320,12 +320,12 @@ class _Kernel:
             first = b.mul(b.add(block.p, over.index), g["counts_q"])
             first = b.add(first, block.q)
             with b.loop(b.i64(0), panel.columns, b.i64(self.lanes)) as along:
-                own = b.offset(sums, along.index, self.structure.dtype)
+                source = b.offset(sums, along.index, self.structure.dtype)
                 to = frame.at(y, (along.index, "y_o"))
                 channel = b.add(panel.first, along.index)
                 left = b.sub(panel.columns, along.index)
                 valid = least(b, left, b.i64(self.lanes))
-                self._squares(item, (channel, valid), (first, length), own, to)
+                self._squares(item, (channel, valid), (first, length), source, to)
             over.next([frame.at(sums, (length, "k_b")), frame.on(y, "y_p")])
 
     def _squares(
@@ -343,9 +343,9 @@ class _Kernel:
         first, length = pixels
         whole = b.sub(length, b.srem(length, size))
 
-        def turn(at: Value, own: Value, to: Value, mask: Value | None) -> None:
+        def turn(at: Value, source: Value, to: Value, mask: Value | None) -> None:
             start = to
-            rows = [own]
+            rows = [source]
             for _ in range(count - 1):
                 rows.append(frame.on(rows[-1], "k_b"))
             columns = transpose(b, [b.load(self.kind, p) for p in rows])
@@ -367,13 +367,13 @@ class _Kernel:
                 self._vectors(item, channels, b.add(first, at), start, mask)
 
         with b.loop(b.i64(0), whole, size, [sums, y]) as squares:
-            own, to = squares.values
-            turn(squares.index, own, to, None)
-            squares.next([frame.at(own, (size, "k_b")), frame.at(to, (size, "y_q"))])
+            source, to = squares.values
+            turn(squares.index, source, to, None)
+            squares.next([frame.at(source, (size, "k_b")), frame.at(to, (size, "y_q"))])
         with b.when(b.compare("slt", whole, length)):
             mask = lanes_below(b, b.sub(length, whole), count)
-            own, to = squares.values
-            turn(whole, own, to, mask)
+            source, to = squares.values
+            turn(whole, source, to, mask)
 
     def _vectors(
         self,

@@ -22,27 +22,27 @@ class Frame:
         parameters = [("args", "ptr")]
         parameters += [(name, "i64") for name in ("begin", "end", "worker")]
         self.b = b = Builder("NAME", parameters)
-        self.given: dict[str, Value] = {}
+        self.values: dict[str, Value] = {}
         self.count = len(pointers) + len(integers)
         for i, name in enumerate([*pointers, *integers]):
             kind = "ptr" if i < len(pointers) else "i64"
-            own = name if kind == "i64" else f"*{name}"
+            key = name if kind == "i64" else f"*{name}"
             at = b.offset(b.arguments["args"], b.i64(i), "i64")
-            self.given[own] = b.load(kind, at, 8)
-        if "*scratch" in self.given:
+            self.values[key] = b.load(kind, at, 8)
+        if "*scratch" in self.values:
             worker = b.arguments["worker"]
-            self.scratch = self.at(self.given["*scratch"], (worker, "scratch"))
+            self.scratch = self.at(self.values["*scratch"], (worker, "scratch"))
 
     def at(self, base: Value, *steps: tuple[Value, str]) -> Value:
         """base plus indices times the integers of the given names, in bytes."""
         b = self.b
         for index, stride in steps:
-            base = b.offset(base, b.mul(index, self.given[stride]), "i8")
+            base = b.offset(base, b.mul(index, self.values[stride]), "i8")
         return base
 
     def on(self, base: Value, name: str) -> Value:
         """base plus an integer, in bytes."""
-        return self.b.offset(base, self.given[name], "i8")
+        return self.b.offset(base, self.values[name], "i8")
 
     def beyond(self, place: Value) -> Value:
         """The argument so many i64 past the named ones."""
@@ -73,16 +73,16 @@ class Frame:
     def taken(self, index: Value, counts: Sequence[str]) -> list[Value]:
         """An index over several dimensions as one for each; the last is fastest."""
         b = self.b
-        found = []
+        parts = []
         for name in reversed(counts[1:]):
-            found.append(b.srem(index, self.given[name]))
-            index = b.sdiv(index, self.given[name])
-        return [index, *reversed(found)]
+            parts.append(b.srem(index, self.values[name]))
+            index = b.sdiv(index, self.values[name])
+        return [index, *reversed(parts)]
 
     def call(self, name: str, arguments: Sequence[Value]) -> None:
         """Call a function by its address among the pointers."""
-        given = ", ".join(map(str, arguments))
-        self.b.emit(f"call void {self.given[f'*{name}'].name}({given})")
+        listed = ", ".join(map(str, arguments))
+        self.b.emit(f"call void {self.values[f'*{name}'].name}({listed})")
 
     def zero(self, place: Value, size: Value) -> None:
         """Fill memory with zeros."""

@@ -69,7 +69,7 @@ class _Kernel:
     def __init__(self) -> None:
         pointers = ("x", "y", "out", "scratch", "tile", "fill_x", "fill_y")
         self.frame = frame = Frame(pointers, FIELDS)
-        self.b, self.g = frame.b, frame.given
+        self.b, self.g = frame.b, frame.values
         self.segments = frame.beyond(self.b.i64(0))
         self.panels = frame.on(frame.scratch, "at_y")
         self.table = frame.on(frame.scratch, "at_table")
@@ -84,13 +84,13 @@ class _Kernel:
             names = ("", "groups", "blocks_c", "blocks_o")
             chunk, group, c, o = frame.taken(item, names)
             first, count = frame.evenly(all_blocks, g["chunks"], chunk)
-            own = self._item(chunk, group, c, o)
+            work = self._item(chunk, group, c, o)
             with b.loop(first, b.add(first, count), one) as over:
                 again = b.sub(over.index, first)
-                windows = self._windows(own, over.index)
-                self._bring(own, windows)
+                windows = self._windows(work, over.index)
+                self._bring(work, windows)
                 runs = self._list_runs(windows)
-                self._panels(own, windows, runs, again)
+                self._panels(work, windows, runs, again)
         return join("weights", [b])
 
     def _item(self, chunk: Value, group: Value, c: Value, o: Value) -> _Item:
@@ -123,7 +123,7 @@ class _Kernel:
         """The strips of all images, unless x lies well, and the panels of y."""
         b, g, frame, block = self.b, self.g, self.frame, windows.block
         zero, one = b.i64(0), b.i64(1)
-        frame.given["*fill"] = g["*fill_x"]
+        frame.values["*fill"] = g["*fill_x"]
         start = [windows.x, frame.scratch]
         stop = b.select(b.compare("eq", g["in_place"], zero), windows.images, zero)
         with b.loop(zero, stop, one, start) as over:
@@ -147,15 +147,15 @@ class _Kernel:
             columns = least(b, g["panel"], b.sub(item.stop, panels.index))
             with b.loop(zero, windows.images, one, panels.values) as images:
                 with b.loop(zero, lines, one, images.values) as over:
-                    own, to = over.values
+                    source, to = over.values
                     frame.call(
                         "fill_y",
                         [
-                            *(own, zero, one, g["y_o"], columns, g["y_q"], count),
+                            *(source, zero, one, g["y_o"], columns, g["y_q"], count),
                             *(to, g["b_q"], self.spare),
                         ],
                     )
-                    over.next([frame.on(own, "y_p"), frame.on(to, "b_p")])
+                    over.next([frame.on(source, "y_p"), frame.on(to, "b_p")])
                 y, target = images.values
                 images.next([frame.on(y, "y_n"), frame.on(target, "b_n")])
             y, target = panels.values
@@ -186,8 +186,8 @@ class _Kernel:
         """The panels of outputs of a block of windows."""
         b, g, frame, block = self.b, self.g, self.frame, windows.block
         in_place = b.compare("ne", g["in_place"], b.i64(0))
-        own = frame.at(windows.x, (block.p, "a_p"), (block.q, "a_q"))
-        a = b.select(in_place, own, frame.scratch)
+        window = frame.at(windows.x, (block.p, "a_p"), (block.q, "a_q"))
+        a = b.select(in_place, window, frame.scratch)
         y_in_place = b.compare("ne", g["y_in_place"], b.i64(0))
         y = b.select(y_in_place, windows.y, self.panels)
         # the part of x after this one, of which tiles prefetch a line for each pixel
@@ -234,7 +234,7 @@ class _Kernel:
         low, extra = b.sdiv(length, tiles), b.srem(length, tiles)
         lines = b.mul(columns, b.i64(64))
         with b.loop(b.i64(0), tiles, b.i64(1), [a, out, ahead[0]]) as over:
-            own, to, far = over.values
+            source, to, far = over.values
             more = b.convert("zext", b.compare("slt", over.index, extra), "i64")
             height = b.add(low, more)
             asks = b.compare("ult", far, ahead[1])
@@ -242,12 +242,12 @@ class _Kernel:
             frame.call(
                 "tile",
                 [
-                    *(own, g["row_a"], g["a_q"], y, g["b_q"], self.table, runs[0]),
+                    *(source, g["row_a"], g["a_q"], y, g["b_q"], self.table, runs[0]),
                     *(to, g["row_out"], runs[1], b.select(asks, far, y), line),
                     *(height, width),
                 ],
             )
-            own = frame.at(own, (height, "row_a"))
+            source = frame.at(source, (height, "row_a"))
             to = frame.at(to, (height, "row_out"))
-            over.next([own, to, b.offset(far, lines, "i8")])
+            over.next([source, to, b.offset(far, lines, "i8")])
         return over.values[2]

@@ -51,7 +51,7 @@ def pack_kernel() -> Function:
     `lines` of w, `ahead` of where a copy reads, are prefetched for a later one.
     """
     frame = Frame(("w", "workspace", "scratch", "fill"), PACK)
-    b, g = frame.b, frame.given
+    b, g = frame.b, frame.values
     zero, one = b.i64(0), b.i64(1)
     with frame.items() as item:
         group, panel, first = frame.taken(item, ("", "panels", "count_1"))
@@ -76,7 +76,7 @@ def pack_kernel() -> Function:
 def sum_kernel(machine: Machine, dtype: str) -> Function:
     """w = the partial sums of all chunks, one after the other; items are panels."""
     frame = Frame(("w", "workspace", "scratch", "fill"), SUM)
-    b, g = frame.b, frame.given
+    b, g = frame.b, frame.values
     zero, one = b.i64(0), b.i64(1)
     with frame.items() as item:
         part = frame.at(g["*workspace"], (item, "part_bytes"))
@@ -109,28 +109,28 @@ def sum_kernel(machine: Machine, dtype: str) -> Function:
 
 def _add_chunks(frame: Frame, machine: Machine, dtype: str, part: Value) -> None:
     """Add the parts of the later chunks to that of the first, in order."""
-    b, g = frame.b, frame.given
+    b, g = frame.b, frame.values
     kind = vector(dtype, machine.lanes(dtype))
     zero, one = b.i64(0), b.i64(1)
     with (
         b.when(b.compare("sgt", g["chunks"], one)),
         b.loop(zero, g["part_vectors"], one) as over,
     ):
-        own = b.offset(part, over.index, kind)
-        first = b.load(kind, own)
-        start = [frame.on(own, "chunk_bytes"), first]
+        target = b.offset(part, over.index, kind)
+        first = b.load(kind, target)
+        start = [frame.on(target, "chunk_bytes"), first]
         with b.loop(one, g["chunks"], one, start) as chunk:
             place, total = chunk.values
             more = b.fadd(total, b.load(kind, place))
             chunk.next([frame.on(place, "chunk_bytes"), more])
-        b.store(chunk.values[1], own)
+        b.store(chunk.values[1], target)
 
 
 @lasting
 def _clear_kernel() -> Function:
     """y = 0: `bytes` side by side in each turn of four loops; items: the first."""
     frame = Frame(("y",), _CLEAR)
-    b, g = frame.b, frame.given
+    b, g = frame.b, frame.values
 
     def walk(y: Value, level: int) -> None:
         if level > 4:

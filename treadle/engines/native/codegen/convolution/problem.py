@@ -122,101 +122,101 @@ def classes(problem: Convolution) -> Iterator[Dense]:
 
     The results' x and y have changed places: what a class reads is "x".
     """
-    own = forward(problem)
-    for h in _classes(own.h):
-        for w in _classes(own.w):
+    conv = forward(problem)
+    for h in _classes(conv.h):
+        for w in _classes(conv.w):
             yield replace(
-                own,
-                c=own.o,
-                o=own.c,
+                conv,
+                c=conv.o,
+                o=conv.c,
                 h=h[0],
                 w=w[0],
-                of_x=own.of_y,
-                of_w=(own.of_w[0], own.of_w[2], own.of_w[1]),
-                of_y=own.of_x,
+                of_x=conv.of_y,
+                of_w=(conv.of_w[0], conv.of_w[2], conv.of_w[1]),
+                of_y=conv.of_x,
                 at=(0, h[1] + w[1], h[2] + w[2]),
             )
 
 
-def _classes(own: Along) -> Iterator[tuple[Along, int, int]]:
+def _classes(axis: Along) -> Iterator[tuple[Along, int, int]]:
     """The classes along one dimension, with the shifts into w and the result.
 
     Position i0 + q s of the image is reached by tap k from window (i0 + q s + before -
     d k) / s where that is whole, which holds for every (s / gcd(s, d))-th k or none.
     """
-    s, d = own.stride, own.dilation
+    s, d = axis.stride, axis.dilation
     step = s // math.gcd(s, d)
-    for first in range(min(s, own.extent)):
-        shift = first + own.before
+    for first in range(min(s, axis.extent)):
+        shift = first + axis.before
         start = next(
-            (k for k in range(min(step, own.taps)) if not (shift - d * k) % s), -1
+            (k for k in range(min(step, axis.taps)) if not (shift - d * k) % s), -1
         )
-        taps = len(range(start, own.taps, step)) if start >= 0 else 0
+        taps = len(range(start, axis.taps, step)) if start >= 0 else 0
         apart = d * step // s
         before = (taps - 1) * apart - (shift - d * start) // s if taps else 0
         last = start + (taps - 1) * step  # taps are met from the last to the first
-        made = Along(
-            own.count,
+        part = Along(
+            axis.count,
             taps,
-            len(range(first, own.extent, s)),
+            len(range(first, axis.extent, s)),
             1,
             apart,
             before,
-            own.y,
-            -step * own.w,
-            s * own.x,
+            axis.y,
+            -step * axis.w,
+            s * axis.x,
         )
-        yield made, (last * own.w if taps else 0), first * own.x
+        yield part, (last * axis.w if taps else 0), first * axis.x
 
 
-def apart(own: Dense) -> Dense:
+def apart(conv: Dense) -> Dense:
     """Many groups of one channel as lanes, in a few groups if they are very many."""
-    if own.groups == 1 or own.c != 1 or own.o != 1:
-        return own
-    count = own.groups
+    if conv.groups == 1 or conv.c != 1 or conv.o != 1:
+        return conv
+    count = conv.groups
     o = next((k for k in range(128, 31, -16) if count % k == 0), count)
     return replace(
-        own,
+        conv,
         groups=count // o,
         o=o,
-        of_x=(own.of_x[0], o * own.of_x[1], own.of_x[1]),
-        of_w=(o * own.of_w[0], own.of_w[0], 1),
-        of_y=(own.of_y[0], o * own.of_y[1], own.of_y[1]),
+        of_x=(conv.of_x[0], o * conv.of_x[1], conv.of_x[1]),
+        of_w=(o * conv.of_w[0], conv.of_w[0], 1),
+        of_y=(conv.of_y[0], o * conv.of_y[1], conv.of_y[1]),
         lanes=True,
     )
 
 
-def merged(own: Dense, across: bool) -> Dense:
+def merged(conv: Dense, across: bool) -> Dense:
     """Rows of pixels as one row, and with `across` images too, where strides allow it.
 
     It asks for kernels of one tap that see every pixel or, like a view, some of them.
     """
-    h, w = own.h, own.w
+    h, w = conv.h, conv.w
     if not (h.taps == w.taps == 1 and h.inside and w.inside):
-        return own
+        return conv
     if w.stride > 1 and w.x == 1:
-        return own  # whole vectors are read, and what is not seen is left out later
-    at = (own.at[0] - h.before * h.x - w.before * w.x, *own.at[1:])
-    own = replace(own, h=_viewed(h), w=_viewed(w), at=at)
-    h, w = own.h, own.w
+        return conv  # whole vectors are read, and what is not seen is left out later
+    at = (conv.at[0] - h.before * h.x - w.before * w.x, *conv.at[1:])
+    conv = replace(conv, h=_viewed(h), w=_viewed(w), at=at)
+    h, w = conv.h, conv.w
     if h.count == 1 or (h.x == w.count * w.x and h.y == w.count * w.y):
         count = h.count * w.count
-        own = replace(
-            own,
+        conv = replace(
+            conv,
             h=replace(h, count=1, extent=1),
             w=replace(w, count=count, extent=count),
         )
-        h, w = own.h, own.w
+        h, w = conv.h, conv.w
     pixels = w.count
-    even = own.of_x[0] == pixels * w.x and own.of_y[0] == pixels * w.y
+    even = conv.of_x[0] == pixels * w.x and conv.of_y[0] == pixels * w.y
     if across and h.count == 1 and even:
-        whole = replace(w, count=own.n * pixels, extent=own.n * pixels)
-        own = replace(own, n=1, w=whole)
-    return own
+        whole = replace(w, count=conv.n * pixels, extent=conv.n * pixels)
+        conv = replace(conv, n=1, w=whole)
+    return conv
 
 
-def _viewed(own: Along) -> Along:
+def _viewed(axis: Along) -> Along:
     """One tap inside an image, as a view of the positions it sees."""
     return replace(
-        own, extent=own.count, stride=1, dilation=1, before=0, x=own.x * own.stride
+        axis, extent=axis.count, stride=1, dilation=1, before=0, x=axis.x * axis.stride
     )

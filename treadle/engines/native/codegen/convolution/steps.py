@@ -52,7 +52,7 @@ class Plan:
 
 
 def step(
-    made: Function,
+    function: Function,
     functions: Sequence[Function],
     pointers: Sequence[Pointer],
     arguments: Sequence[int],
@@ -64,8 +64,8 @@ def step(
     total, seconds = items
     grain = most(1, truncated(total * 4e-6 / max(seconds, 1e-9)))
     return Step(
-        made.name,
-        made.text,
+        function.name,
+        function.text,
         tuple(functions),
         tuple(pointers),
         tuple(arguments),

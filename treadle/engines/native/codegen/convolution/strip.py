@@ -39,7 +39,7 @@ def fill_strip(
     frame: Frame, x: Value, block: Block, channels: Value, target: Value, spare: Value
 ) -> None:
     """The strip of a block, from the image and channels that begin at x."""
-    b, g = frame.b, frame.given
+    b, g = frame.b, frame.values
     zero, one = b.i64(0), b.i64(1)
     rows = b.add(b.mul(b.sub(block.rows, one), g["row_step"]), g["span_h"])
     first = b.sub(b.mul(block.p, g["stride_h"]), g["top"])
@@ -52,7 +52,7 @@ def fill_strip(
     inner = frame.at(target, (start, "pixel_pitch"))
     size = b.mul(columns, g["pixel_pitch"])
     with b.loop(zero, rows, one, [first, target, inner]) as over:
-        y, row, own = over.values
+        y, row, fold = over.values
         # the folds inside the image: those from `low` on, before `high`
         low = frame.clamped(frame.ceil(b.sub(zero, y), g["fold_h"]), zero, g["folds"])
         high = frame.ceil(b.sub(g["height"], y), g["fold_h"])
@@ -69,10 +69,10 @@ def fill_strip(
                 [
                     *(frame.at(source, (at, "x_h")), step, b.sub(high, low)),
                     *(g["x_c"], channels, g["x_w"], b.sub(stop, start)),
-                    *(frame.at(own, (low, "fold_bytes")), g["pixel_pitch"], spare),
+                    *(frame.at(fold, (low, "fold_bytes")), g["pixel_pitch"], spare),
                 ],
             )
-        following = [frame.on(p, "row_pitch") for p in (row, own)]
+        following = [frame.on(p, "row_pitch") for p in (row, fold)]
         over.next([b.add(y, g["row_h"]), *following])
 
 
@@ -83,7 +83,7 @@ def runs_inside(frame: Frame, row: Value, first: Value) -> tuple[Value, Value]:
     Around the image are zeros, which add nothing. Rows of the kernel have `row_runs`
     each; 0 tells that none lies outside.
     """
-    b, g = frame.b, frame.given
+    b, g = frame.b, frame.values
     zero, per = b.i64(0), g["row_runs"]
     runs = least(b, g["chunk"], b.sub(g["runs"], first))
     y = b.sub(b.mul(row, g["stride_h"]), g["top"])  # of the first row of the kernel

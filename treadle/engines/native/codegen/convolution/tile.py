@@ -63,13 +63,13 @@ def tile_function(
     shapes = [(h, v) for v in widths for h in heights(machine, widths)]
     b = Builder("NAME", _PARAMETERS)
     builders = [b]
-    given = ", ".join(f"{kind} %{name}" for name, kind in _PARAMETERS)
+    parameters = ", ".join(f"{kind} %{name}" for name, kind in _PARAMETERS)
     cases = " ".join(f"i64 {16 * h + v}, label %s{h}x{v}" for h, v in shapes)
     shape = b.add(b.mul(b.arguments["height"], b.i64(16)), b.arguments["width"])
     b.emit(f"switch {shape}, label %none [{cases}]")
     for h, v in shapes:
         b.start(f"s{h}x{v}")
-        b.emit(f"tail call void @NAME.{h}x{v}({given})")
+        b.emit(f"tail call void @NAME.{h}x{v}({parameters})")
         b.ret()
         builders.append(_Tile(machine, dtype, h, v, lanes).build())
     b.start("none")
@@ -127,8 +127,8 @@ class _Tile:
         a, other, k = (
             b.load("i64", b.offset(table, b.i64(i), "i64")) for i in range(RUN)
         )
-        own = b.offset(arg["a"], a, "i8"), b.offset(arg["b"], other, "i8")
-        ahead, *after = self._over_k(*own, k, ahead, sums)
+        pointers = b.offset(arg["a"], a, "i8"), b.offset(arg["b"], other, "i8")
+        ahead, *after = self._over_k(*pointers, k, ahead, sums)
         then = [
             b.sub(left, b.i64(1)),
             b.offset(table, b.i64(RUN), "i64"),
@@ -208,6 +208,6 @@ class _Tile:
         before: str,
     ) -> None:
         b = self.b
-        for k, (own, x, y) in enumerate(zip(names, first, then, strict=True)):
+        for k, (phi, x, y) in enumerate(zip(names, first, then, strict=True)):
             pairs = f"[{x.name}, %{before}], [{y.name}, %{b.block}]"
-            b.lines[at + k] = f"  {own.name} = phi {own.type} {pairs}"
+            b.lines[at + k] = f"  {phi.name} = phi {phi.type} {pairs}"

@@ -32,103 +32,103 @@ __all__ = ["plan_weights"]
 
 def plan_weights(problem: Convolution, target: Machine | None = None) -> Plan:
     """w = the gradient of weights, from x and the gradient y of the result."""
-    own = merged(apart(forward(problem)), True)
+    conv = merged(apart(forward(problem)), True)
     names = ("x", "y")
-    if not own.o * own.c * own.h.taps * own.w.taps:
+    if not conv.o * conv.c * conv.h.taps * conv.w.taps:
         return Plan((), 0)
-    if not own.n * own.h.count * own.w.count:  # there is nothing to sum up
+    if not conv.n * conv.h.count * conv.w.count:  # there is nothing to sum up
         sizes = (problem.o, problem.c // problem.groups, *problem.kernel)
-        return Plan((*cleared("w", problem.w, sizes, own.size),), 0)
-    if _is_product(own) and _is_better_turned(own):
-        own, names = _turned(own), ("y", "x")
-    found = _Weights(own, names, target or machine())
-    last = [] if found.direct else [found.total()]
-    return Plan((found.sums(), *last), found.workspace)
+        return Plan((*cleared("w", problem.w, sizes, conv.size),), 0)
+    if _is_product(conv) and _is_better_turned(conv):
+        conv, names = _turned(conv), ("y", "x")
+    weights = _Weights(conv, names, target or machine())
+    last = [] if weights.direct else [weights.total()]
+    return Plan((weights.sums(), *last), weights.workspace)
 
 
-def _is_product(own: Dense) -> bool:
+def _is_product(conv: Dense) -> bool:
     """Whether x and y are alike: a row of pixels of some channels."""
-    if own.lanes:
+    if conv.lanes:
         return False
-    alone = own.h.taps == own.w.taps == own.h.count == own.w.stride == 1
-    return alone and own.w.inside and own.h.inside
+    alone = conv.h.taps == conv.w.taps == conv.h.count == conv.w.stride == 1
+    return alone and conv.w.inside and conv.h.inside
 
 
-def _is_better_turned(own: Dense) -> bool:
+def _is_better_turned(conv: Dense) -> bool:
     """Few outputs to copy are best; for few pixels, outputs side by side in w."""
-    if own.n * own.w.count > 2048:
-        return own.o > own.c
-    return own.of_w[2] == 1 and own.of_w[1] != 1
+    if conv.n * conv.w.count > 2048:
+        return conv.o > conv.c
+    return conv.of_w[2] == 1 and conv.of_w[1] != 1
 
 
-def _turned(own: Dense) -> Dense:
+def _turned(conv: Dense) -> Dense:
     """The same with x and y in each other's place."""
     return replace(
-        own,
-        c=own.o,
-        o=own.c,
-        h=replace(own.h, x=own.h.y, y=own.h.x),
-        w=replace(own.w, x=own.w.y, y=own.w.x),
-        of_x=own.of_y,
-        of_w=(own.of_w[0], own.of_w[2], own.of_w[1]),
-        of_y=own.of_x,
-        at=(own.at[2], own.at[1], own.at[0]),
+        conv,
+        c=conv.o,
+        o=conv.c,
+        h=replace(conv.h, x=conv.h.y, y=conv.h.x),
+        w=replace(conv.w, x=conv.w.y, y=conv.w.x),
+        of_x=conv.of_y,
+        of_w=(conv.of_w[0], conv.of_w[2], conv.of_w[1]),
+        of_y=conv.of_x,
+        at=(conv.at[2], conv.at[1], conv.at[0]),
     )
 
 
 class _Weights:
     """A gradient of weights, with all that is decided about it."""
 
-    def __init__(self, own: Dense, names: tuple[str, str], target: Machine) -> None:
-        self.own = own
+    def __init__(self, conv: Dense, names: tuple[str, str], target: Machine) -> None:
+        self.conv = conv
         self.names = names
         self.machine = target
-        self.lanes = target.lanes(own.dtype)
-        self.blocks = blocks = blocking.pixel_blocks(own)
-        self.channels = own.channels // blocks.c
-        self.rows = -(-own.h.count // blocks.p)
-        self.columns = -(-own.w.count // blocks.q)
-        self.images = -(-own.n // blocks.n)
-        lanes = self.lanes if own.lanes else 1
-        self.strip = blocking.strip_of(own, self.channels, self.columns, lanes, True)
+        self.lanes = target.lanes(conv.dtype)
+        self.blocks = blocks = blocking.pixel_blocks(conv)
+        self.channels = conv.channels // blocks.c
+        self.rows = -(-conv.h.count // blocks.p)
+        self.columns = -(-conv.w.count // blocks.q)
+        self.images = -(-conv.n // blocks.n)
+        lanes = self.lanes if conv.lanes else 1
+        self.strip = blocking.strip_of(conv, self.channels, self.columns, lanes, True)
         self.segments = self._segments()
         shortest = min((k for _, _, k in self.segments), default=1)
         self.tiles = blocking.tiles_for(target, shortest)
         self.panel = self.tiles.vectors * self.lanes
         self.k_b = self.tiles.vectors * target.vector
-        self.panels = -(-own.o // self.panel)
-        self.k = own.h.taps * own.w.taps * (own.c // blocks.c)
+        self.panels = -(-conv.o // self.panel)
+        self.k = conv.h.taps * conv.w.taps * (conv.c // blocks.c)
         self.part = self.k * self.k_b
-        self.cuts = blocking.cuts_of(own, blocks, self.panel)
-        self.items = own.groups * blocks.c * self.panels
+        self.cuts = blocking.cuts_of(conv, blocks, self.panel)
+        self.items = conv.groups * blocks.c * self.panels
         self.direct = self._is_direct()
         self.workspace = self.cuts.chunks * self.items * self.part
         self.workspace *= not self.direct
-        adjacent = own.of_y[2] == 1 and own.o % self.lanes == 0
+        adjacent = conv.of_y[2] == 1 and conv.o % self.lanes == 0
         self.y_in_place = adjacent and self.k <= 4 * self.tiles.rows
 
     def _segments(self) -> list[tuple[int, int, int]]:
         """Rows of sums that lie side by side in a strip, as `pieces` gives them."""
-        own = self.own
-        if not own.lanes:
-            return blocking.pieces(own, self.strip, self.channels)
-        taps = blocking.taps_of(own, self.strip)
-        return [(*taps[i][:2], own.w.taps) for i in range(0, len(taps), own.w.taps)]
+        conv = self.conv
+        if not conv.lanes:
+            return blocking.pieces(conv, self.strip, self.channels)
+        taps = blocking.taps_of(conv, self.strip)
+        return [(*taps[i][:2], conv.w.taps) for i in range(0, len(taps), conv.w.taps)]
 
     def _is_long(self) -> bool:
         """Whether blocks of pixels are read one after the other where they lie."""
-        own = self.own
-        alone = own.h.count == self.images == self.blocks.c == own.of_x[2] == 1
-        return alone and self.strip.in_place and own.n == 1
+        conv = self.conv
+        alone = conv.h.count == self.images == self.blocks.c == conv.of_x[2] == 1
+        return alone and self.strip.in_place and conv.n == 1
 
     def _is_direct(self) -> bool:
         """Whether tiles can write w: whole vectors of it, at even steps."""
-        own, w = self.own, self.own.w
-        whole = own.of_w[1] == 1 and own.o % self.lanes == 0
-        even = w.w == self.channels * own.of_w[2]
+        conv, w = self.conv, self.conv.w
+        whole = conv.of_w[1] == 1 and conv.o % self.lanes == 0
+        even = w.w == self.channels * conv.of_w[2]
         even = even or all(k == self.channels for _, _, k in self.segments)
         return (
-            not own.lanes
+            not conv.lanes
             and whole
             and even
             and self.cuts.chunks == 1
@@ -137,26 +137,28 @@ class _Weights:
 
     def sums(self) -> Step:
         """The step that sums over each chunk of windows."""
-        own, size = self.own, self.own.size
+        conv, size = self.conv, self.conv.size
         values = self._fields()
         table = [x for s in self.segments for x in (s[0], self._row(s[1]), s[2])]
-        total = self.cuts.chunks * own.groups * self.blocks.c * values["blocks_o"]
+        total = self.cuts.chunks * conv.groups * self.blocks.c * values["blocks_o"]
         x, y = self.names
         return step(
             gradient_kernel(),
             [
-                tile_function(self.machine, own.dtype, self.tiles.flat, own.lanes),
-                fill_function(self.machine, own.dtype, *steps_of(own)),
-                fill_function(self.machine, own.dtype, own.of_y[2], own.w.y),
+                tile_function(self.machine, conv.dtype, self.tiles.flat, conv.lanes),
+                fill_function(self.machine, conv.dtype, *steps_of(conv)),
+                fill_function(self.machine, conv.dtype, conv.of_y[2], conv.w.y),
             ],
             [
-                Pointer(x, x_shift(own, self.strip)),
-                Pointer(y, own.at[2] * size),
-                Pointer("w", own.at[1] * size) if self.direct else Pointer("workspace"),
+                Pointer(x, x_shift(conv, self.strip)),
+                Pointer(y, conv.at[2] * size),
+                Pointer("w", conv.at[1] * size)
+                if self.direct
+                else Pointer("workspace"),
                 Pointer("scratch"),
             ],
             [*(values[name] for name in FIELDS), *table],
-            (total, blocking.seconds(own)),
+            (total, blocking.seconds(conv)),
             values["scratch"],
         )
 
@@ -164,49 +166,49 @@ class _Weights:
         """Where the sums of a tap's first channel lie, by its number of a row."""
         if not self.direct:
             return row * self.k_b
-        own = self.own
-        i, j = divmod(row // self.channels, own.w.taps)
-        return (i * own.h.w + j * own.w.w) * own.size
+        conv = self.conv
+        i, j = divmod(row // self.channels, conv.w.taps)
+        return (i * conv.h.w + j * conv.w.w) * conv.size
 
     def _fields(self) -> dict[str, int]:
         """The integers of the kernel by name."""
-        own, size, blocks, strip = self.own, self.own.size, self.blocks, self.strip
+        conv, size, blocks, strip = self.conv, self.conv.size, self.blocks, self.strip
         image = strip_bytes(strip, self.rows)
         values = {
-            "x_n": own.of_x[0] * size,
-            "x_group": own.of_x[1] * size,
-            "x_block": self.channels * own.of_x[2] * size,
-            "y_n": own.of_y[0] * size,
-            "y_group": own.of_y[1] * size,
-            "y_o": own.of_y[2] * size,
-            "y_p": own.h.y * size,
-            "y_q": own.w.y * size,
-            "images": own.n,
-            "groups": own.groups,
-            "counts_p": own.h.count,
-            "counts_q": own.w.count,
+            "x_n": conv.of_x[0] * size,
+            "x_group": conv.of_x[1] * size,
+            "x_block": self.channels * conv.of_x[2] * size,
+            "y_n": conv.of_y[0] * size,
+            "y_group": conv.of_y[1] * size,
+            "y_o": conv.of_y[2] * size,
+            "y_p": conv.h.y * size,
+            "y_q": conv.w.y * size,
+            "images": conv.n,
+            "groups": conv.groups,
+            "counts_p": conv.h.count,
+            "counts_q": conv.w.count,
             "channels": self.channels,
-            "outputs": own.o,
+            "outputs": conv.o,
             "size": size,
             "blocks_n": blocks.n,
             "blocks_p": blocks.p,
             "blocks_q": blocks.q,
             "chunks": self.cuts.chunks,
             "blocks_c": blocks.c,
-            "blocks_o": -(-own.o // self.cuts.block_o),
+            "blocks_o": -(-conv.o // self.cuts.block_o),
             "block_o": self.cuts.block_o,
             "in_place": int(strip.in_place),
-            "a_n": own.of_x[0] * size if strip.in_place else image,
+            "a_n": conv.of_x[0] * size if strip.in_place else image,
             "a_p": strip.a_p,
             "a_q": strip.a_q,
             "row_a": self._row_of_x() * size,
-            "a_panel": self.panel * size if own.lanes else 0,
+            "a_panel": self.panel * size if conv.lanes else 0,
             "tile_m": self.tiles.rows,
             "lanes": self.lanes,
             "panel": self.panel,
             "segments": len(self.segments),
             "ahead": strip.a_q if self._is_long() else 0,
-            "merged": int(blocks.q == 1 and own.h.y == own.w.count * own.w.y),
+            "merged": int(blocks.q == 1 and conv.h.y == conv.w.count * conv.w.y),
         }
         panels = self.cuts.block_o // self.panel
         values |= self._places_of_y()
@@ -217,41 +219,41 @@ class _Weights:
         at += 8 * max(strip.folds * self.channels, self.panel)
         values["scratch"] = -(-at // 64) * 64
         values |= self._places_of_sums()
-        one = own if own.lanes else replace(own, c=self.channels)
+        one = conv if conv.lanes else replace(conv, c=self.channels)
         return values | strip_fields(one, strip)
 
     def _row_of_x(self) -> int:
         """From a row of a tile to the next, which are channels or, of lanes, taps."""
-        own = self.own
-        if own.lanes:
-            return own.w.dilation * self.strip.pixel_pitch // own.size
-        single = self.strip.in_place and own.h.taps * own.w.taps == 1
-        return own.of_x[2] if single else 1
+        conv = self.conv
+        if conv.lanes:
+            return conv.w.dilation * self.strip.pixel_pitch // conv.size
+        single = self.strip.in_place and conv.h.taps * conv.w.taps == 1
+        return conv.of_x[2] if single else 1
 
     def _places_of_y(self) -> dict[str, int]:
         """How the panels of y lie: pixel after pixel in scratch memory, or in place."""
-        own, size = self.own, self.own.size
+        conv, size = self.conv, self.conv.size
         if self.y_in_place:
-            steps = (own.of_y[0], own.h.y, own.w.y, self.panel)
+            steps = (conv.of_y[0], conv.h.y, conv.w.y, self.panel)
             places = [s * size for s in steps]
         else:
             row = self.columns * self.k_b
             panel = self.images * self.rows * row
             places = [self.rows * row, row, self.k_b, panel]
-        found = dict(zip(("b_n", "b_p", "b_q", "b_panel"), places, strict=True))
-        return found | {"y_in_place": int(self.y_in_place)}
+        fields = dict(zip(("b_n", "b_p", "b_q", "b_panel"), places, strict=True))
+        return fields | {"y_in_place": int(self.y_in_place)}
 
     def _places_of_sums(self) -> dict[str, int]:
         """How the sums of chunks lie, in the workspace or in w."""
-        own, size = self.own, self.own.size
+        conv, size = self.conv, self.conv.size
         if self.direct:
-            c = own.of_w[2]
-            steps = (0, own.of_w[0], self.channels * c, self.panel, c)
+            c = conv.of_w[2]
+            steps = (0, conv.of_w[0], self.channels * c, self.panel, c)
             places = [s * size for s in steps]
         else:
             block = self.panels * self.part
             group = self.blocks.c * block
-            places = [own.groups * group, group, block, self.part, self.k_b]
+            places = [conv.groups * group, group, block, self.part, self.k_b]
         names = ("out_chunk", "out_group", "out_block", "out_panel", "row_out")
         return dict(zip(names, places, strict=True))
 
@@ -259,29 +261,29 @@ class _Weights:
 
     def total(self) -> Step:
         """The step that adds the chunks and puts the sums where w wants them."""
-        own, size = self.own, self.own.size
-        by_output = own.of_w[1] != 1
+        conv, size = self.conv, self.conv.size
+        by_output = conv.of_w[1] != 1
         values = {
             "chunks": self.cuts.chunks,
             "chunk_bytes": self.items * self.part,
             "part_bytes": self.part,
             "part_vectors": self.part // self.machine.vector,
-            "w_group": own.of_w[0] * size,
-            "w_block": self.channels * own.of_w[2] * size,
-            "w_panel": self.panel * own.of_w[1] * size,
+            "w_group": conv.of_w[0] * size,
+            "w_block": self.channels * conv.of_w[2] * size,
+            "w_panel": self.panel * conv.of_w[1] * size,
             "blocks": self.blocks.c,
             "panels": self.panels,
             "panel": self.panel,
-            "outputs": own.o,
+            "outputs": conv.o,
             "by_output": int(by_output),
         }
         values |= self._copies(by_output)
         spare = 8 * max(values["folds"] * values["channels"], self.panel)
         values["scratch"] = -(-spare // 64) * 64
         return step(
-            sum_kernel(self.machine, own.dtype),
-            [fill_function(self.machine, own.dtype, 1, 1 if by_output else 0)],
-            [Pointer("w", own.at[1] * size), Pointer("workspace"), Pointer("scratch")],
+            sum_kernel(self.machine, conv.dtype),
+            [fill_function(self.machine, conv.dtype, 1, 1 if by_output else 0)],
+            [Pointer("w", conv.at[1] * size), Pointer("workspace"), Pointer("scratch")],
             [values[name] for name in SUM],
             (self.items, self.workspace / 10e9),
             values["scratch"],
@@ -293,12 +295,12 @@ class _Weights:
         A copy takes outputs for positions and up to two dimensions of w that lie side
         by side; or, where outputs lie side by side in w, it takes those.
         """
-        size = self.own.size
-        single = replace(self.own, c=self.own.c // self.blocks.c)
+        size = self.conv.size
+        single = replace(self.conv, c=self.conv.c // self.blocks.c)
         dims, _, _ = ordered_taps(single, self.strip.folded, False)
         values = {"folds": 1, "step_fold": 0, "channels": 1, "step_channel": size}
         if by_output:
-            pitch = self.own.of_w[1] * size
+            pitch = self.conv.of_w[1] * size
             values |= {"step": size, "count": 0, "pitch": pitch}
             side = 1
             for name, step_ in (("channels", "step_channel"), ("folds", "step_fold")):

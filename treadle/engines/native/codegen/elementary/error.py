@@ -129,14 +129,14 @@ SCALED = {
 
 def _complement(a: Term) -> Term:
     """erfc(a) for a >= 0; the rounding errors of a + add, u and a**2 are put right."""
-    own = SCALED[a.kind]
-    a = a.at_most(own.end)
-    below = a + own.add
+    constants = SCALED[a.kind]
+    a = a.at_most(constants.end)
+    below = a + constants.add
     u = 1.0 / below
-    error = fma(-u, a - (below - own.add), fma(-u, below, 1.0)) * u
-    much = u * own.mul
-    t = (much - own.sub) + fma(error, own.mul, fma(u, own.mul, -much))
-    scaled = fma(t + 1.0, polynomial(t, own.table), own.least)
+    error = fma(-u, a - (below - constants.add), fma(-u, below, 1.0)) * u
+    much = u * constants.mul
+    t = (much - constants.sub) + fma(error, constants.mul, fma(u, constants.mul, -much))
+    scaled = fma(t + 1.0, polynomial(t, constants.table), constants.least)
     scaled = fma(scaled, u, scaled * error)
     square = a * a
     return exponential_product(-square, -fma(a, a, -square), scaled)

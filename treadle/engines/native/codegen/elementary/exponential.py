@@ -89,8 +89,8 @@ def divided(x: Term, halvings: int) -> tuple[Term, Term, Term]:
 
 def limited(x: Term) -> Term:
     """x where e**x is neither 0 nor infinite, else the nearest such number."""
-    own = CONSTANTS[x.kind]
-    return x.at_most(own.high).at_least(own.low)
+    constants = CONSTANTS[x.kind]
+    return x.at_most(constants.high).at_least(constants.low)
 
 
 def multiplied(y: Term, bits: Term, x: Term) -> Term:
@@ -108,19 +108,19 @@ def exponential(x: Term, halvings: int = 0) -> Term:
     The polynomial is doubled and the power of 2 halved: 2**1024 is no float64, but
     2**1024 e**r can be one. halvings: at most 1.
     """
-    own, x = CONSTANTS[x.kind], limited(x)
+    constants, x = CONSTANTS[x.kind], limited(x)
     n, bits, r = divided(x, 1 + halvings)
-    r = fma(n, -own.two[1], r)
-    twice = polynomial(r, [2.0, 2.0, *(2 * c for c in own.rest)])
+    r = fma(n, -constants.two[1], r)
+    twice = polynomial(r, [2.0, 2.0, *(2 * c for c in constants.rest)])
     return multiplied(twice, bits, x)
 
 
 def less_one(x: Term) -> tuple[Term, Term]:
     """(e**x - 1) / 4, and e**x - 1, whose sign is lost if it is 0."""
-    own, layout = CONSTANTS[x.kind], x.format
-    n, bits, r = divided(x.at_most(own.high).at_least(own.flat), 2)
-    r = fma(n, -own.two[1], r)
-    little = fma(r * r, polynomial(r, own.rest), r)
+    constants, layout = CONSTANTS[x.kind], x.format
+    n, bits, r = divided(x.at_most(constants.high).at_least(constants.flat), 2)
+    r = fma(n, -constants.two[1], r)
+    little = fma(r * r, polynomial(r, constants.rest), r)
     power = (bits << layout.digits).as_float()
     quarter = fma(power, little, power - 0.25)
     return quarter, where(n.equals(0.0), little, quarter * 4.0)
@@ -139,23 +139,23 @@ def rough_less_one(x: Term) -> Term:
 
 def exponential_of_sum(x: Term, low: Term) -> Term:
     """e**(x + low), nearly always the nearest float; low is at most an ulp of x."""
-    own, x = CONSTANTS[x.kind], limited(x)
+    constants, x = CONSTANTS[x.kind], limited(x)
     n, bits, first = divided(x, 1)
-    second = fma(n, -own.two[1], low)
+    second = fma(n, -constants.two[1], low)
     r = first + second
     left = (first - r) + second
     head = fma(r, 2.0, 2.0)
     tail = fma(r, 2.0, 2.0 - head) + fma(left, r, left) * 2.0
-    bend = r * r * polynomial(r, [2 * c for c in own.rest])
+    bend = r * r * polynomial(r, [2 * c for c in constants.rest])
     return multiplied(head + (bend + tail), bits, x)
 
 
 def exponential_product(x: Term, low: Term, times: Term) -> Term:
     """times e**(x + low); e**x is neither 0 nor infinite, low at most an ulp of x."""
-    own = CONSTANTS[x.kind]
+    constants = CONSTANTS[x.kind]
     n, bits, r = divided(x, 1)
-    r = r + fma(n, -own.two[1], low)
-    twice = r * polynomial(r, [2.0, *(2 * c for c in own.rest)])
+    r = r + fma(n, -constants.two[1], low)
+    twice = r * polynomial(r, [2.0, *(2 * c for c in constants.rest)])
     return multiplied(fma(times, twice, times + times), bits, x)
 
 

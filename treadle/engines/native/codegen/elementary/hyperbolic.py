@@ -29,8 +29,8 @@ def _sinh(x: Term) -> Term:
     """(y + y / (y + 1)) / 2 with y = e**|x| - 1; where that overflows y / 2."""
     a = x.abs()
     quarter, y = less_one(a)
-    found = (y + y / (y + 1.0)) * 0.5
-    return where(a > 40.0, quarter + quarter, found).signed(x)
+    sine = (y + y / (y + 1.0)) * 0.5
+    return where(a > 40.0, quarter + quarter, sine).signed(x)
 
 
 def _cosh(x: Term) -> Term:

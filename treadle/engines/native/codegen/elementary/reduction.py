@@ -41,13 +41,13 @@ def _words(exponent: int, digits: int, count: int, scale: int = 0) -> list[float
         period = 1 << (BITS + 2 - (exponent - digits))
         rest = (rest + period // 2) % period - period // 2
     rest <<= scale
-    found = []
+    words = []
     for _ in range(count):
         word = rest / (1 << BITS)  # the nearest float
         numerator, denominator = word.as_integer_ratio()
         rest -= (numerator << BITS) // denominator
-        found.append(word)
-    return found
+        words.append(word)
+    return words
 
 
 @functools.cache

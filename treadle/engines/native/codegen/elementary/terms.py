@@ -177,8 +177,8 @@ class Term:
     # -- functions -------------------------------------------------------------------
 
     def _intrinsic(self, name: str, *others: Term | Number) -> Term:
-        given = [self.lift(other) for other in others]
-        return Term(self.b, self.b.intrinsic(name, self.value, *given))
+        terms = [self.lift(other) for other in others]
+        return Term(self.b, self.b.intrinsic(name, self.value, *terms))
 
     def abs(self) -> Term:
         return self._intrinsic("fabs")
@@ -269,25 +269,25 @@ Formula = Callable[..., Term]
 Function = Callable[..., Value]
 
 
-def formula(own: Formula) -> Function:
+def formula(rule: Formula) -> Function:
     """A function on values from its formula, which looks at the kind of its terms."""
 
     def function(b: Builder, *values: Value) -> Value:
-        return _in_parts(b, own, values)
+        return _in_parts(b, rule, values)
 
-    function.__doc__ = own.__doc__
+    function.__doc__ = rule.__doc__
     return function
 
 
-def _in_parts(b: Builder, own: Formula, values: Sequence[Value]) -> Value:
+def _in_parts(b: Builder, rule: Formula, values: Sequence[Value]) -> Value:
     """The formula on each half of a vector wider than a register, over and over."""
     kind = element(values[0].type)
     count = lanes(values[0].type)
     if count * BITS[kind] <= PART or count % 2:
-        return own(*(Term(b, v) for v in values)).value
+        return rule(*(Term(b, v) for v in values)).value
     half = count // 2
-    low = _in_parts(b, own, [b.part(v, 0, half) for v in values])
-    high = _in_parts(b, own, [b.part(v, half, half) for v in values])
+    low = _in_parts(b, rule, [b.part(v, 0, half) for v in values])
+    high = _in_parts(b, rule, [b.part(v, half, half) for v in values])
     places = ", ".join(f"i32 {k}" for k in range(count))
     line = f"shufflevector {low}, {high}, <{count} x i32> <{places}>"
     return b.define(vector(kind, count), line)
