@@ -25,7 +25,9 @@ WORDS = (
 )  # fmt: skip
 VARIABLES = ("found", "given", "made", "own", "told")
 # In these the word is the field's: a side of an operator, names of the array API.
-FIELD = frozenset(("left", "left_shift", "LeftShift", "bitwise_left_shift"))
+FIELD = frozenset(
+    ("left", "left_shift", "LeftShift", "bitwise_left_shift", "bisect_left")
+)
 PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 
 

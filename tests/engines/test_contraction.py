@@ -214,7 +214,12 @@ def test_where_scratch_is_short_blocks_are_lower_and_sums_the_same(
     def made(room: int) -> tuple[int, bytes]:
         along_k, c = (0, 1024, 1), np.zeros((256, 256), np.float32)
         plan = plan_matmul(
-            *sizes, along_k, (0, 1, 1024), (0, 256, 1), target=target, room=room
+            *sizes,
+            along_k,
+            (0, 1, 1024),
+            (0, 256, 1),
+            target=target,
+            scratch_limit=room,
         )
         run(plan, a.ctypes.data, b.ctypes.data, c.ctypes.data)
         check(c, a, b.T)

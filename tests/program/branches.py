@@ -12,7 +12,7 @@ import treadle as td
 from treadle.engines.base import engine
 from treadle.engines.native.execution.linked import Linked
 from treadle.program.alias import overwrites
-from treadle.program.check import beside, replay
+from treadle.program.check import conflicts, replay
 from treadle.program.lives import Lives
 from treadle.program.program import Program
 
@@ -107,7 +107,7 @@ def wrong_with(
             {n for k in range(a, b) for n in (*uses[k], *makes[k])}
             for a, b in region.bounds
         ]
-        problems += beside(offsets, sizes, touched)
+        problems += conflicts(offsets, sizes, touched)
     draw = random.Random(1)
     for _ in range(tries):
         order = interleaved(program, draw)

@@ -128,7 +128,7 @@ def test_the_bits_are_those_of_a_kernel_of_its_own(
         ys = make()
         td.evaluate(*ys)
         judged = [y.numpy() for y in ys]
-    monkeypatch.setattr(arrange, "fold_columns_beside", lambda units, *_: units)
+    monkeypatch.setattr(arrange, "fold_columns_together", lambda units, *_: units)
     alone = run(make, 1)
     for found in beside:
         for a, b in zip(found, alone, strict=True):

@@ -59,7 +59,7 @@ def test_a_cut_goes_on_from_a_smaller_one(
     numbers = [grown.join(*edge) for edge in known]
     grown.cut()
     for k, (a, b, c), extra in zip(numbers, known, more, strict=False):
-        grown.room[k] += extra
+        grown.residual[k] += extra
         anew.join(a, b, c + extra)
     assert grown.cut() == anew.cut()
 

@@ -131,7 +131,9 @@ def test_noise_is_told_from_mistakes() -> None:
     assert not total.wrong(0, np.float32(0.0)) and not total.wrong(0, np.float32(4.0))
     assert "differ" in total.wrong(0, np.float32(4000.0))
     kink = Reference({0: (td.sin(rows()) * 1.0 > 0.5).sum()}, {})
-    assert "differ" in kink.wrong(0, np.array(11, kink.expected[kink.roots[0].serial].dtype))
+    assert "differ" in kink.wrong(
+        0, np.array(11, kink.expected[kink.roots[0].serial].dtype)
+    )
     with np.errstate(all="ignore"):
         wide = np.array([1.0, np.inf, 2.0])
         off = strays(wide.astype("f") + np.float32(0.1), wide.astype("f"), wide, 1e-9)

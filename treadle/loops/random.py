@@ -141,7 +141,9 @@ def normal_bits(element: Index, draw: Sequence[Expression], dtype: DType) -> Exp
     radius = _apply(Sqrt(), _apply(Multiply(), radius, _number(-2.0, wide)))
     # The sine of a turn is the cosine a quarter earlier; both steps are exact.
     odd = Apply(Cast(wide), (_apply(BitwiseAnd(), low, _number(1, uint32)),), wide)
-    revolutions = _apply(Subtract(), second, _apply(Multiply(), odd, _number(0.25, wide)))
+    revolutions = _apply(
+        Subtract(), second, _apply(Multiply(), odd, _number(0.25, wide))
+    )
     revolutions = _apply(Subtract(), revolutions, _apply(Round(), revolutions))
     angle = _apply(Multiply(), revolutions, _number(2.0 * math.pi, wide))
     scaled = _apply(Multiply(), radius, _apply(Cos(), angle))

@@ -32,7 +32,7 @@ from treadle.base.errors import DTypeError
 from treadle.base.options import current
 from treadle.base.types import Type
 from treadle.graph.awaited import NUMBERS
-from treadle.graph.leaves import SCALARS, Leaf, as_tensor, weak_operand, constant_node
+from treadle.graph.leaves import SCALARS, Leaf, as_tensor, constant_node, weak_operand
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.origin import warn
@@ -222,7 +222,9 @@ def operands(*values: Any) -> list[Tensor]:
         dtype = promote(dtype, anchor.type.dtype)
     guide = constant_node(np.zeros((), dtype))
     rest = iter(anchors)
-    nodes = [weak_operand(v, guide) if isinstance(v, SCALARS) else next(rest) for v in values]
+    nodes = [
+        weak_operand(v, guide) if isinstance(v, SCALARS) else next(rest) for v in values
+    ]
     for node in nodes:
         dtype = promote(dtype, node.type.dtype)
     if dtype is float64:

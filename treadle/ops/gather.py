@@ -75,7 +75,9 @@ def value_rows(e: Array, place: int, ids: Sequence[Array]) -> Array:
     """Values laid out like an Index result, as [positions, all others]."""
     n = max(i.ndim for i in ids)
     in_front = np.moveaxis(e, range(place, place + n), range(n))
-    return in_front.reshape(math.prod(in_front.shape[:n]), math.prod(in_front.shape[n:]))
+    return in_front.reshape(
+        math.prod(in_front.shape[:n]), math.prod(in_front.shape[n:])
+    )
 
 
 def indexed(x: Type, axes: Integers, place: int, ids: Sequence[Type]) -> Type:

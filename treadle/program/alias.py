@@ -146,11 +146,11 @@ def _in_steps(kernel: Kernel, source: int, target: int, sized: bool) -> bool:
     stores = [
         (s, path) for s, path, _ in steps if isinstance(s, Store) and s.buffer == target
     ]
-    held: dict[Path, set[Load]] = {}  # what a body has in registers, by its path
+    loaded: dict[Path, set[Load]] = {}  # what a body has in registers, by its path
     written: list[tuple[Store, Path]] = []
     for s, path, axes in steps:
         loads = {x for x in _read(s) if isinstance(x, Load) and x.buffer == source}
-        known = [x for k in range(len(path) + 1) for x in held.get(path[:k], ())]
+        known = [x for k in range(len(path) + 1) for x in loaded.get(path[:k], ())]
         for x in loads - set(known):
             for store, other in stores:
                 first = (store, other) not in written
@@ -161,7 +161,7 @@ def _in_steps(kernel: Kernel, source: int, target: int, sized: bool) -> bool:
                 around = axes[: _shared(path, other)]
                 if _meet(x.index, store.index, around, not first):
                     return False
-        held.setdefault(path, set()).update(loads)
+        loaded.setdefault(path, set()).update(loads)
         if isinstance(s, Store) and s.buffer == target:
             if s.combine is not None or _repeated(s, axes):
                 return False
@@ -220,23 +220,23 @@ def _without(i: Index, axes: Sequence[Axis]) -> Index:
 
 
 def _adds_up(
-    low: int, high: int, steps: Sequence[tuple[int, int]], moved: bool
+    low: int, high: int, steps: Sequence[tuple[int, int]], apart: bool
 ) -> bool:
     """Whether whole steps, at most so many of each either way, make up a distance.
 
     Any one between two bounds; `steps` are the longest first.
     """
     if not steps:
-        return low <= 0 <= high and moved
+        return low <= 0 <= high and apart
     (step, most), *others = steps
     if not step:
-        return _adds_up(low, high, others, moved or most > 0)
+        return _adds_up(low, high, others, apart or most > 0)
     reach = sum(s * n for s, n in others)
     first, last = -((reach - low) // step), (high + reach) // step
     first, last = max(-most, first), min(most, last)
     k = first
     while k <= last:
-        if _adds_up(low - k * step, high - k * step, others, moved or k != 0):
+        if _adds_up(low - k * step, high - k * step, others, apart or k != 0):
             return True
         k += 1
     return False

@@ -18,7 +18,7 @@ from treadle.ops.families import Movement, Output
 from treadle.ops.join import Concat
 from treadle.ops.movement import Reshape
 from treadle.program.alias import after_readers
-from treadle.program.columns import fold_columns_beside
+from treadle.program.columns import fold_columns_together
 from treadle.program.contract import (
     Layout,
     View,
@@ -56,7 +56,7 @@ def _among(serials: Set[int]) -> Callable[[Tensor], bool]:
     return lambda node: node.serial in serials
 
 
-def _keep_moved_joins(nodes: Sequence[Tensor]) -> None:
+def _store_joins(nodes: Sequence[Tensor]) -> None:
     """Have joins be stored that other joins read with dimensions merged: which part an
     element is from would be asked for each, by divisions.
     """
@@ -81,7 +81,7 @@ def _merges(node: Tensor) -> bool:
     return isinstance(node.op, Reshape) and apart
 
 
-def _looked_through(supported: Callable[[Tensor], bool]) -> Callable[[Tensor], bool]:
+def _transparent(supported: Callable[[Tensor], bool]) -> Callable[[Tensor], bool]:
     """Whether a node needs no buffer: its readers compute it where they read it."""
     known: dict[int, bool] = {}
 
@@ -117,8 +117,8 @@ class Arrangement:
         self.versions = versions
         reached = reach(list(roots.values())) if nodes is None else nodes
         self.supported = _among({n.serial for n in reached if supported(n)})
-        _keep_moved_joins(reached)
-        self.looked_through = _looked_through(self.supported)
+        _store_joins(reached)
+        self.transparent = _transparent(self.supported)
         self.nodes = [n for n in reached if not is_leaf(n)]
         self.lent = self._lent({new.serial for new, _ in versions})
         self.results = {self.lent.get(n.serial, n).serial for n in roots.values()}
@@ -132,13 +132,13 @@ class Arrangement:
             self.orders = orders_of(self.nodes, asked, self.orders)
         if fuse:
             recompute(self.nodes, self.supported)
-            self.looked_through = _looked_through(self.supported)
+            self.transparent = _transparent(self.supported)
         self.products: dict[int, tuple[Layout | Convolution, list[View]]] = {}
         copied = self._copied()
         chosen = [
             n
             for n in self.nodes
-            if (n.serial in copied or not self.looked_through(n))
+            if (n.serial in copied or not self.transparent(n))
             and not isinstance(n.op, Output)
         ]
         units = group(chosen, self.supported, MEMBERS if fuse else 1)
@@ -150,7 +150,7 @@ class Arrangement:
             def stored() -> set[int]:
                 return self._stored(units) | copied
 
-            units = fold_columns_beside(units, done, stored, self.strides)
+            units = fold_columns_together(units, done, stored, self.strides)
         by_number = {u.nodes[0].serial: u.number for u in units}
         done_by = {u.number: by_number[k] for k, u in self.finishes.items()}
         after_readers(units, versions, done_by)
@@ -197,9 +197,9 @@ class Arrangement:
         taken = {n.serial for n in self.roots.values()}
         lenders: dict[int, Tensor] = {}
         for root in self.roots.values():
-            if root.serial in fixed or is_leaf(root) or not self.looked_through(root):
+            if root.serial in fixed or is_leaf(root) or not self.transparent(root):
                 continue
-            view = view_of(root, self.looked_through)
+            view = view_of(root, self.transparent)
             if view is None or is_leaf(view.base) or view.base.serial in taken:
                 continue
             straight = not view.offset and view.strides == row_major(root)
@@ -221,7 +221,7 @@ class Arrangement:
             else:
                 read |= {x.serial for x in node.inputs}
         return {
-            n.serial for n in self.nodes if n.serial in read and self.looked_through(n)
+            n.serial for n in self.nodes if n.serial in read and self.transparent(n)
         }
 
     def _product(self, node: Tensor) -> tuple[Layout | Convolution, list[View]] | None:
@@ -250,9 +250,9 @@ class Arrangement:
         """How an operand of a product may be read, the best ways first."""
 
         def as_floats(node: Tensor) -> bool:
-            return self.looked_through(node) and not is_widened(node)
+            return self.transparent(node) and not is_widened(node)
 
-        view = view_of(x, self.looked_through, self.strides)
+        view = view_of(x, self.transparent, self.strides)
         views = [] if view is None else [view]
         if view is not None and is_narrow(view):
             wide = view_of(x, as_floats, self.strides)

@@ -229,7 +229,7 @@ class _Building:
         if isinstance(node.op, (Argument, Output)):
             return True
         arranged = self.arranged
-        return node.serial in arranged.stored and not arranged.looked_through(node)
+        return node.serial in arranged.stored and not arranged.transparent(node)
 
     # -- steps -----------------------------------------------------------------------
 

@@ -251,14 +251,14 @@ class _Stretch:
         threads = [0] * self.lanes
         for time in sorted(times, reverse=True):
             heapq.heapreplace(threads, threads[0] + time)
-        beside = max(threads) + SYNC
+        parallel = max(threads) + SYNC
         most, other = [*heapq.nlargest(2, map(len, chains)), 0, 0][:2]
         # What one core has just written comes slowly to another: a step or two beside
         # a long chain that makes what they read were seen to gain nothing.
         if (
             len(chains) < 2
             or 8 * other < most
-            or here - beside < max(here // GAIN, SYNC)
+            or here - parallel < max(here // GAIN, SYNC)
         ):
             return [sorted(k for steps in chains for k in steps)]
         return _bundled(chains, times)

@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-__all__ = ["Owners", "beside", "check", "replay"]
+__all__ = ["Owners", "check", "conflicts", "replay"]
 
 
 class _Placed(Protocol):
@@ -176,7 +176,7 @@ def replay(
     return wrong
 
 
-def beside(
+def conflicts(
     offsets: Sequence[int], sizes: Sequence[int], chains: Sequence[Collection[int]]
 ) -> list[str]:
     """What chains that run side by side touch in the same place: a sentence each.

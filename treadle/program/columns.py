@@ -23,12 +23,12 @@ from treadle.program.places import sources
 from treadle.program.units import MEMBERS, Unit, absorb, between, compatible, rebase
 from treadle.rewrite.cut import STEPS, WIDE
 
-__all__ = ["fold_columns_beside"]
+__all__ = ["fold_columns_together"]
 
 BLOCKS = 16  # of rows: fewer keep too few threads busy
 
 
-def fold_columns_beside(
+def fold_columns_together(
     units: Sequence[Unit],
     finishes: Iterable[Unit],
     written: Callable[[], Collection[int]],
@@ -57,7 +57,7 @@ def fold_columns_beside(
         for serial in unit.operands | {n.serial for n in unit.nodes}:
             holders.setdefault(serial, []).append(unit)
     for unit in alone:
-        _join(unit, _beside(unit, holders))
+        _join(unit, _neighbors(unit, holders))
     return [u for u in units if u.nodes]
 
 
@@ -125,7 +125,7 @@ def _in_rows(unit: Unit, stored: Collection[int], strides: Strides) -> bool:
     return folds_in_lanes(kernel)
 
 
-def _beside(unit: Unit, holders: dict[int, list[Unit]]) -> list[Unit]:
+def _neighbors(unit: Unit, holders: dict[int, list[Unit]]) -> list[Unit]:
     """The units that read or compute a large operand of a unit, the newest first."""
     region = unit.region
     assert region is not None

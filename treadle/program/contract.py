@@ -90,28 +90,28 @@ def widens(layout: object, views: Sequence[View]) -> bool:
 
 
 def view_of(
-    x: Tensor, looked_through: Callable[[Tensor], bool], strides: Strides = row_major
+    x: Tensor, transparent: Callable[[Tensor], bool], strides: Strides = row_major
 ) -> View | None:
     """The strided view of stored memory that a node is; None where it is none.
 
     A value that is widened and looked through is what it is widened from.
     """
-    if not looked_through(x):
+    if not transparent(x):
         pairs = zip(strides(x), x.type.shape, strict=True)
         return View(x, 0, tuple([0 if n == 1 else step for step, n in pairs]))
     base, moves = x, []
-    while looked_through(base):
+    while transparent(base):
         if isinstance(base.op, Movement):
             moves.append((base.op, base.inputs[0].type))
         elif not is_widened(base):
             break  # what is computed for its reader lies in memory of its own
         (base,) = base.inputs
-    strided = _moved(x.type.shape, tuple(moves), strides(base))
+    strided = _strided(x.type.shape, tuple(moves), strides(base))
     return None if strided is None else View(base, *strided)
 
 
 @cached(4096)
-def _moved(
+def _strided(
     shape: Shape, moves: Sequence[tuple[Movement, Type]], strides: tuple[int, ...]
 ) -> tuple[int, tuple[int, ...]] | None:
     """The offset and strides that moves of what lies so come to, if they are such."""

@@ -140,7 +140,7 @@ def convolution_of(
         if any(s <= 0 < n - 1 for s, n in zip(steps, sizes, strict=True)):
             return None
     shapes = {name: _plane(t.shape, 1) for name, t in types.items()}
-    lies = {name: _plane(s, 0) for name, s in strides.items()}
+    planes = {name: _plane(s, 0) for name, s in strides.items()}
     plane = Convolution(
         shapes["x"][0],
         shapes["x"][1],
@@ -152,9 +152,9 @@ def convolution_of(
         _pair(op.stride, 1),
         _pair(op.padding, (0, 0)),
         _pair(op.dilation, 1),
-        lies["x"],
-        lies["w"],
-        lies["y"],
+        planes["x"],
+        planes["w"],
+        planes["y"],
         "double" if node.type.dtype.itemsize == 8 else "float",
         names[0],
     )

@@ -29,15 +29,15 @@ def nanoseconds(program: Program) -> list[int]:
             panels = sum([sizes[n] for n in set(step.operands)])
             time = max(about.flops // PRODUCTS, panels // PANELS)
             if step.finish:
-                time += _moved(sizes, step.finish.buffers, most)
+                time += _traffic(sizes, step.finish.buffers, most)
         else:
             touched = step.buffers if isinstance(step, Launch) else step.read
-            time = max(about.flops // LOOPS, _moved(sizes, touched, most))
+            time = max(about.flops // LOOPS, _traffic(sizes, touched, most))
         times.append(START + time)
     return times
 
 
-def _moved(sizes: Sequence[int], touched: Sequence[int], most: int) -> int:
+def _traffic(sizes: Sequence[int], touched: Sequence[int], most: int) -> int:
     """The time to read and write some buffers; of a table few rows may be read."""
     return sum([min(sizes[n], most) for n in touched]) // STREAMED
 

@@ -165,14 +165,14 @@ def epilogue_kernel(
     else:
         for i, whole in zip(known, dims, strict=True):
             by |= dict.fromkeys(i.axes(), whole)
-    moved = Region(axes, nodes=list(region.nodes))
+    rebased = Region(axes, nodes=list(region.nodes))
     for old, new in (
-        (region.placement, moved.placement),
-        (region.reads, moved.reads),
+        (region.placement, rebased.placement),
+        (region.reads, rebased.reads),
     ):
         for serial, at in old.items():
             new[serial] = tuple(i.replaced(by) for i in at)
-    kernel, nodes = kernel_of(moved, stored, has_buffer, strides)
+    kernel, nodes = kernel_of(rebased, stored, has_buffer, strides)
     for i in kernel.indices:
         for atom, _ in i.terms:
             divided = isinstance(atom, (Quotient, Remainder))

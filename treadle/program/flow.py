@@ -15,7 +15,7 @@ class Network:
     def __init__(self) -> None:
         self.edges: list[list[int]] = [[], []]  # of each point, by number
         self.end: list[int] = []  # edge k ^ 1 is edge k in reverse
-        self.room: list[int] = []
+        self.residual: list[int] = []
 
     def point(self) -> int:
         """A new point."""
@@ -27,7 +27,7 @@ class Network:
         self.edges[a].append(len(self.end))
         self.edges[b].append(len(self.end) + 1)
         self.end += (b, a)
-        self.room += (capacity, 0)
+        self.residual += (capacity, 0)
         return len(self.end) - 2
 
     def cut(self) -> set[int]:
@@ -43,7 +43,7 @@ class Network:
         for p in row:
             for k in self.edges[p]:
                 q = self.end[k]
-                if self.room[k] and q not in reached:
+                if self.residual[k] and q not in reached:
                     reached.add(q)
                     row.append(q)
         return reached
@@ -51,7 +51,7 @@ class Network:
     def _levels(self) -> list[int]:
         """How many edges with room lead from each point to the sink, of those no
         further than the source (-1: the others); nothing if none lead from there."""
-        end, room, edges = self.end, self.room, self.edges
+        end, residual, edges = self.end, self.residual, self.edges
         level = [-1] * len(edges)
         level[1] = 0
         row = [1]
@@ -59,7 +59,7 @@ class Network:
             above = level[q] + 1
             for k in edges[q]:
                 p = end[k]
-                if room[k ^ 1] and level[p] < 0:
+                if residual[k ^ 1] and level[p] < 0:
                     level[p] = above
                     if not p:
                         return level
@@ -68,18 +68,18 @@ class Network:
 
     def _fill(self, level: list[int]) -> None:
         """Push all flow there is along edges that lead one level on to the sink."""
-        end, room, edges = self.end, self.room, self.edges
+        end, residual, edges = self.end, self.residual, self.edges
         untried = [0] * len(edges)
         path: list[int] = []
         p = 0
         while True:
             if p == 1:
-                flow = min(room[k] for k in path)
+                flow = min(residual[k] for k in path)
                 first = len(path)
                 for at in range(len(path) - 1, -1, -1):
-                    room[path[at]] -= flow
-                    room[path[at] ^ 1] += flow
-                    if not room[path[at]]:
+                    residual[path[at]] -= flow
+                    residual[path[at] ^ 1] += flow
+                    if not residual[path[at]]:
                         first = at
                 p = end[path[first] ^ 1]
                 del path[first:]
@@ -87,7 +87,7 @@ class Network:
             below = level[p] - 1
             while untried[p] < len(edges[p]):
                 k = edges[p][untried[p]]
-                if room[k] and level[end[k]] == below:
+                if residual[k] and level[end[k]] == below:
                     break
                 untried[p] += 1
             else:

@@ -77,8 +77,8 @@ def form_of(
                 places[id(at)] = len(listed)
                 listed.append(at)
             inputs = tuple([numbers[y.serial] for y in x.inputs])
-            lies = strides(x) if serial in written else None
-            where = lies, places[id(at)], region.reads.get(serial)
+            layout = strides(x) if serial in written else None
+            where = layout, places[id(at)], region.reads.get(serial)
             parts.append((x.op, x.type, is_virtual(x), inputs, where))
     loops = region.axes, region.inner, region.turns, tuple(listed)
     order = tuple([numbers[x.serial] for x in region.nodes])

@@ -68,11 +68,11 @@ class Grouping:
                     return
             unit = self._begin(node)
             if self.most > 1:
-                self._join_beside(unit)
+                self._join_siblings(unit)
         else:
             self._new(node, None)
 
-    def _join_beside(self, unit: Unit) -> None:
+    def _join_siblings(self, unit: Unit) -> None:
         """Make a new unit one with another that runs the same loops over an operand."""
         region = unit.region
         assert region is not None

@@ -77,8 +77,8 @@ def orders_of(
 def _moves_channels(node: Tensor) -> bool:
     """Whether a node is a view of images that lie with channels last."""
     op, ndim = node.op, node.type.ndim
-    moved = (0, ndim - 1, *range(1, ndim - 1))
-    return ndim > 3 and isinstance(op, PermuteDims) and op.order == moved
+    order = (0, ndim - 1, *range(1, ndim - 1))
+    return ndim > 3 and isinstance(op, PermuteDims) and op.order == order
 
 
 def _flattens(node: Tensor, reader: Tensor) -> bool:

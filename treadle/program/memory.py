@@ -232,12 +232,12 @@ def _place_few(problem: _Problem, order: list[int], tight: bool) -> tuple[Ints, 
     height = 0
     for number in order:
         start, stop, need = first[number], last[number], size[number]
-        reached, offset, room = 0, -1, 0
+        reached, offset, smallest = 0, -1, 0
         for begin, end, since, until in placed:
             if since <= stop and until >= start:
                 gap = begin - reached
-                if gap >= need and (offset < 0 or gap < room):
-                    offset, room = reached, gap
+                if gap >= need and (offset < 0 or gap < smallest):
+                    offset, smallest = reached, gap
                     if not tight:
                         break
                 if end > reached:

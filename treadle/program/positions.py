@@ -167,8 +167,8 @@ def _checked(step: Launch) -> Iterator[tuple[int | None, int]]:
 def _read(x: Expression) -> Load | None:
     """What a position is, or counts from the end where that is negative."""
     if isinstance(x, Apply) and isinstance(x.op, Select):
-        below, moved, plain = x.inputs
-        parts = {id(y): y for y in (*inside(below), *inside(moved), plain)}
+        below, wrapped, plain = x.inputs
+        parts = {id(y): y for y in (*inside(below), *inside(wrapped), plain)}
         loads = {y for y in parts.values() if isinstance(y, Load)}
         return plain if isinstance(plain, Load) and loads == {plain} else None
     return x if isinstance(x, Load) else None

@@ -40,7 +40,7 @@ READERS = 3  # of a value of two operands: with more it is better kept
 def recompute(nodes: Sequence[Tensor], supported: Callable[[Tensor], bool]) -> None:
     """Mark the nodes that are to be computed where they are read."""
     for node in nodes:
-        if type(node.op) is Cast and is_widened(node) and _lies(node.inputs[0]):
+        if type(node.op) is Cast and is_widened(node) and _in_memory(node.inputs[0]):
             recomputed(node)
     kinds = {k for k in {type(n.op) for n in nodes} if issubclass(k, CHEAP)}
     cheap = [n for n in nodes if type(n.op) in kinds and at_least(n.type.size, LARGE)]
@@ -76,7 +76,7 @@ def recompute(nodes: Sequence[Tensor], supported: Callable[[Tensor], bool]) -> N
             recomputed(node)
 
 
-def _lies(x: Tensor) -> bool:
+def _in_memory(x: Tensor) -> bool:
     """Whether a value lies in memory before the program runs, however it is seen."""
     while isinstance(x.op, Movement):
         x = x.inputs[0]

@@ -27,7 +27,7 @@ def release_early(arranged: Arrangement) -> None:
     if arranged.small:
         return
     time = Timeline(arranged)
-    if max(time.held(), default=0) < LARGE:
+    if max(time.live(), default=0) < LARGE:
         return
     order = _Order(time)
     for k in range(len(time.steps)):

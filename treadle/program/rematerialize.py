@@ -41,7 +41,7 @@ PATIENCE, ROUNDS = 8, 32  # of a stride: rounds in which no less is reached, and
 
 # Seconds: of any op, of a floating-point operation in a product, of an element that is
 # moved or computed by a cheap op, and of one computed by another op, such as exp.
-OP, FLOP, MOVED, COMPUTED = 1e-6, 5e-12, 2e-11, 2e-10
+OP, FLOP, COPIED, COMPUTED = 1e-6, 5e-12, 2e-11, 2e-10
 # Seconds for a byte of a product that is not kept: sums of some 80 numbers at most.
 # Convolutions of such short ones are slower than they seem.
 QUICK = 2e-10
@@ -71,7 +71,7 @@ class _Choices:
         self.points: dict[int, int] = {}  # where the edge begins that keeps a node
         self.edges: list[tuple[Tensor, int]] = []
         self._join()
-        self.start = 0.0, self.network.room
+        self.start = 0.0, self.network.residual
 
     def _early(self, xs: Sequence[Tensor]) -> Iterator[Tensor]:
         """Those of some nodes that are computed by now, and not for nothing."""
@@ -91,7 +91,9 @@ class _Choices:
     def _cost(self, x: Tensor) -> int:
         """What it costs to compute a node again, unless that takes too much memory."""
         seconds = cost(x, self.time.arranged, self.products)
-        if seconds is None or (plain(x.type.nbytes) > self.spike and self._lies(x)):
+        if seconds is None or (
+            plain(x.type.nbytes) > self.spike and self._in_memory(x)
+        ):
             return ENDLESS
         return round(seconds / UNIT)
 
@@ -101,9 +103,9 @@ class _Choices:
         share = SHORT + (1 - SHORT) * stays
         return round(share * price * plain(x.type.nbytes) / UNIT)
 
-    def _lies(self, x: Tensor) -> bool:
+    def _in_memory(self, x: Tensor) -> bool:
         """Whether a node can lie in memory: it is no other one seen in another way."""
-        virtual = self.time.arranged.looked_through(x)
+        virtual = self.time.arranged.transparent(x)
         return not (virtual or isinstance(x.type, TupleType))
 
     def _read(self, xs: Iterable[Tensor], step: int) -> None:
@@ -128,9 +130,9 @@ class _Choices:
             self._read(self._inputs(x), self.until[x.serial])
             a = points[x.serial] = network.point()
             network.join(0, a, self._cost(x))
-            lies = self._lies(x)
-            edge = network.join(a, network.point(), 0 if lies else ENDLESS)
-            if lies:
+            in_memory = self._in_memory(x)
+            edge = network.join(a, network.point(), 0 if in_memory else ENDLESS)
+            if in_memory:
                 self.edges.append((x, edge))
         for x in nodes:
             for y in self._inputs(x):
@@ -143,10 +145,10 @@ class _Choices:
 
         What flows at a lower price can flow at a higher one too: it goes on from there.
         """
-        low, room = self.start
-        self.network.room = room = list(room)
+        low, residual = self.start
+        self.network.residual = residual = list(residual)
         for x, edge in self.edges:
-            room[edge] += self._worth(x, price) - self._worth(x, low)
+            residual[edge] += self._worth(x, price) - self._worth(x, low)
         side = self.network.cut()
 
         def again(x: Tensor) -> bool:
@@ -159,7 +161,7 @@ class _Choices:
 
     def begin(self, price: float) -> None:
         """Have later ones, at higher prices, go on from the one found last."""
-        self.start = price, self.network.room
+        self.start = price, self.network.residual
 
 
 @dataclass(frozen=True)
@@ -252,9 +254,9 @@ def cost(node: Tensor, arranged: Arrangement, products: bool) -> float | None:
     if isinstance(node.type, TupleType) or not arranged.supported(node):
         return None
     if isinstance(node.op, Reduction):
-        return OP + MOVED * plain(node.inputs[0].type.size)
+        return OP + COPIED * plain(node.inputs[0].type.size)
     if isinstance(node.op, (*CHEAP, Cast)) or not isinstance(node.op, Elementwise):
-        return OP + MOVED * plain(node.type.size) if has_rule(node.op) else None
+        return OP + COPIED * plain(node.type.size) if has_rule(node.op) else None
     return OP + COMPUTED * plain(node.type.size)
 
 
@@ -268,7 +270,7 @@ def rematerialized(arranged: Arrangement, arrange: Arrange) -> Arrangement:
     if arranged.small:
         return arranged
     time = Timeline(arranged)
-    if max(time.held(), default=0) < LARGE:
+    if max(time.live(), default=0) < LARGE:
         return arranged
     demand = time.largest()
     if demand.bytes < LARGE:

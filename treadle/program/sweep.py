@@ -59,8 +59,8 @@ class Times:
         add(alone, self.chain[last], last + 1, long)
         add(through, stop[first], self.region[last], long)
         peaks = np.maximum.reduceat(alone.cumsum()[:-1], chains)
-        beside = np.add.reduceat(peaks, np.searchsorted(chains, begins))
-        return int((through.cumsum()[begins] + beside).max())
+        parallel = np.add.reduceat(peaks, np.searchsorted(chains, begins))
+        return int((through.cumsum()[begins] + parallel).max())
 
 
 def _reversed(starts: Ints) -> Ints:
@@ -95,11 +95,11 @@ class Gaps:
         fit = bisect_left(self._sorted, (need, 0))
         if fit == len(self._sorted):
             return -1
-        room, begin = self._sorted.pop(fit)
+        space, begin = self._sorted.pop(fit)
         end = self._end_of.pop(begin)
-        if room > need:
+        if space > need:
             self._end_of[begin + need], self._begin_of[end] = end, begin + need
-            insort(self._sorted, (room - need, begin + need))
+            insort(self._sorted, (space - need, begin + need))
         else:
             del self._begin_of[end]
         return begin

@@ -21,7 +21,7 @@ class Demand:
 
     step: int
     bytes: int
-    held: tuple[Tensor, ...]  # what lies there, the largest first
+    live: tuple[Tensor, ...]  # what lies there, the largest first
 
 
 class Timeline:
@@ -52,7 +52,7 @@ class Timeline:
         when: dict[int, int] = {}
         for node in self.arranged.nodes:
             step = self.at.get(node.serial)
-            if step is None or self.arranged.looked_through(node):
+            if step is None or self.arranged.transparent(node):
                 before = [-1 if is_leaf(x) else when[x.serial] for x in node.inputs]
                 step = max(before, default=-1)
             when[node.serial] = step
@@ -73,7 +73,7 @@ class Timeline:
         reads = [self.arranged.reads(unit) for unit in units]
         return reads[0] if len(reads) == 1 else frozenset().union(*reads)
 
-    def held(self) -> list[int]:
+    def live(self) -> list[int]:
         """The bytes of the arena that lie there in each step."""
         change = [0] * (len(self.steps) + 1)
         for serial, node in self.kept.items():
@@ -84,7 +84,7 @@ class Timeline:
 
     def demands(self) -> list[int]:
         """The bytes that each step needs, roughly as they will be planned."""
-        return [held - self._written_over(k) for k, held in enumerate(self.held())]
+        return [live - self._written_over(k) for k, live in enumerate(self.live())]
 
     def _written_over(self, k: int) -> int:
         """Bytes of what a step writes in place of what it is the last to read."""
@@ -108,10 +108,10 @@ class Timeline:
         """The step that needs the most."""
         demands = self.demands()
         k = max(range(len(demands)), key=demands.__getitem__, default=0)
-        held = [
+        live = [
             node
             for serial, node in self.kept.items()
             if self.at[serial] <= k <= self.last.get(serial, self.at[serial])
         ]
-        held.sort(key=lambda n: -plain(n.type.nbytes))
-        return Demand(k, demands[k] if demands else 0, tuple(held))
+        live.sort(key=lambda n: -plain(n.type.nbytes))
+        return Demand(k, demands[k] if demands else 0, tuple(live))

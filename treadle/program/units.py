@@ -185,8 +185,10 @@ def rebase(region: Region, axes: tuple[Axis, ...]) -> None:
         {serial: tuple(i.replaced(by) for i in known) for serial, known in old.items()}
         for old in (region.placement, region.reads)
     )
-    moved = [i for new in (placement, reads) for known in new.values() for i in known]
-    for i in [*indices, *moved]:
+    replaced = [
+        i for new in (placement, reads) for known in new.values() for i in known
+    ]
+    for i in [*indices, *replaced]:
         if any(not isinstance(atom, Axis) for atom, _ in i.terms):
             return
     inner = {b for a in region.inner for b in by[a].axes()}

@@ -22,7 +22,7 @@ from treadle.rewrite.values import Meaning, Reference
 __all__ = ["Judge", "judge", "mismatch"]
 
 Roots = Mapping[int, Tensor]
-Again = Callable[[], Any]
+Repeat = Callable[[], Any]
 WIDE = 80  # characters of what a rule found, and of what it made of it
 
 
@@ -77,14 +77,14 @@ class Judge:
         if whole is not None:
             self._compare("inline", whole, graph.roots, None)
 
-    def stage(self, name: str, before: Roots, after: Roots, again: Again) -> None:
-        """Refuse a stage that changed a value; `again` runs it once more."""
+    def stage(self, name: str, before: Roots, after: Roots, repeat: Repeat) -> None:
+        """Refuse a stage that changed a value; `repeat` runs it once more."""
         changed = {k: x for k, x in before.items() if after[k] is not x}
         if self.arguments is not None and changed:
-            self._compare(name, Reference(changed, self.arguments), after, again)
+            self._compare(name, Reference(changed, self.arguments), after, repeat)
 
     def _compare(
-        self, name: str, wants: Reference, after: Roots, again: Again | None
+        self, name: str, wants: Reference, after: Roots, repeat: Repeat | None
     ) -> None:
         assert self.arguments is not None
         values = Meaning().values([after[k] for k in wants.roots], self.arguments)
@@ -92,7 +92,7 @@ class Judge:
             wrong = wants.wrong(key, values[after[key].serial])
             if not wrong:
                 continue
-            one = self._culprit(again) if again is not None else None
+            one = self._culprit(repeat) if repeat is not None else None
             if one is not None:
                 before, new = (_short(x) for x in (one[0].before, one[0].after))
                 what = f"rule {one[0].rule.name!r} made {new} of {before}"
@@ -100,10 +100,10 @@ class Judge:
             what = f"after {name!r} a value is not what it was before; {wrong}"
             raise mismatch(what, self.nodes[key])
 
-    def _culprit(self, again: Again) -> tuple[Fired, str] | None:
+    def _culprit(self, repeat: Repeat) -> tuple[Fired, str] | None:
         """The first rule that made something else of what it found, and what."""
         with recorded() as record:
-            again()
+            repeat()
         for one in record.fired:
             values = self._guessed([one.before, one.after])
             wants = Reference({0: one.before}, values)

@@ -159,9 +159,9 @@ def _to_weights(
     apart, b = _apart(op, g)
     taps = TAPS[: len(op.kernel)]
     product = _contract(b, a, f"go{taps}c", apart, windows)
-    moved = _permuted(product, f"go{taps}c", f"goc{taps}")
+    permuted = _permuted(product, f"go{taps}c", f"goc{taps}")
     channels = x.type.shape[1] // op.groups
-    return Reshape((g.type.shape[1], channels, *op.kernel))(moved)
+    return Reshape((g.type.shape[1], channels, *op.kernel))(permuted)
 
 
 def _to_input(op: ConvInputGradient, g: Tensor, w: Tensor) -> Tensor:
@@ -170,11 +170,11 @@ def _to_input(op: ConvInputGradient, g: Tensor, w: Tensor) -> Tensor:
     rank = w.type.ndim - 2
     places, taps = PLACES[:rank], TAPS[:rank]
     product = _contract(a, b, f"n{places}g{taps}c", apart, weights)
-    moved = _permuted(product, f"n{places}g{taps}c", f"ngc{taps}{places}")
+    permuted = _permuted(product, f"n{places}g{taps}c", f"ngc{taps}{places}")
     kernel, counts = w.type.shape[2:], g.type.shape[2:]
     if _sees_pixels(op, kernel):
         channels = w.type.shape[1] * op.groups
-        return Reshape((g.type.shape[0], channels, *counts))(moved)
+        return Reshape((g.type.shape[0], channels, *counts))(permuted)
     width = w.type.shape[1] * op.groups * math.prod(kernel)
-    flat = Reshape((g.type.shape[0], width, math.prod(counts)))(moved)
+    flat = Reshape((g.type.shape[0], width, math.prod(counts)))(permuted)
     return Fold(op.extents, kernel, *op.sliding)(flat)

@@ -85,7 +85,7 @@ def _cut(op: Reduction, x: Tensor) -> Tensor | None:
         if math.prod(extents) == shape[at]:  # parts would be no fewer elements
             return None
         inner = replace(op, axes=op.axes[1:], keepdims=True)(x)  # type: ignore[type-var]
-        return _again(op, inner)
+        return _fold_parts(op, inner)
     n = shape[at]
     if size >= n:
         return None
@@ -100,7 +100,7 @@ def _cut(op: Reduction, x: Tensor) -> Tensor | None:
     inside = tuple(k + 1 for k in op.axes if k >= at)
     part = replace(op, axes=inside, keepdims=True)(wide)  # type: ignore[type-var]
     kept = (*split[: at + 1], *part.type.shape[at + 2 :])
-    return _again(op, Reshape(kept)(part))
+    return _fold_parts(op, Reshape(kept)(part))
 
 
 def _cut_product(op: Contract, x: Tensor, y: Tensor) -> Tensor | None:
@@ -119,7 +119,7 @@ def _cut_product(op: Contract, x: Tensor, y: Tensor) -> Tensor | None:
     several = Contract(f"{label}{a},{label}{b}->{label}{out}")
     pieces = [_pieces(v, c.index(along), parts, size) for v, c in ((x, a), (y, b))]
     products = _cut_product(several, *pieces)
-    total = _again(Sum((0,)), several(*pieces) if products is None else products)
+    total = _fold_parts(Sum((0,)), several(*pieces) if products is None else products)
     if parts * size < n:
         rest = [
             _within(v, c.index(along), parts * size, n) for v, c in ((x, a), (y, b))
@@ -136,8 +136,8 @@ def _pieces(x: Tensor, axis: int, parts: int, size: int) -> Tensor:
     if axis == 0:
         return wide
     order = axis, *(k for k in range(len(split)) if k != axis)
-    moved: Tensor = PermuteDims(order)(wide)
-    return moved
+    permuted: Tensor = PermuteDims(order)(wide)
+    return permuted
 
 
 def _within(x: Tensor, axis: int, start: int, stop: int) -> Tensor:
@@ -151,7 +151,7 @@ def _within(x: Tensor, axis: int, start: int, stop: int) -> Tensor:
     return part
 
 
-def _again(op: Reduction, parts: Tensor) -> Tensor:
+def _fold_parts(op: Reduction, parts: Tensor) -> Tensor:
     """The fold of parts, which may be many."""
     folded = _cut(op, parts)
     return op(parts) if folded is None else folded

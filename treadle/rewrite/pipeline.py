@@ -223,10 +223,10 @@ def read_known(graph: Expanded) -> None:
         keys = list(graph.roots)
         built = rebuild(graph.roots.values(), arguments)
         graph.roots = dict(zip(keys, built, strict=True))
-    graph.again, graph.once_more = _again(graph.roots.values(), lost, inside)
+    graph.again, graph.once_more = _recomputed(graph.roots.values(), lost, inside)
 
 
-def _again(
+def _recomputed(
     roots: Iterable[Tensor], lost: Mapping[int, Tensor], inside: Mapping[int, Inner]
 ) -> tuple[list[Tensor], list[Inner]]:
     """The lost nodes that the roots read, and those that were lost inside of calls."""

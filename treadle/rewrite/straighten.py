@@ -50,8 +50,8 @@ def straighten(
             inner = waiting[node.inputs[0].serial]
             assert isinstance(inner.op, Contract)
             a, b, out = letters(inner.op.spec)
-            moved = "".join(out[k] for k in op.order)
-            whole = Contract(f"{a},{b}->{moved}")
+            letters_out = "".join(out[k] for k in op.order)
+            whole = Contract(f"{a},{b}->{letters_out}")
             rewritten[node.serial] = ordered(whole, inner.inputs, node, known)
         elif inputs is not node.inputs:
             rewritten[node.serial] = remade(node, op, inputs, node.type)

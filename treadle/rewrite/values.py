@@ -90,12 +90,12 @@ class Meaning:
         rounded = self._rounded(computed, node.type)
         if self.noise is None or op.family in MOVES or type(op) is Cast:
             return rounded
-        return self._moved(rounded, _terms(op, arrays, rounded), node.type)
+        return self._perturbed(rounded, _terms(op, arrays, rounded), node.type)
 
     def _rounded(self, x: Any, t: Type) -> Array:
         return widened(x) if is_inexact(t.dtype) else np.asarray(x, dtype=t.dtype)
 
-    def _moved(self, x: Array, size: Array, t: Type) -> Array:
+    def _perturbed(self, x: Array, size: Array, t: Type) -> Array:
         """A result with noise: some roundings of what it is a sum of."""
         if self.noise is None or not is_inexact(t.dtype):
             return x
@@ -124,16 +124,16 @@ class Reference:
         noise = _Noise()
         self.wide = Meaning(wide=True).values(every, leaves, noise)
         self.noise = noise.bounds
-        self._moved: list[dict[int, Any]] = []
+        self._perturbed: list[dict[int, Any]] = []
 
-    def moved(self) -> list[dict[int, Any]]:
+    def perturbed(self) -> list[dict[int, Any]]:
         """The roots in double precision with noise on the way, several times."""
-        if not self._moved:
+        if not self._perturbed:
             for seed in range(TRIALS):
                 arithmetic = Meaning(True, np.random.default_rng(seed))
                 run = arithmetic.values([*self.roots.values()], self.leaves)
-                self._moved.append(run)
-        return self._moved
+                self._perturbed.append(run)
+        return self._perturbed
 
     def wrong(self, key: Any, got: Any) -> str:
         """What is wrong with another's value of a root; nothing if it may be so."""
@@ -145,7 +145,7 @@ class Reference:
         if not off.any():
             return ""
         # Where roundings alone move a result it is as near as can be asked for.
-        spread = _spread([run[serial] for run in self.moved()], wide)
+        spread = _spread([run[serial] for run in self.perturbed()], wide)
         if is_inexact(expected.dtype):
             mean = spread[np.isfinite(spread)].mean() if expected.size else 0.0
             with np.errstate(all="ignore"):

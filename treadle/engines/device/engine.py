@@ -30,7 +30,7 @@ __all__ = ["Device"]
 CAPACITY = 1 << 30  # address space: the host gives pages to what is written
 NUMBERS = 1024  # scalars that are remembered by their value
 
-Held = DeviceValue | tuple[DeviceValue, ...]
+DeviceValues = DeviceValue | tuple[DeviceValue, ...]
 
 
 class Device(Engine):
@@ -63,7 +63,7 @@ class Device(Engine):
             if isinstance(leaf.stored, Resident) and not self._own(leaf.stored):
                 leaf.stored.numpy()
         with running(claim), self.memory.lock:
-            values: dict[int, Held] = {}
+            values: dict[int, DeviceValues] = {}
             try:
                 order, into = in_place(graph, spent)
                 for node in order:
@@ -132,7 +132,7 @@ class Device(Engine):
     def _walk(
         self,
         nodes: Sequence[Tensor],
-        values: dict[int, Held],
+        values: dict[int, DeviceValues],
         keep: Set[int],
         into: Mapping[int, DeviceValue],
     ) -> None:
@@ -155,8 +155,8 @@ class Device(Engine):
                     values.pop(x.serial, None)
 
     def _launch(
-        self, node: Tensor, inputs: Sequence[Held], target: DeviceValue | None
-    ) -> Held:
+        self, node: Tensor, inputs: Sequence[DeviceValues], target: DeviceValue | None
+    ) -> DeviceValues:
         """One op by its NumPy rule, the kernel: it sees windows of the memory."""
         windows = [self._window(x) for x in inputs]
         try:
@@ -177,7 +177,7 @@ class Device(Engine):
                 for view in x if isinstance(x, tuple) else (x,):
                     del self._owners[id(view)]
 
-    def _window(self, value: Held) -> Any:
+    def _window(self, value: DeviceValues) -> Any:
         """What a rule reads a value by; `_owners` knows it again."""
         if isinstance(value, tuple):
             return tuple(self._window(one) for one in value)
@@ -199,7 +199,7 @@ class Device(Engine):
         self, body: Body, arrays: Sequence[np.ndarray[Any, Any]]
     ) -> tuple[np.ndarray[Any, Any], ...]:
         """The outputs of a body for arrays that a rule has at hand."""
-        values: dict[int, Held] = {}
+        values: dict[int, DeviceValues] = {}
         for x, array in zip(body.arguments, arrays, strict=True):
             values[x.serial] = self.place(array, _single(x))
         for node in body.nodes:

@@ -75,7 +75,7 @@ class Memory:
     def live(self) -> int:
         """Bytes of the values that are alive."""
         with self.lock:
-            self._settle()
+            self._materialize()
             return self._live
 
     def release(self, address: int) -> None:
@@ -100,7 +100,7 @@ class Memory:
 
     def _found(self, size: int) -> int | None:
         """The first piece that is large enough, cut to size."""
-        self._settle()
+        self._materialize()
         for k, (address, extent) in enumerate(self._free):
             if extent >= size:
                 rest = [(address + size, extent - size)] if extent > size else []
@@ -108,7 +108,7 @@ class Memory:
                 return address
         return None
 
-    def _settle(self) -> None:
+    def _materialize(self) -> None:
         """Free what was released."""
         while self._released:
             address = self._released.popleft()

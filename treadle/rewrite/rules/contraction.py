@@ -33,10 +33,10 @@ def _is_named(*nodes: Tensor) -> bool:
 def placed(v: Tensor, axes: str, wanted: str) -> Tensor:
     """v, with dimensions named by `axes`, as one that broadcasts against `wanted`."""
     order = tuple(axes.index(c) for c in wanted if c in axes)
-    moved = v if order == tuple(range(len(axes))) else PermuteDims(order)(v)
+    permuted = v if order == tuple(range(len(axes))) else PermuteDims(order)(v)
     size = dict(zip(axes, v.type.shape, strict=True))
     shape = tuple(size.get(c, 1) for c in wanted)
-    return moved if shape == moved.type.shape else Reshape(shape)(moved)
+    return permuted if shape == permuted.type.shape else Reshape(shape)(permuted)
 
 
 def _permuted(m: Match) -> Tensor | None:

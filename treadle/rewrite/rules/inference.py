@@ -34,8 +34,8 @@ def is_parameter(v: Tensor) -> bool:
     )
 
 
-def _small(v: Tensor, beside: Tensor) -> bool:
-    return v.type.size < beside.type.size and is_parameter(v)
+def _small(v: Tensor, other: Tensor) -> bool:
+    return v.type.size < other.type.size and is_parameter(v)
 
 
 def _smaller(*names: str) -> Any:

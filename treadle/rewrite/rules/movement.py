@@ -88,7 +88,7 @@ def _permuted(m: Match) -> Tensor:
     return m.x if order == tuple(range(len(order))) else PermuteDims(order)(m.x)
 
 
-def _broadcast_again(m: Match) -> Tensor:
+def _broadcast_twice(m: Match) -> Tensor:
     op: Any = m.root.op
     return BroadcastTo(op.shape, op.axes)(m.x)
 
@@ -349,7 +349,7 @@ MOVEMENT = RuleSet(
              takes="numeric", example=lambda d: (d("x", (2, 3)) * 3.0).T),
         Rule("broadcast to the same", broadcast(x), x, _is_same, takes="any",
              example=lambda d: BroadcastTo((2, 3))(d("x", (2, 3)))),
-        Rule("broadcast of a broadcast", broadcast(broadcast(x)), _broadcast_again,
+        Rule("broadcast of a broadcast", broadcast(broadcast(x)), _broadcast_twice,
              takes="any",
              example=lambda d: d.td.broadcast_to(
                  d.td.broadcast_to(d("x", (3,)), (2, 3)), (4, 2, 3))),

@@ -109,14 +109,14 @@ class Product:
         while waiting:
             node, below = waiting.pop(0)
             kind = type(node.op)
-            room = len(waiting) + len(self.factors) + len(self.divisors) < FACTORS
-            if kind is Multiply and room:
+            fits = len(waiting) + len(self.factors) + len(self.divisors) < FACTORS
+            if kind is Multiply and fits:
                 waiting += [(v, below) for v in node.inputs]
-            elif kind is Divide and room:
+            elif kind is Divide and fits:
                 waiting += [(node.inputs[0], below), (node.inputs[1], not below)]
-            elif kind is Square and room:
+            elif kind is Square and fits:
                 waiting += [(node.inputs[0], below)] * 2
-            elif kind is Reciprocal and room:
+            elif kind is Reciprocal and fits:
                 waiting.append((node.inputs[0], not below))
             elif kind is Negative:
                 self.negative = not self.negative

@@ -54,13 +54,13 @@ def _keeps(node: Tensor) -> bool:
     return bool(op.keepdims)
 
 
-def _again(op: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+def _refold(op: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     return replace(op, axes=axes, keepdims=keepdims)
 
 
 def folded(op: Any, axes: tuple[int, ...]) -> Any:
     """The same fold over other axes, which go."""
-    return _again(op, axes, False)
+    return _refold(op, axes, False)
 
 
 def _fold_of_fold(m: Match) -> Tensor | None:
@@ -73,7 +73,7 @@ def _fold_of_fold(m: Match) -> Tensor | None:
         left = [k for k in range(m.x.type.ndim) if k not in first]
         second = tuple(left[k] for k in second)
     axes = tuple(sorted({*first, *second}))
-    whole_fold: Tensor = _again(outer.op, axes, _keeps(outer))(m.x)
+    whole_fold: Tensor = _refold(outer.op, axes, _keeps(outer))(m.x)
     return whole_fold
 
 
@@ -93,7 +93,7 @@ def _without_ones(m: Match) -> Tensor | None:
     axes = tuple(k for k in _axes(m.root) if shape[k] != 1)
     if axes == _axes(m.root) or not axes or m.x.type.axes:
         return None
-    smaller: Tensor = _again(m.root.op, axes, _keeps(m.root))(m.x)
+    smaller: Tensor = _refold(m.root.op, axes, _keeps(m.root))(m.x)
     shape = m.root.type.shape
     return smaller if smaller.type.shape == shape else Reshape(shape)(smaller)
 
@@ -112,7 +112,7 @@ def _spread(m: Match) -> tuple[int, tuple[int, ...], Tensor] | None:
     rest = tuple(k for k in _axes(m.root) if k not in repeated)
     base = inner if not lead else Reshape(shape)(inner)
     if rest:
-        base = _again(m.root.op, rest, True)(base)
+        base = _refold(m.root.op, rest, True)(base)
     extents = tuple(
         1 if k in _axes(m.root) else n for k, n in enumerate(base.type.shape)
     )
@@ -157,7 +157,7 @@ def _same_along(m: Match) -> Any:
     shape = (1,) * lead + m.y.type.shape
     if any(shape[k] != 1 for k in axes) or m.x.type.shape != inner.type.shape:
         return None
-    total: Any = _again(m.root.op, axes, True)(m.x)
+    total: Any = _refold(m.root.op, axes, True)(m.x)
     quotient = total / (m.y if not lead else Reshape(shape)(m.y))
     wanted = m.root.type.shape
     return quotient if quotient.type.shape == wanted else Reshape(wanted)(quotient)
@@ -168,7 +168,7 @@ def _of_permuted(m: Match) -> Tensor | None:
     order = m.y.op.order  # type: ignore[attr-defined]
     axes = _axes(m.root)
     source_axes = tuple(sorted(order[k] for k in axes))
-    total: Tensor = _again(m.root.op, source_axes, _keeps(m.root))(m.x)
+    total: Tensor = _refold(m.root.op, source_axes, _keeps(m.root))(m.x)
     if _keeps(m.root):
         return PermuteDims(order)(total)
     left = [k for k in range(len(order)) if k not in source_axes]
@@ -181,7 +181,7 @@ def _of_reshaped(m: Match) -> Tensor | None:
     """A fold of everything reshaped as the fold of everything."""
     if len(_axes(m.root)) != m.y.type.ndim or m.root.type.axes:
         return None
-    total: Tensor = _again(m.root.op, tuple(range(m.x.type.ndim)), False)(m.x)
+    total: Tensor = _refold(m.root.op, tuple(range(m.x.type.ndim)), False)(m.x)
     shape = m.root.type.shape
     return total if total.type.shape == shape else Reshape(shape)(total)
 

@@ -101,7 +101,7 @@ def _score(d: Any) -> Any:
     return d.td.log_softmax(d("x", (3, 4)), 1)
 
 
-SPELLED = RuleSet(
+EXPANDED = RuleSet(
     "stability",
     [
         stable("softmax spelled out", exp(x) / t, _softmax, _shares),
@@ -181,4 +181,4 @@ SPELLED = RuleSet(
     ],
 )
 
-STABILITY = SPELLED + LOGISTIC + PRODUCTS
+STABILITY = EXPANDED + LOGISTIC + PRODUCTS

@@ -57,7 +57,7 @@ def _whole(m: Match) -> Any:
     return m.root.inputs[-1] if same and all(c > 0 for c in op.steps) else None
 
 
-def _beside(m: Match) -> Tensor | None:
+def _adjacent(m: Match) -> Tensor | None:
     """Two parts of zeros that lie side by side, as one."""
     a: Any = m.t.op
     b: Any = m.u.op
@@ -100,7 +100,7 @@ STATE = RuleSet(
         Rule("zeros filled everywhere", unslice(x), _whole, takes="any",
              example=lambda d: d.unslice(d("x", (4, 3)))),
         Rule("zeros filled side by side", unslice(x, label="t") + unslice(y, label="u"),
-             _beside, takes="any", exact=False,
+             _adjacent, takes="any", exact=False,
              example=lambda d: d.part(0, 1) + d.part(1, 3)),
         Rule("put over what was put", put(put(x, y, label="t"), z), _over, takes="any",
              example=lambda d: _row(d).at[1:3].set(d("z", (2, 3)))),

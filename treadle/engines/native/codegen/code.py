@@ -52,16 +52,16 @@ class Code:
     packs: int | None = None  # the buffer of weights that alone fill the workspace
 
 
-def coded(step: Launch | Product, room: int = 0) -> tuple[Code, ...]:
+def coded(step: Launch | Product, scratch_limit: int = 0) -> tuple[Code, ...]:
     """The code of a step of a program, in the order in which it runs.
 
-    room: bytes of scratch memory that each worker should do with; 0: any.
+    scratch_limit: bytes of scratch memory that each worker should do with; 0: any.
     """
     if isinstance(step, Launch):
         return (_launch(step),)
     if isinstance(step.layout, Convolution):
         return _convolution(step, step.layout)
-    return (_product(step, step.layout, room),)
+    return (_product(step, step.layout, scratch_limit),)
 
 
 @cached(1024)
@@ -97,7 +97,7 @@ def _launch(step: Launch) -> Code:
     return Code(function.name, texts, tuple(arguments), step.total, step.grain, scratch)
 
 
-def _product(step: Product, layout: Layout, room: int) -> Code:
+def _product(step: Product, layout: Layout, scratch_limit: int) -> Code:
     finish = step.finish
     plan = plan_matmul(
         *layout.sizes,
@@ -107,7 +107,7 @@ def _product(step: Product, layout: Layout, room: int) -> Code:
         SOURCES[step.dtype],
         epilogue_of(finish.kernel, step.product_buffer) if finish else None,
         sources=(SOURCES[step.kinds[0]], SOURCES[step.kinds[1]]),
-        room=room,
+        scratch_limit=scratch_limit,
     )
     a, b = _operands(step)
     if plan.swapped:

@@ -223,13 +223,13 @@ class Emitter(Access):
     ) -> None:
         """The loop itself, carrying accumulators from turn to turn."""
         first = [self.carried[a] for a in carried]
-        with self.b.loop(start, stop, step, first) as turn:
-            self.enter(loop.axis, turn.index)
-            self.carried.update(zip(carried, turn.values, strict=True))
+        with self.b.loop(start, stop, step, first) as iteration:
+            self.enter(loop.axis, iteration.index)
+            self.carried.update(zip(carried, iteration.values, strict=True))
             self.run(loop.body)
             self.leave(loop.axis)
-            turn.next([self.carried[a] for a in carried])
-        self.carried.update(zip(carried, turn.values, strict=True))
+            iteration.next([self.carried[a] for a in carried])
+        self.carried.update(zip(carried, iteration.values, strict=True))
 
     def _range(self, loop: Loop) -> tuple[Value, Value]:
         """Where a loop begins and ends: never outside of its extent."""
@@ -307,9 +307,9 @@ class Emitter(Access):
         """Work items in order, each taken apart into a step of each parallel loop."""
         b = self.b
         extents = [self.integer(a.extent) for a in axes]
-        with b.loop(begin, end, b.i64(1)) as turn:
+        with b.loop(begin, end, b.i64(1)) as iteration:
             self.scopes.append({})
-            rest = turn.index
+            rest = iteration.index
             for axis, extent in zip(axes[:0:-1], extents[:0:-1], strict=True):
                 self.bind(axis, b.urem(rest, extent))
                 rest = b.udiv(rest, extent)

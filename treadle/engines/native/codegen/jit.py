@@ -202,7 +202,7 @@ def _objects(texts: Mapping[bytes, str], machine: Host) -> dict[bytes, bytes]:
     """The object code of texts by their keys, from disk where it is."""
     cache = disk_cache()
     at_hand = _carried, _noted.get() or {}
-    objects = {k: held[k] for held in at_hand for k in texts if k in held}
+    objects = {k: source[k] for source in at_hand for k in texts if k in source}
     known = len(objects)
     start = time.perf_counter()
     for k in texts.keys() - objects if cache else ():

@@ -162,8 +162,8 @@ def _shift(left: bool) -> Callable[..., Value]:
         b, bits = r.b, BITS[element(x.type)]
         few = b.compare("ult", y, r.constant(y, bits))
         if left or not r.signed:
-            moved = b.shl(x, y) if left else b.lshr(x, y)
-            return b.select(few, moved, r.constant(x, 0))
+            shifted = b.shl(x, y) if left else b.lshr(x, y)
+            return b.select(few, shifted, r.constant(x, 0))
         return b.ashr(x, b.select(few, y, r.constant(y, bits - 1)))
 
     return row

@@ -18,10 +18,10 @@ from treadle.graph.traversal import opened
 from treadle.graph.variable import Update
 from treadle.program.layout import order_of
 
-__all__ = ["Structure", "lies", "structure"]
+__all__ = ["Structure", "layout_of", "structure"]
 
 
-def lies(node: Tensor) -> tuple[int, ...]:
+def layout_of(node: Tensor) -> tuple[int, ...]:
     """The order in which the value of a node lies, if it is not row-major.
 
     So do values that a program has kept for a gradient to come.
@@ -89,7 +89,7 @@ def structure(
         order.append(node)
         op = node.op
         if is_recipe:
-            parts.append(number(("recipe", lies(node))))
+            parts.append(number(("recipe", layout_of(node))))
         # Of which Variable an Update is a version is nothing to its program.
         parts.append(number(Update) if type(op) is Update else number_of(op))
         for x in inputs:

@@ -24,7 +24,7 @@ from treadle.graph.tensor import Tensor, settle
 from treadle.ops.call import inside
 from treadle.ops.families import Output
 
-__all__ = ["Beside", "Residuals", "gathered", "known"]
+__all__ = ["KeptInside", "Residuals", "gathered", "known"]
 
 Key = tuple[int, ...]
 PROGRAMS = 256
@@ -48,7 +48,7 @@ class _Wish:
 
 
 @dataclass(frozen=True)
-class Beside:
+class KeptInside:
     """A call, nodes of its body, and the nodes that stand for them in a run."""
 
     call: Tensor
@@ -56,23 +56,23 @@ class Beside:
     nodes: tuple[Tensor, ...]
 
     @staticmethod
-    def of(call: Tensor, inner: Iterable[int]) -> Beside:
+    def of(call: Tensor, inner: Iterable[int]) -> KeptInside:
         wanted = tuple(sorted(inner))
         with tracing("what is kept"):
-            return Beside(call, wanted, tuple(inside(call, wanted)))
+            return KeptInside(call, wanted, tuple(inside(call, wanted)))
 
     def all(self) -> list[Tensor]:
         """These nodes, after the call whose results they are."""
         return [self.nodes[0].inputs[0], *self.nodes]
 
 
-def known(graph: Structure) -> list[Beside]:
+def known(graph: Structure) -> list[KeptInside]:
     """What calls that are yet to be derived have computed inside, with values."""
     calls = []
     for node in graph.nodes if graph.recipes else ():
         values = (node.mark or {}).get(INSIDE)
         if values:
-            computed = Beside.of(node, values)
+            computed = KeptInside.of(node, values)
             for place, x in zip(computed.inner, computed.nodes, strict=True):
                 settle(x, values[place])
             calls.append(computed)
@@ -103,7 +103,7 @@ class Residuals:
         self._wishes: Cache[Key, _Wish] = Cache("kept for gradients", PROGRAMS)
         self._seen: Cache[Key, set[int]] = Cache("effects of programs", PROGRAMS)
 
-    def kept(self, key: Key, graph: Structure) -> tuple[set[int], list[Beside]]:
+    def kept(self, key: Key, graph: Structure) -> tuple[set[int], list[KeptInside]]:
         """What a run keeps besides what is asked for: serials, and inside calls."""
         with self._lock:
             places = self._seen_in(key, graph)
@@ -120,10 +120,11 @@ class Residuals:
         calls: dict[int, list[int]] = {}
         for place, own_place in sorted(inner):
             calls.setdefault(place, []).append(own_place)
-        beside = [
-            Beside.of(graph.nodes[k], inner_places) for k, inner_places in calls.items()
+        kept_inside = [
+            KeptInside.of(graph.nodes[k], inner_places)
+            for k, inner_places in calls.items()
         ]
-        return {graph.nodes[k].serial for k in places}, beside
+        return {graph.nodes[k].serial for k in places}, kept_inside
 
     def _seen_in(self, key: Key, graph: Structure) -> set[int]:
         """The places of what has an effect: for a gradient, too, that is there once."""
@@ -199,9 +200,9 @@ class Residuals:
                     wish.idle = 0
 
 
-def gathered(values: dict[int, Any], beside: Iterable[Beside]) -> None:
+def gathered(values: dict[int, Any], kept_inside: Iterable[KeptInside]) -> None:
     """Put what calls computed inside, by place, under complements of their serials."""
-    for computed in beside:
+    for computed in kept_inside:
         arrays: dict[int, np.ndarray[Any, Any]] = {
             place: values.pop(x.serial)
             for place, x in zip(computed.inner, computed.nodes, strict=True)

@@ -155,8 +155,8 @@ class _Template:
             for k, each in self.inner.items()
         }
         plan, table = self._plans.at(sizes), self._table(numbers)
-        beside = plan, rest.packed, inner
-        program = first.resized(whole, rest.interface, table, *beside)
+        plans = plan, rest.packed, inner
+        program = first.resized(whole, rest.interface, table, *plans)
         program.sizes, program.needs, program.scratch = (
             sizes.tolist(),
             rest.needs,

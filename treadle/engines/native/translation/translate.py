@@ -12,7 +12,7 @@ from treadle.base.options import current
 from treadle.base.types import TupleType, Type
 from treadle.engines.native.codegen.scalars import supports
 from treadle.engines.native.system.host import Host, host
-from treadle.engines.native.translation.keys import lies
+from treadle.engines.native.translation.keys import layout_of
 from treadle.engines.native.translation.workspace import fitting
 from treadle.graph.body import Body, bodies
 from treadle.graph.frame import tracing
@@ -169,7 +169,7 @@ def translated(
             roots = dict(sorted(roots.items()))
         replaced = {name(k): x for k, x in graph.replaced.items()}
         leaves = zip(graph.arguments, graph.leaves, strict=True)
-        orders = {x.serial: lies(n) for x, n in leaves if n.serial in recipes}
+        orders = {x.serial: layout_of(n) for x, n in leaves if n.serial in recipes}
         chosen = choose(
             drafts(
                 graph.arguments,

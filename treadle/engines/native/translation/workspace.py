@@ -83,14 +83,14 @@ def abreast(
 
 
 def _refusal(limit: int, least: int, demand: Demand) -> WorkspaceError:
-    held = ", ".join(
-        f"{x.type!r} ({as_text(x.type.nbytes)})" for x in demand.held[:NAMED]
+    live = ", ".join(
+        f"{x.type!r} ({as_text(x.type.nbytes)})" for x in demand.live[:NAMED]
     )
-    lines = [x.line for x in demand.held[:1] if x.line]
+    lines = [x.line for x in demand.live[:1] if x.line]
     error = WorkspaceError(
         f"the graph does not run in a workspace of {limit:,} bytes "
         f"({as_text(limit)}), even with values computed again: it needs {least:,} "
-        f"({as_text(least)}); at its fullest step it holds {held}",
+        f"({as_text(least)}); at its fullest step it holds {live}",
         hint=f"td.options(workspace={least}) would do, and so might smaller batches",
     )
     error.needed = least

@@ -40,7 +40,7 @@ class Blocking(NamedTuple):
     block_k: int = 512
     packed: bool = False  # panels of B are copied (also where they must be)
     copied: bool = False  # blocks of A are copied (only where they can be)
-    held: bool = False  # sums of several blocks of k are kept apart from C
+    apart: bool = False  # sums of several blocks of k are kept apart from C
     ahead: int = 0  # the next panel of B is prefetched
     far: int = 0  # C is not in a near cache and is prefetched
 

@@ -105,13 +105,15 @@ def _group(
         columns.append(b.offset(columns[-1], arg["column_b"], "i8"))
 
     def add(k: Value, sums: list[Value], mask: Value | None) -> list[Value]:
-        held = [
+        operands = [
             load_wide(b, kind, b.offset(p, k, memory_type(source)), source, mask)
             for pointers, source in zip((rows, columns), sources, strict=True)
             for p in pointers
         ]
         return [
-            add_product(b, machine, held[i], held[height + j], sums[i * width + j])
+            add_product(
+                b, machine, operands[i], operands[height + j], sums[i * width + j]
+            )
             for i in range(height)
             for j in range(width)
         ]

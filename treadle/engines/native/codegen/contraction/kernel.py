@@ -209,12 +209,14 @@ class _Kernel:
             k = least(b, g["block_k"], b.sub(g["k"], over.index))
             first = b.compare("eq", over.index, b.i64(0))
             last = b.compare("sge", b.add(over.index, g["block_k"]), stop)
-            a = self._left(self._at(left, (over.index, "k_a")), rows, k)
+            a = self._left_block(self._at(left, (over.index, "k_a")), rows, k)
             right_block = self._at(right, (over.index, "k_b"))
             place = (batch, row, column, rows, columns, tiles)
             self._panels(_Block(*place, k, first, last, *a, right_block))
 
-    def _left(self, a: Value, rows: Value, k: Value) -> tuple[Value, Value, Value]:
+    def _left_block(
+        self, a: Value, rows: Value, k: Value
+    ) -> tuple[Value, Value, Value]:
         """The block of A and its strides: where it lies, or its copy."""
         b, g = self.b, self.values
         target = b.offset(self.scratch, g["at_a"], "i8")
@@ -270,17 +272,17 @@ class _Kernel:
         """
         b, g = self.b, self.values
         following = b.add(index, g["tile_n"])
-        beside = self._at(block.b, (following, "column_b"))
-        beside = b.offset(beside, b.i64(self.vector - 1), "i8")
+        next_columns = self._at(block.b, (following, "column_b"))
+        next_columns = b.offset(next_columns, b.i64(self.vector - 1), "i8")
         below = self._at(block.b, (g["block_k"], "k_b"))
-        return b.select(b.compare("slt", following, block.columns), beside, below)
+        return b.select(b.compare("slt", following, block.columns), next_columns, below)
 
     def _tiles(self, block: _Block, panel: _Panel) -> None:
         """The tiles of one panel."""
         b, g = self.b, self.values
         start = b.i64(1 if self.structure.accumulate else 0)
         start = b.select(panel.direct, start, b.i64(0))
-        again = b.select(block.first, start, b.i64(1))
+        adds = b.select(block.first, start, b.i64(1))
         is_far = b.and_(panel.direct, b.compare("ne", g["far"], b.i64(0)))
         row_out = b.select(panel.direct, g["row_c"], panel.row_sums)
         finish = b.and_(block.last, b.xor(panel.direct, b.constant("i1", 1)))
@@ -306,7 +308,7 @@ class _Kernel:
                 "tile",
                 [
                     *(a, block.row_a, block.k_a, panel.b, panel.k_b, g["column_b"]),
-                    *(block.k, out, row_out, again, far, step, height, panel.columns),
+                    *(block.k, out, row_out, adds, far, step, height, panel.columns),
                 ],
             )
             with b.when(finish):

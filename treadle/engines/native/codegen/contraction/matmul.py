@@ -87,7 +87,7 @@ class _Problem(NamedTuple):
     c: Triple
     plain: bool  # finished vectors are stored to C
     sources: tuple[str, str]  # how A and B lie in memory
-    room: int = 0  # bytes of scratch memory for each worker, if these are few
+    scratch_limit: int = 0  # bytes of scratch memory for each worker, if these are few
 
     @property
     def size(self) -> int:
@@ -133,7 +133,7 @@ def plan_matmul(
     blocking: Blocking | None = None,
     blas: bool | None = None,
     sources: tuple[str, str] | None = None,
-    room: int = 0,
+    scratch_limit: int = 0,
 ) -> MatmulPlan:
     """C[batch, m, n] = sum over k of A[batch, m, k] B[batch, k, n] (+ C).
 
@@ -142,12 +142,21 @@ def plan_matmul(
     and B lie in memory as "half", "bfloat" or "int8", such an A side by side along rows
     or columns. The order of each sum depends on sizes, strides and machine, not on
     threads or sources. blas: whether OpenBLAS takes what it can (None: where it is
-    faster). room: bytes of scratch memory that each worker should do with (0: any);
-    blocks are smaller where they have to be, with the same sums.
+    faster). scratch_limit: bytes of scratch memory that each worker should do with (0:
+    any); blocks are smaller where they have to be, with the same sums.
     """
     processor, lie = target or machine(), sources or (dtype, dtype)
     problem = _Problem(
-        processor, dtype, batch, (m, n, k), a, b, c, epilogue is None, lie, room
+        processor,
+        dtype,
+        batch,
+        (m, n, k),
+        a,
+        b,
+        c,
+        epilogue is None,
+        lie,
+        scratch_limit,
     )
     return _planned(problem, epilogue, accumulate, blocking, blas)
 
@@ -199,7 +208,7 @@ def _numbers(problem: _Problem, cut: Blocking) -> Numbers:
     )
 
 
-def _lies(b: Triple) -> str:
+def _consecutive(b: Triple) -> str:
     """What is consecutive in B."""
     return "rows" if b[2] == 1 else "columns" if b[1] == 1 else "nothing"
 
@@ -241,17 +250,17 @@ def _lawful(problem: _Problem, wanted: Blocking | None) -> Blocking:
         most(1, k if tiles in AT_ONCE else least(cut.block_k, k)),
         tiles != "dot" and packed,
         (cut.copied or narrow_a) and tiles != "dot" and 1 in a,
-        cut.held,
+        cut.apart,
         cut.ahead * (b[1] == 1),
         cut.far,
     )
-    return _narrowed(problem, lawful) if problem.room else lawful
+    return _narrowed(problem, lawful) if problem.scratch_limit else lawful
 
 
 def _narrowed(problem: _Problem, cut: Blocking) -> Blocking:
     """The blocking with lower blocks of rows, so that its scratch memory has room."""
     m, least = problem.sizes[0], tile_size(problem.machine, problem.size, cut.tiles)[0]
-    while _fields(problem, cut)["scratch"] > problem.room:
+    while _fields(problem, cut)["scratch"] > problem.scratch_limit:
         if m // (2 * cut.blocks_m) < least:
             break
         cut = cut._replace(blocks_m=2 * cut.blocks_m)
@@ -267,16 +276,16 @@ def _fits(problem: _Problem, block_n: int) -> bool:
 def _functions(problem: _Problem, cut: Blocking) -> tuple[Function, ...]:
     """What the kernel calls, in the order of FUNCTIONS."""
     processor, dtype = problem.machine, problem.dtype
-    pack = _PACKS[_lies(problem.b)]
-    a_lies, b_lies = problem.sources
+    pack = _PACKS[_consecutive(problem.b)]
+    a_type, b_type = problem.sources
     if cut.tiles == "dot":
         tile = dot_function(processor, dtype, problem.sources)
     elif cut.tiles == "row":
-        tile = row_function(processor, dtype, b_lies)
+        tile = row_function(processor, dtype, b_type)
     else:
         widths = FLAT if cut.tiles == "flat" else TALL
-        tile = tile_function(processor, dtype, widths, dtype if cut.packed else b_lies)
-    return tile, pack(processor, dtype, b_lies), copy_block(processor, dtype, a_lies)
+        tile = tile_function(processor, dtype, widths, dtype if cut.packed else b_type)
+    return tile, pack(processor, dtype, b_type), copy_block(processor, dtype, a_type)
 
 
 def _fields(problem: _Problem, cut: Blocking) -> dict[str, int]:
@@ -292,7 +301,7 @@ def _fields(problem: _Problem, cut: Blocking) -> dict[str, int]:
     blocks_n = -(-n // cut.block_n)
     fields |= {"blocks_m": cut.blocks_m if m else 0, "blocks_n": blocks_n}
     ragged = 2 if problem.machine.masks or cut.tiles in AT_ONCE else 1
-    direct = ragged if problem.plain and problem.c[2] == 1 and not cut.held else 0
+    direct = ragged if problem.plain and problem.c[2] == 1 and not cut.apart else 0
     packed = 2 if cut.packed else 0 if ragged == 2 or problem.narrow[1] else 1
     width = -(-tile_n * size // problem.machine.vector) * problem.machine.vector
     fields |= {"direct": direct, "packed": packed, "far": cut.far * 1}

@@ -58,8 +58,8 @@ def pack_rows(machine: Machine, dtype: str, source: str) -> Function:
             x, y = over_k.values
             for j in range(vectors):
                 at = b.offset(x, b.i64(j * count), memory_type(source))
-                held = load_wide(b, kind, at, source, mask)
-                b.store(held, b.offset(y, b.i64(j), kind))
+                loaded = load_wide(b, kind, at, source, mask)
+                b.store(loaded, b.offset(y, b.i64(j), kind))
             over_k.next([b.offset(x, arg["k_b"], "i8"), b.offset(y, arg["row"], "i8")])
 
     one, two = b.i64(count), b.i64(2 * count)
@@ -156,11 +156,11 @@ def copy_block(machine: Machine, dtype: str, source: str) -> Function:
     with b.loop(b.i64(0), arg["rows"], b.i64(1), start) as rows:
         x, y = rows.values
         with b.loop(b.i64(0), whole, b.i64(count)) as over:
-            held = load_wide(b, kind, b.offset(x, over.index, memory), source)
-            b.store(held, b.offset(y, over.index, dtype))
+            loaded = load_wide(b, kind, b.offset(x, over.index, memory), source)
+            b.store(loaded, b.offset(y, over.index, dtype))
         with b.when(some):
-            held = load_wide(b, kind, b.offset(x, whole, memory), source, mask)
-            b.store(held, b.offset(y, whole, dtype))
+            loaded = load_wide(b, kind, b.offset(x, whole, memory), source, mask)
+            b.store(loaded, b.offset(y, whole, dtype))
         further = b.offset(y, arg["target_step"], "i8")
         rows.next([b.offset(x, arg["step"], "i8"), further])
     b.ret()

@@ -44,8 +44,10 @@ def row_function(machine: Machine, dtype: str, source: str) -> Function:
     with b.when(b.compare("eq", arg["again"], b.i64(0))):
         tile.clear()
     long = b.compare("sgt", arg["k"], b.i64(TERMS * STREAMS))
-    held = b.define("ptr", f"alloca [{ROW_COLUMNS} x {dtype}], align {machine.vector}")
-    tile.out = b.select(long, held, arg["out"])
+    buffer = b.define(
+        "ptr", f"alloca [{ROW_COLUMNS} x {dtype}], align {machine.vector}"
+    )
+    tile.out = b.select(long, buffer, arg["out"])
     with b.loop(b.i64(0), arg["k"], b.i64(TERMS * STREAMS)) as blocks:
         with b.when(long):
             tile.clear()
@@ -57,7 +59,7 @@ def row_function(machine: Machine, dtype: str, source: str) -> Function:
             with b.loop(start, stop, b.i64(count)) as over:
                 tile.add(over.index, count)
         with b.when(long):
-            tile.put(held)
+            tile.put(buffer)
     b.ret()
     return join("row", [b])
 
@@ -90,12 +92,12 @@ class _Row:
         zero = Value("zeroinitializer", self.kind)
         self.each(lambda at, mask: self._store(zero, self.out, at, mask))
 
-    def put(self, held: Value) -> None:
+    def put(self, buffer: Value) -> None:
         """Add what is held to the result."""
         b, out = self.b, self.b.arguments["out"]
 
         def do(at: Value, mask: Value | None) -> None:
-            x, y = (self._load(place, at, mask) for place in (out, held))
+            x, y = (self._load(place, at, mask) for place in (out, buffer))
             self._store(b.fadd(x, y), out, at, mask)
 
         self.each(do)

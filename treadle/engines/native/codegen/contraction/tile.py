@@ -57,8 +57,8 @@ def rows_of_tile(machine: Machine, width: int) -> int:
 
     Left free are the vectors of B and one broadcast element of A.
     """
-    held = width if machine.registers >= 32 else min(width, 2)
-    return min((machine.registers - 1 - held) // width, 14)
+    operands = width if machine.registers >= 32 else min(width, 2)
+    return min((machine.registers - 1 - operands) // width, 14)
 
 
 @lasting
@@ -112,11 +112,11 @@ def _tile(
     sums = _in_blocks(b, machine, (dtype, source), kind, height, masks)
     load, fresh = b.label("load"), b.label("fresh")
     b.branch_if(b.compare("eq", arg["again"], b.i64(0)), fresh, load)
-    for again in (False, True):
-        b.start(load if again else fresh)
+    for adds in (False, True):
+        b.start(load if adds else fresh)
         for i, (x, p) in enumerate(zip(sums, places, strict=True)):
             mask = masks[i % width]
-            y = b.fadd(_load(b, kind, p, mask), x) if again else x
+            y = b.fadd(_load(b, kind, p, mask), x) if adds else x
             if mask is None:
                 b.store(y, p)
             else:
@@ -154,8 +154,8 @@ def _in_blocks(
     """The sums over k: those of blocks of TERMS are added up in memory."""
     arg, count = b.arguments, height * len(masks)
     rows, twice = _row_pointers(b, height)
-    held = b.define("ptr", f"alloca [{count} x {kind}], align {machine.vector}")
-    places = [b.offset(held, b.i64(i), kind) for i in range(count)]
+    memory = b.define("ptr", f"alloca [{count} x {kind}], align {machine.vector}")
+    places = [b.offset(memory, b.i64(i), kind) for i in range(count)]
     zero = Value("zeroinitializer", kind)
     several = b.compare("sgt", arg["k"], b.i64(TERMS))
     with b.when(several):

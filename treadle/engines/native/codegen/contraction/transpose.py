@@ -32,9 +32,9 @@ def _inside(b: Builder, rows: list[Value], inner: int) -> list[Value]:
 
                 def pick(lane: int, unit: int = unit, half: int = half) -> int:
                     place = lane % inner
-                    turn, within = divmod(place, unit)
-                    source = half * (inner // 2) + turn // 2 * unit + within
-                    return lane - place + source + count * (turn % 2)
+                    block, within = divmod(place, unit)
+                    source = half * (inner // 2) + block // 2 * unit + within
+                    return lane - place + source + count * (block % 2)
 
                 turned[i + half * unit] = shuffle(b, rows[i], rows[i + unit], pick)
         rows = turned

@@ -72,13 +72,13 @@ def strip_of(
     h, w, size = conv.h, conv.w, conv.size
     near = across and not conv.lanes and h.taps * w.taps == 1
     near = near and conv.of_x[2] * size % 4096 != 0  # these fall on the same few lines
-    lies_well = h.inside and w.inside and (near or 1 in (conv.of_x[2], conv.channels))
-    lies_well = lies_well and channels % lanes == 0
+    suits = h.inside and w.inside and (near or 1 in (conv.of_x[2], conv.channels))
+    suits = suits and channels % lanes == 0
     run = channels
     if w.dilation == 1 and conv.c == channels == w.x:
         run *= w.taps
     long = conv.lanes or run >= _SHORT or h.taps * w.taps == 1
-    if (lies_well and long) or h.taps * w.taps == 0:
+    if (suits and long) or h.taps * w.taps == 0:
         a_p, a_q = h.stride * h.x * size, w.stride * w.x * size
         return Strip(True, False, 0, 0, 0, 1, w.x * size, h.x * size, a_p, a_q)
     run = w.taps * channels if w.dilation == 1 else channels
@@ -179,16 +179,16 @@ class Blocks:
 def blocks_of(conv: Dense, panel: int) -> Blocks:
     """Blocks of some hundred windows; enough of them for several threads."""
     h, w = conv.h, conv.w
-    room = 384 << 10  # bytes of a strip
+    limit = 384 << 10  # bytes of a strip
     taps_h, taps_w = max(h.taps, 1), max(w.taps, 1)
     pixel = max(conv.channels, 1) * conv.size * (1 if taps_h == 1 else 2)
-    wide = max(64, min(256, room // (pixel * max(1, min(w.stride, taps_w)))))
+    wide = max(64, min(256, limit // (pixel * max(1, min(w.stride, taps_w)))))
     q = most(1, round(w.count / wide))
     columns = max(1, -(-w.count // q))
     tall = max(1, 256 // columns)
     across = (columns - 1) * w.stride + w.span
     reach = max(1, conv.channels) * conv.size * across * (h.stride if taps_h > 1 else 1)
-    tall = max(1, min(tall, room // max(reach, 1)))
+    tall = max(1, min(tall, limit // max(reach, 1)))
     p = max(1, -(-h.count // tall))
     panels = max(1, -(-conv.o // panel))
     parts = least(16, truncated(seconds(conv) / 20e-6))

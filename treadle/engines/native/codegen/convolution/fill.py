@@ -97,18 +97,20 @@ def _strip(
     whole = b.sub(arg["count"], left)
     start = b.offset(arg["target"], first, dtype)
     with b.loop(b.i64(0), whole, b.i64(count), [start]) as over:
-        held = [b.load(kind, b.offset(p, over.index, dtype)) for p in sources]
+        loaded = [b.load(kind, b.offset(p, over.index, dtype)) for p in sources]
         to = over.values[0]
-        for x in transpose(b, held):
+        for x in transpose(b, loaded):
             _put(b, x, to, mask)
             to = b.offset(to, arg["pitch"], "i8")
         over.next([to])
     with b.when(b.compare("sgt", left, b.i64(0))):
         valid = lanes_below(b, left, count)
-        held = [b.masked_load(kind, b.offset(p, whole, dtype), valid) for p in sources]
+        loaded = [
+            b.masked_load(kind, b.offset(p, whole, dtype), valid) for p in sources
+        ]
         done = b.label("done")
         to = over.values[0]
-        for i, x in enumerate(transpose(b, held)):
+        for i, x in enumerate(transpose(b, loaded)):
             _put(b, x, to, mask)
             to = b.offset(to, arg["pitch"], "i8")
             following = b.label("row")
@@ -149,11 +151,11 @@ def _straight(machine: Machine, dtype: str) -> Function:
         with b.loop(b.i64(0), positions, one, folds.values) as over:
             x, y = over.values
             with b.loop(b.i64(0), whole, b.i64(count)) as along:
-                held = b.load(kind, b.offset(x, along.index, dtype))
-                b.store(held, b.offset(y, along.index, dtype))
+                loaded = b.load(kind, b.offset(x, along.index, dtype))
+                b.store(loaded, b.offset(y, along.index, dtype))
             with b.when(some):
-                held = b.masked_load(kind, b.offset(x, whole, dtype), mask)
-                b.masked_store(held, b.offset(y, whole, dtype), mask)
+                loaded = b.masked_load(kind, b.offset(x, whole, dtype), mask)
+                b.masked_store(loaded, b.offset(y, whole, dtype), mask)
             further = b.offset(y, arg["pitch"], "i8")
             over.next([b.offset(x, arg["step"], "i8"), further])
         x, y = folds.values

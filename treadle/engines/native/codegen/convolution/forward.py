@@ -343,7 +343,9 @@ class _Kernel:
         first, length = pixels
         whole = b.sub(length, b.srem(length, size))
 
-        def turn(at: Value, source: Value, to: Value, mask: Value | None) -> None:
+        def transpose_square(
+            at: Value, source: Value, to: Value, mask: Value | None
+        ) -> None:
             start = to
             rows = [source]
             for _ in range(count - 1):
@@ -368,12 +370,12 @@ class _Kernel:
 
         with b.loop(b.i64(0), whole, size, [sums, y]) as squares:
             source, to = squares.values
-            turn(squares.index, source, to, None)
+            transpose_square(squares.index, source, to, None)
             squares.next([frame.at(source, (size, "k_b")), frame.at(to, (size, "y_q"))])
         with b.when(b.compare("slt", whole, length)):
             mask = lanes_below(b, b.sub(length, whole), count)
             source, to = squares.values
-            turn(whole, source, to, mask)
+            transpose_square(whole, source, to, mask)
 
     def _vectors(
         self,

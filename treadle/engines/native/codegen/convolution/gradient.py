@@ -86,11 +86,11 @@ class _Kernel:
             first, count = frame.evenly(all_blocks, g["chunks"], chunk)
             work = self._item(chunk, group, c, o)
             with b.loop(first, b.add(first, count), one) as over:
-                again = b.sub(over.index, first)
+                number = b.sub(over.index, first)
                 windows = self._windows(work, over.index)
                 self._bring(work, windows)
                 runs = self._list_runs(windows)
-                self._panels(work, windows, runs, again)
+                self._panels(work, windows, runs, number)
         return join("weights", [b])
 
     def _item(self, chunk: Value, group: Value, c: Value, o: Value) -> _Item:
@@ -181,7 +181,7 @@ class _Kernel:
     # -- sums ------------------------------------------------------------------------
 
     def _panels(
-        self, item: _Item, windows: _Windows, runs: Value, again: Value
+        self, item: _Item, windows: _Windows, runs: Value, number: Value
     ) -> None:
         """The panels of outputs of a block of windows."""
         b, g, frame, block = self.b, self.g, self.frame, windows.block
@@ -209,7 +209,7 @@ class _Kernel:
                 last = self._segment(
                     (b.offset(a, where, "i8"), y, b.offset(out, row, "i8")),
                     (length, width, block.columns),
-                    (runs, again),
+                    (runs, number),
                     (segments.values[0], stop),
                 )
                 segments.next([last])

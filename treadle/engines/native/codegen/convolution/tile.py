@@ -97,19 +97,19 @@ class _Tile:
         sums = self._over_runs()
         load, fresh = b.label("load"), b.label("fresh")
         b.branch_if(b.compare("eq", arg["again"], b.i64(0)), fresh, load)
-        for again in (False, True):
-            b.start(load if again else fresh)
+        for adds in (False, True):
+            b.start(load if adds else fresh)
             row = arg["out"]
             for i in range(self.height):
                 for j in range(self.width):
-                    at = self._beside(row, j)
+                    at = self._vector(row, j)
                     x = sums[i * self.width + j]
-                    b.store(b.fadd(b.load(self.kind, at), x) if again else x, at)
+                    b.store(b.fadd(b.load(self.kind, at), x) if adds else x, at)
                 row = b.offset(row, arg["row_out"], "i8")
             b.ret()
         return b
 
-    def _beside(self, place: Value, j: int) -> Value:
+    def _vector(self, place: Value, j: int) -> Value:
         b = self.b
         return b.offset(place, b.i64(j * self.machine.vector), "i8") if j else place
 
@@ -159,7 +159,7 @@ class _Tile:
         rows_a, inner = names[3 : 3 + len(rows)], names[3 + len(rows) :]
         if len(sums) >= 8:
             prefetch(b, line, 2)
-        ys = [b.load(self.kind, self._beside(place_b, j)) for j in range(self.width)]
+        ys = [b.load(self.kind, self._vector(place_b, j)) for j in range(self.width)]
         after: list[Value] = []
         for i in range(self.height):
             place = rows_a[i // 3]
@@ -180,7 +180,7 @@ class _Tile:
         """What a row of b is multiplied with."""
         b = self.b
         if self.wide:
-            places = [self._beside(place, j) for j in range(self.width)]
+            places = [self._vector(place, j) for j in range(self.width)]
             return [b.load(self.kind, p) for p in places]
         return [b.splat(b.load(self.dtype, place), self.lanes)] * self.width
 
