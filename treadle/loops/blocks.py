@@ -134,7 +134,7 @@ def _rounds(a: Accumulator) -> bool:
 
 
 def _lost(total: Expression, part: Expression) -> Expression:
-    """What the addition of a part to a total rounds away."""
+    """The rounding error of the addition of a part to a total."""
     dtype = total.dtype
     after = Apply(Add(), (total, part), dtype)
     added = Apply(Subtract(), (after, total), dtype)

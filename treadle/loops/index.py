@@ -189,7 +189,7 @@ class Index:
         )
 
     def coefficient(self, axis: Axis) -> Any:
-        """How far one step of `axis` moves it; 0 where it does not occur."""
+        """The stride along `axis`; 0 where it does not occur."""
         for atom, c in self.terms:
             if atom == axis:
                 return c
@@ -216,7 +216,7 @@ class Index:
         return expressions
 
     def data_mapped(self, value: Callable[[Any], Any]) -> Index:
-        """With each expression it reads replaced."""
+        """The index with each expression it reads replaced."""
         terms = []
         for atom, c in self.terms:
             if isinstance(atom, Datum):
@@ -227,7 +227,7 @@ class Index:
         return Index(tuple(terms), self.constant)
 
     def replaced(self, by: Mapping[Axis, Index]) -> Index:
-        """With axes replaced by indices, simplified again."""
+        """The index with axes replaced by indices, simplified again."""
         if not any(axis in by for axis in self.axes()):
             return self
         total = Index((), self.constant)

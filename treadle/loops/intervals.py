@@ -117,7 +117,7 @@ def _cut(loop: Loop, width: int, lanes: Callable[[int], int]) -> tuple[Statement
 
 
 def _ends(turns: Sequence[int], extent: int, width: int) -> list[int]:
-    """Where intervals begin and end, between turns or so near that none is narrower."""
+    """The ends of intervals: at turns, or so near that none is narrower."""
     ends, is_narrow = [0], False
     for n in (*turns, extent):
         if n - ends[-1] < width:
@@ -170,7 +170,7 @@ def _holds(guard: Guard) -> bool | None:
 
 
 def decided(x: Expression | Statement) -> Expression | Statement:
-    """What is left of an expression or a statement where what is known is not asked."""
+    """An expression or a statement without the conditions that are known."""
     if isinstance(x, Apply) and isinstance(x.op, Select):
         condition, yes, no = x.inputs
         if isinstance(condition, Literal):

@@ -225,11 +225,11 @@ class Loop:
 
     @property
     def bounds(self) -> tuple[Index, ...]:
-        """What it is bounded by within its extent."""
+        """The bounds of a loop within its extent."""
         return self.stop if self.start is None else (self.start, *self.stop)
 
     def steps(self) -> int:
-        """How many steps it has, or about as many where data bound it.
+        """The number of steps, or about as many where data bound it.
 
         Such loops share the extent out among the steps of those that bound them.
         """
@@ -277,7 +277,7 @@ class Kernel:
         return replace(self, body=body)
 
     def with_loops(self, body: tuple[Statement, ...]) -> Kernel:
-        """With the same statements, in the same order, in other loops."""
+        """The kernel with the same statements, in the same order, in other loops."""
         kernel, known = self.with_body(body), vars(self)
         names = "expressions", "indices"
         kept: dict[str, Any] = {k: known[k] for k in names if k in known}

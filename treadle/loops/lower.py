@@ -151,12 +151,12 @@ def is_virtual(node: Tensor) -> bool:
 
 
 def recomputed(node: Tensor) -> None:
-    """Let a node of a program be computed wherever it is read."""
+    """Mark a node of a program to be computed wherever it is read."""
     node.mark = {**(node.mark or {}), "recomputed": True}
 
 
 def kept_in_memory(node: Tensor) -> None:
-    """Let a node of a program be computed once, though no value of it is computed."""
+    """Mark a node of a program to be stored, though no value of it is computed."""
     node.mark = {**(node.mark or {}), "recomputed": False}
 
 
@@ -261,7 +261,7 @@ def _concat(self: Lowering, node: Tensor, at: At, guards: Guards) -> Expression:
 
 
 def _within(op: Any, at: At) -> tuple[At, Guards]:
-    """Where in a slice an element of the whole stands, and whether it stands in it."""
+    """The place in a slice of an element of the whole, and whether it is in it."""
     source, inside = [], []
     for i, a, b, c in zip(at, op.starts, op.stops, op.steps, strict=True):
         n = SliceRange(a, b, c).count

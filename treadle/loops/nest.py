@@ -172,7 +172,7 @@ class _Work:
                 self._store(node, k, member_value)
 
     def _gather(self, node: Tensor) -> None:
-        """Let each row join what rows before it have left in the result."""
+        """Join each row to what rows before it have stored in the result."""
         accumulator, value = _fold(self.region, self.lowering, node, 0)
         for k, stored in enumerate(self.stored):
             if stored is node:
@@ -211,12 +211,12 @@ class _Work:
             self.at_rows[self.known_after[node.serial]].append(store)
 
     def _place(self, node: Tensor, like: Tensor) -> Index:
-        """Where an element of a node lies in the buffer of one like it."""
+        """The place of a node's element in the buffer of one like it."""
         at = self.region.placement[node.serial]
         return placed(at, self.lowering.strides(like))
 
     def _keep(self, turn: int, done: Sequence[Tensor]) -> None:
-        """Let later passes load what is stored, and costly values that wait."""
+        """Load stored values, and costly ones that wait, in later passes."""
         loads = self._stored_in(turn, done)
         for node in done:
             last = self.last[node.serial]

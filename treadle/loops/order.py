@@ -74,7 +74,7 @@ def _kernel(
 
 
 def argsort(node: Tensor, strides: Strides) -> Kernels | None:
-    """For each element the others before it counted: that many places on it belongs."""
+    """The ranks of elements, by counting the others before each one."""
     op: Any = node.op
     (x,) = node.inputs
     n = x.type.shape[op.axis]
@@ -133,7 +133,7 @@ def position(node: Tensor, strides: Strides) -> Kernels:
 
 
 def search(node: Tensor, strides: Strides) -> Kernels:
-    """For each value the number of elements before it, found bit by bit."""
+    """The number of elements before each value, by binary search bit by bit."""
     op: Any = node.op
     row, values = node.inputs
     (n,) = row.type.shape

@@ -140,7 +140,7 @@ def _loop(
 
 
 def _traversals(op: Scan) -> list[_Traversal]:
-    """How the elements of a state may be gone through, by the types of a body."""
+    """The traversals of a state's elements, by the types of a body."""
     states = [x.type for x in op.body.arguments[: op.carries]]
     others = [x.type for x in op.body.arguments[op.carries :]] + list(op.body.types)
     every = [*states, *others]
@@ -188,7 +188,7 @@ def _is_small(graph: Expanded, walk: _Traversal) -> bool:
 
 
 def _terms(x: Tensor) -> int:
-    """How many values a product or a fold takes for one of its own."""
+    """The number of values that a product or a fold takes for one of its own."""
     if isinstance(x.op, Contract):
         return math.prod(n for _, n in _inner(x))
     return x.inputs[0].type.size // max(x.type.size, 1)
@@ -225,7 +225,7 @@ def _arguments(
     now: Index,
     strides: Strides,
 ) -> list[ElementAt]:
-    """What the arguments of the body are in a step, by place."""
+    """The elements of a body's arguments in a step, by place."""
     op: Scan = node.op  # type: ignore[assignment]
     begins = Inside((Guard(step, 0, 1),), bool_)
 

@@ -54,7 +54,7 @@ class Region:
 
 
 def passes(region: Region) -> dict[int, int]:
-    """How many passes over the inner loops come before each node is known."""
+    """The number of passes over the inner loops before each node is known."""
     depth: dict[int, int] = {}
     for node in region.nodes:
         before = [depth.get(x.serial, 0) for x in read_by(node)]

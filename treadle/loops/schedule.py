@@ -230,7 +230,7 @@ def reorder(kernel: Kernel) -> Kernel:
 
 
 def _touched(kernel: Kernel) -> list[Index]:
-    """Where a kernel writes, and then where it reads."""
+    """The indices that a kernel writes at, and then those it reads at."""
     written = [s.index for s in statements(kernel.body) if isinstance(s, Store)]
     return written + [e.index for e in kernel.expressions if isinstance(e, Load)]
 
@@ -310,12 +310,12 @@ def element_bytes(kernel: Kernel) -> int:
 
 
 def lanes_for(extent: int, width: int) -> int:
-    """How many steps are done at once: one vector, or four where the loop is long."""
+    """The number of lanes: one vector, or four where the loop is long."""
     return 4 * width if extent >= LONG * width else width
 
 
 def lanes_across(extent: int, width: int, folds: int) -> int:
-    """How many columns are folded at once: many, so that rows are read in long runs."""
+    """The number of columns folded at once: many, to read rows in long runs."""
     most = ACCUMULATORS // max(folds, 1) * width
     lanes = width
     while 2 * lanes <= min(extent, most):
@@ -324,7 +324,7 @@ def lanes_across(extent: int, width: int, folds: int) -> int:
 
 
 def lanes_apart(extent: int, width: int) -> int:
-    """How many steps are done at once where each runs through memory of its own.
+    """The number of lanes where each runs through memory of its own.
 
     Many at once would meet in few sets of the cache, as rows of 4096 bytes do.
     """

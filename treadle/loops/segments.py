@@ -84,7 +84,7 @@ class _Parts:
         return converted(self.load(operand, *at), wide(self.node.type.dtype))
 
     def column(self, operand: int, extent: int) -> Index:
-        """Where the dense row stands that an element meets, by an operand."""
+        """The place of the dense row that an element meets, by an operand."""
         return Index(((Datum(self.load(operand, self.place), extent), 1),))
 
     def loop(
@@ -156,7 +156,7 @@ def total(node: Tensor, strides: Strides) -> Kernels:
 
 
 def dots(node: Tensor, strides: Strides) -> Kernels:
-    """For each element the product of the dense rows it lies between; 0 in no row."""
+    """The products of the two dense rows of each element; 0 in no row."""
     indices, _, a, b = node.inputs
     parts = _Parts(node, 1, indices.type.size, a.type.shape[1:], strides)
     meets = parts.wide(3, parts.column(0, b.type.shape[0]), *parts.column_indices)

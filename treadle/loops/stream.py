@@ -77,12 +77,12 @@ def _with_rows(kernel: Kernel, body: tuple[Statement, ...]) -> Kernel:
 
 
 def _in_row(i: Index, rows: Sequence[Axis]) -> Index:
-    """Where in its row an element lies, the first one of loops at 0."""
+    """The place of an element in its row, the first one of loops at 0."""
     return Index(tuple((atom, c) for atom, c in i.terms if atom not in rows))
 
 
 def _bytes(i: Index, rows: Sequence[Axis], size: int) -> int:
-    """How much memory a row takes, in whole lines; 0 where it runs backwards."""
+    """The bytes of a row, in whole lines; 0 where it runs backwards."""
     low, high = _in_row(i, rows).bounds()
     return 0 if low else -(-(high + 1) * size // LINE) * LINE
 

@@ -30,7 +30,7 @@ __all__ = ["kernel_problems", "store_problems", "verified"]
 
 
 def kernel_problems(kernel: Kernel) -> list[str]:
-    """What is wrong with a kernel; nothing for one that is right.
+    """The faults of a kernel; none of one that is right.
 
     Axes are used inside their loops, accumulators inside or after theirs; a carried
     value has no lanes to join and is not read in a step that has replaced it. Rows that
@@ -119,7 +119,7 @@ def _check(
 def _bounds(
     s: Loop, axes: list[Axis], lanes: list[Axis], folds: list[Accumulator]
 ) -> list[str]:
-    """What is wrong with the bounds of a loop: known before it, alike in all lanes."""
+    """The faults of the bounds of a loop: known before it, alike in all lanes."""
     problems = []
     for i in s.bounds:
         values = [x for e in i.data() for x in inside(e)]
@@ -221,7 +221,7 @@ def _reached(s: Store) -> tuple[int, int]:
 
 
 def _elements(s: Store, loops: Around) -> int | None:
-    """How many elements a store fills; None where data or guards decide."""
+    """The number of elements a store fills; None where data or guards decide."""
     axes = s.index.axes()
     bounded = [loop.axis for loop in loops if loop.bounds]
     if len(axes) < len(s.index.terms) or s.guards or set(axes) & set(bounded):

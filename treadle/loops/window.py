@@ -117,7 +117,7 @@ def _positions(read: Read, node: Tensor, at: At, guards: Guards) -> Expression:
 
 
 def _sum_pool_gradient(read: Read, node: Tensor, at: At, guards: Guards) -> Expression:
-    """What all windows that see an element were given."""
+    """The sum of the cotangents of all windows that see an element."""
     op: Any = node.op
     (g,) = node.inputs
     zero = Literal(0, node.type.dtype)

@@ -123,14 +123,14 @@ class Attention(Composite):
 
 
 def _seen(queries: int, keys: int) -> Array:
-    """Which keys stand no later than each query."""
+    """The keys that stand no later than each query."""
     return np.tri(queries, keys, dtype=bool)
 
 
 def weights_of(
     q: Tensor, k: Tensor, scale: Tensor, masks: list[Tensor], causal: bool
 ) -> Tensor:
-    """How much each query takes of each key: rows that add up to 1, or 0 of none."""
+    """The share that each query takes of each key: rows add up to 1, or 0 of none."""
     scores = functions.matmul(q * scale, functions.matrix_transpose(k))
     for mask in masks:
         scores = scores + mask

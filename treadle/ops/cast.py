@@ -243,7 +243,7 @@ def factors(*values: Any) -> list[Tensor]:
 
 
 def addend(x: Any, product: Tensor) -> Any:
-    """What is added to a product: under `td.autocast` in the product's dtype."""
+    """The addend of a product: under `td.autocast` in the product's dtype."""
     return x if current().autocast is None else astype(x, product.type.dtype)
 
 

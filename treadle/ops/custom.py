@@ -122,7 +122,7 @@ def derived_by(
 
 
 def _by_operand(name: str, returned: Any, xs: Sequence[Tensor]) -> list[Tensor | None]:
-    """What a gradient returned, one for each operand; None where nothing depends."""
+    """The cotangents a gradient returned, by operand; None where nothing depends."""
     parts = list(returned) if isinstance(returned, (tuple, list)) else [returned]
     if len(parts) != len(xs):
         raise ArityError(

@@ -29,7 +29,7 @@ def _text(x: Array, indent: str = "") -> str:
 
 
 def account(mark: Logged, x: Array) -> str:
-    """What is told of a value: what it is, how large, its extremes, the values."""
+    """The report on a value: what it is, how large, its extremes, the values."""
     lines = [f"{mark.kind}: {mark.message} op={mark.origin}"]
     shape = "x".join(map(str, x.shape)) or "scalar"
     dtype = as_dtype(mark.dtype) if mark.dtype else x.dtype
@@ -55,7 +55,7 @@ class Observed(Elementwise):
     arity = 1
 
     def tell(self, x: Array) -> None:
-        """What is seen of a value."""
+        """Report a value."""
         raise NotImplementedError
 
     def numpy(self, *arrays: Any) -> Array:

@@ -132,7 +132,7 @@ def _scalar(p: Any) -> Tensor:
 
 @provide
 def dropout(x: Any, p: Any = 0.5, training: bool = True, shared: Any = ()) -> Tensor:
-    """In training each element is 0 with probability p, else x / (1 - p).
+    """x with elements 0 with probability p in training, else x / (1 - p).
 
     `shared` are axes along which elements are kept or dropped together. Srivastava et
     al., Dropout, 2014.
@@ -153,7 +153,7 @@ def dropout(x: Any, p: Any = 0.5, training: bool = True, shared: Any = ()) -> Te
 
 
 def block_dropout(x: Any, p: Any = 0.5, training: bool = True) -> Tensor:
-    """In training all of x is 0 with probability p, else x / (1 - p).
+    """All of x, or 0 with probability p in training, else x / (1 - p).
 
     >>> import treadle as td
     >>> float(td.block_dropout([1.0, 1.0], 0.5).sum()) in (0.0, 4.0)
@@ -188,7 +188,7 @@ def alpha_dropout(x: Any, p: Any = 0.5, training: bool = True) -> Tensor:
 
 
 def gaussian_dropout(x: Any, p: Any = 0.5, training: bool = True) -> Tensor:
-    """In training x times normal numbers of mean 1 and variance p / (1 - p).
+    """x times normal numbers of mean 1 and variance p / (1 - p) in training.
 
     Srivastava et al., Dropout, 2014, section 10.
 
@@ -203,7 +203,7 @@ def gaussian_dropout(x: Any, p: Any = 0.5, training: bool = True) -> Tensor:
 
 
 def gaussian_noise(x: Any, std: Any = 1.0, training: bool = True) -> Tensor:
-    """In training x plus normal numbers of mean 0.
+    """x plus normal numbers of mean 0 in training.
 
     >>> import treadle as td
     >>> td.gaussian_noise([1.0, 2.0], 0.1, training=False).tolist()

@@ -371,7 +371,7 @@ class Diagonal(Composite):
 
 
 def _where_diagonal(m: int, n: int, offset: int) -> Any:
-    """Where the diagonal of a matrix is."""
+    """The mask of the diagonal of a matrix."""
     return np.eye(m, n, offset, dtype=bool)
 
 

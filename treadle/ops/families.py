@@ -176,7 +176,7 @@ class Reduction(Family):
         raise NotImplementedError
 
     def start(self, dtype: Any) -> Any:
-        """Where a fold begins; a maximum at the least number of its dtype."""
+        """The value that a fold begins at; of a maximum the least of its dtype."""
         known = self.identity(dtype)
         if known is not None:
             return known

@@ -240,7 +240,7 @@ def irfftn(
 
 
 def _dimensions(x: Tensor, s: Any, axes: Any, name: str) -> Sequence[Any]:
-    """As `_along`, one at least."""
+    """The dimensions and lengths of `_along`, one at least."""
     along = _along(x, s, axes, name)
     if not along:
         raise ShapeError(f"{x.type} has no dimension to transform").located(name)

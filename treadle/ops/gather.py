@@ -233,7 +233,7 @@ class Unindex(Family):
 def put_rows(
     op: Any, count: int, has_rows: Sequence[bool], xs: Sequence[Tensor], **fields: Any
 ) -> Tensor:
-    """What puts values, the last of `count` operands, at positions in each row."""
+    """The rule `rows` of ops that put their last of `count` operands at positions."""
     axes = tuple(k + 1 for k in op.axes)
     ids, id_rows = xs[count:], has_rows[count:]
     if not any(id_rows):

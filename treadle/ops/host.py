@@ -147,7 +147,7 @@ class Callback(Family):
 
 
 def called_back(label: str, function: Callable[..., Any], pairs: Any) -> Any:
-    """What a function returns for arrays of these dtypes: copies, its to keep."""
+    """The results of a function for arrays of these dtypes: copies, its to keep."""
     copies = [np.array(x, dtype=dtype) for x, dtype in pairs]
     try:
         with np.errstate(all="warn"):
@@ -161,7 +161,7 @@ def called_back(label: str, function: Callable[..., Any], pairs: Any) -> Any:
 
 
 def _fitting(x: Any, wanted: Type) -> Array:
-    """What a function returned, of the type that was declared."""
+    """The array that a function returned, of the type that was declared."""
     array = x.numpy() if isinstance(x, Operand) else np.asarray(whole(x))
     same = array.shape == wanted.shape and array.dtype.kind in "biufcV"
     if not same or not np.can_cast(array.dtype, wanted.dtype, "same_kind"):

@@ -148,7 +148,7 @@ def _position(item: Any, n: int) -> int:
 
 
 def planned(key: Any, t: Type) -> Plan:
-    """How to read and write `x[key]` for an x of type t."""
+    """The plan by which `x[key]` of an x of type t is read and written."""
     cuts: list[tuple[int, int, int]] = []
     shape: list[int] = []
     names: list[str | None] = []
@@ -238,7 +238,7 @@ def _plain(key: Any) -> Any:
 
 @cached(4096)
 def _moves(t: Type, plain: Any) -> list[tuple[Op, Type]] | None:
-    """How a part is a slice and then a reshape of an x of type t; one or both."""
+    """A part as a slice and then a reshape of an x of type t; one or both."""
     items = plain if type(plain) is tuple else (plain,)
     try:
         plan = planned(tuple(slice(*x) if type(x) is tuple else x for x in items), t)

@@ -271,7 +271,7 @@ def sparse_rows(g: Tensor) -> tuple[Tensor, Tensor] | None:
 
 
 def _multiple(x: Tensor) -> tuple[Tensor | None, Any]:
-    """What `x` is a multiple of by a scalar, and what makes it so; or None."""
+    """The tensor that `x` is a scalar multiple of, and the factor; or None."""
     op_ = x.op
     if isinstance(op_, (Negative, Cast)):
         return x.inputs[0], op_

@@ -318,7 +318,7 @@ def _kept(after: Tensor, before: Type, k: int) -> Tensor:
 
 
 def _rows(scanned: Sequence[Tensor], length: int | None) -> int:
-    """How often a scan runs."""
+    """The number of steps of a scan."""
     for x in scanned:
         if not x.type.shape:
             raise ShapeError(f"scan takes rows of tensors, not {x.type}").located(

@@ -161,7 +161,7 @@ def _led(y: Any, names: Sequence[str | None]) -> Tensor:
 
 
 def solved(rule: Callable[..., Any], *arrays: Array, hint: str = "") -> Any:
-    """What a routine of LAPACK finds; its failure as an error with a remedy."""
+    """The result of a routine of LAPACK; its failure as an error with a remedy."""
     try:
         return rule(*arrays)
     except np.linalg.LinAlgError as error:

@@ -28,7 +28,7 @@ class NamespaceInfo:
     """
 
     def capabilities(self) -> dict[str, Any]:
-        """What may be done, by the names that the standard gives."""
+        """The capabilities, by the names that the standard gives."""
         return {
             "boolean indexing": True,
             "data-dependent shapes": True,
@@ -69,7 +69,7 @@ class NamespaceInfo:
 
 
 def __array_namespace_info__() -> NamespaceInfo:
-    """What the namespace can do, as the array API standard has it.
+    """The inspection interface of the array API standard.
 
     >>> import treadle as td
     >>> td.__array_namespace_info__().devices()

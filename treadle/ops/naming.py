@@ -156,7 +156,7 @@ def named_like(y: Tensor, names: Names | None) -> Tensor:
 
 
 def by_role(start: int = 0, free: tuple[int, ...] = (-1,)) -> Callable[[F], F]:
-    """For a function whose results have the dimensions of its argument at `start`.
+    """A decorator for results with the dimensions of the argument at `start`.
 
     Weights fill roles by position, so it works without names, which come back on the
     results. Other tensors with names agree with that argument but in the dimensions

@@ -97,7 +97,7 @@ class NearestCodes(Family):
 
 
 def _least(values: Array, k: int) -> Array:
-    """Where the k least values are, in rising order; of equals, the first."""
+    """The places of the k least values, in rising order; of equals, the first."""
     if not k:
         return np.empty(0, np.int64)
     bound = np.partition(values, k - 1)[k - 1]

@@ -176,7 +176,7 @@ def name_of(function: Callable[..., Any]) -> str:
 
 @cached(256)
 def _parsed(spec: str) -> tuple[int, tuple[tuple[str, str, str], ...]]:
-    """How many arguments go by position, and kind, name and own name of each."""
+    """The count of positional arguments, and kind, name and own name of each."""
     operands, _, rest = spec.partition("/")
     first = operands.split()
     parameters = [("", name, name) for name in first]
@@ -244,7 +244,7 @@ def _rounded(a: Any, decimals: int = 0, out: Any = None) -> Any:
 
 
 def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    """As NumPy: without `ord` of all elements, else of a vector or a matrix."""
+    """NumPy's norm: without `ord` of all elements, else of a vector or a matrix."""
     linalg, node = public("linalg"), as_tensor(x)
     count = node.type.ndim if axis is None else len(np.atleast_1d(axis))
     if ord is None or count == 1:
@@ -285,7 +285,7 @@ OWN: dict[str, Callable[..., Any]] = {
 def array_function(
     function: Callable[..., Any], args: Sequence[Any], options: Mapping[str, Any]
 ) -> Any:
-    """What `__array_function__` of tensors does: the op, or an error with the name."""
+    """The rule of `__array_function__`: the op, or an error with the name."""
     name = name_of(function)
     if name in TYPES:
         return TYPES[name](*args, **options)

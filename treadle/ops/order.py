@@ -30,7 +30,7 @@ __all__ = [
 
 
 def ordered(x: Array, axis: int, descending: bool) -> Array:
-    """Where the elements in order come from; equals keep theirs, NaN is greatest."""
+    """The sources of elements in order; equals keep theirs, NaN is greatest."""
     if not descending:
         return np.argsort(x, axis, kind="stable")
     turned = np.argsort(np.flip(x, axis), axis, kind="stable")

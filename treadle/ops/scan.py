@@ -87,7 +87,7 @@ class Running(Chain):
         return (functions.reshape(gx, x.type.shape, axes=names),)
 
     def next(self, x: Tensor, value: float = 0) -> Tensor:
-        """What the next place of the scan holds, at each place; `value` at the last."""
+        """The content of the next place of the scan, at each; `value` at the last."""
         return functions.shift(x, 1 if self.reverse else -1, self.axis, value)
 
     def gathered(self, factors: Tensor, g: Tensor) -> Tensor:

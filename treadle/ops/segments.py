@@ -112,7 +112,7 @@ def segment_of(count: int, starts: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def per_element(kept: Tensor, x: Tensor) -> Tensor:
-    """What holds of elements, in a shape that meets them."""
+    """Marks of elements in a shape that meets them."""
     return reshape(kept, (*kept.type.shape, *[1] * (x.type.ndim - 1)))
 
 

@@ -109,7 +109,7 @@ class CSRMatMul(Composite):
 
 @op()
 class CSRDots(Composite):
-    """For each stored element the product of the row of a and that of b it lies at.
+    """The products of rows of a with rows of b, for each stored element.
 
     y[k] = sum over n of a[i, n] b[indices[k], n] for the row i that has the element k,
     0 for one in no row: what the elements of a product get as their gradient. Inputs:

@@ -36,7 +36,7 @@ __all__ = [
 
 
 def extent(x: Any, axes: tuple[int, ...]) -> int:
-    """How many elements a fold over `axes` takes together."""
+    """The number of elements that a fold over `axes` takes together."""
     return math.prod(x.shape[axis] for axis in axes)
 
 

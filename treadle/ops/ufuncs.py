@@ -95,7 +95,7 @@ def counterpart(ufunc: Any) -> Any:
 def array_ufunc(
     ufunc: Any, method: str, xs: Sequence[Any], options: Mapping[str, Any]
 ) -> Any:
-    """What `Tensor.__array_ufunc__` does: the op, or an error that names the call."""
+    """The rule of `Tensor.__array_ufunc__`: the op, or an error that names the call."""
     name = f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
     if options.get("out") is not None:
         raise CallError(

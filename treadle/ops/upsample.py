@@ -110,7 +110,7 @@ def _sized(
 
 
 def _places(n: int, m: int, step: float, mode: str, corners: bool) -> Array:
-    """Where the elements of a result lie, counted in elements of the input."""
+    """The places of a result's elements, counted in elements of the input."""
     i = np.arange(m)
     if mode in NEAREST:  # in float32, as torch rounds them
         exact = np.float32(0.5 if mode == "nearest-exact" else 0.0)

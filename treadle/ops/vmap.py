@@ -74,7 +74,7 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Any:
 
 
 def _places(axes: Any, tree: Any) -> list[Any]:
-    """For each leaf of a tree the dimension of its rows, by a tree that may be less."""
+    """The dimension of rows of each leaf of a tree, by a tree that may be less."""
     if axes is None or hasattr(axes, "__index__") or isinstance(axes, (str, Axis)):
         return [axes] * len(trees.flatten(tree)[0])
     whole = isinstance(axes, dict) and isinstance(tree, dict)
@@ -143,7 +143,7 @@ class _Rows:
         self.operands.append(moveaxis(unname(x), k, 0))
 
     def traced(self, f: Callable[..., Any]) -> tuple[Any, Trace]:
-        """What f returns for one row, and the trace of it."""
+        """The results of f for one row, and the trace of it."""
         result: list[Any] = []
 
         def run(*rows: Tensor) -> list[Tensor]:

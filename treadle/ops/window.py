@@ -35,7 +35,7 @@ Pairs = tuple[tuple[int, int], ...]
 def windows_along(
     extents: Shape, kernel: Shape, stride: Integers, padding: Pairs, dilation: Integers
 ) -> Shape:
-    """How many windows of `kernel` there are along each dimension."""
+    """The number of windows of `kernel` along each dimension."""
     if not len(extents) == len(kernel) == len(stride) == len(padding) == len(dilation):
         raise ShapeError(f"a kernel {kernel} does not slide over shape {extents}")
     counts = []
@@ -63,7 +63,7 @@ def padded(x: Array, padding: Pairs, value: Any = 0) -> Array:
 def offsets(
     kernel: Shape, stride: Integers, dilation: Integers, counts: Shape
 ) -> list[tuple[Integers, tuple[Any, ...]]]:
-    """For each kernel position, the padded elements that windows see there."""
+    """The padded elements that windows see at each kernel position."""
     places = []
     for place in np.ndindex(*kernel):
         parts = [

@@ -52,7 +52,7 @@ def unbarred(
 
 
 def _live(roots: Mapping[int, Tensor]) -> set[int]:
-    """What is computed for its value, and not just waited for, by serial."""
+    """The serials of nodes computed for their value, and not just waited for."""
     live: set[int] = set()
     stack = list(roots.values())
     while stack:

@@ -32,7 +32,7 @@ Path = tuple[int, ...]
 def in_place(
     program: Program, pairs: Sequence[tuple[int, int]]
 ) -> tuple[tuple[int, int], ...]:
-    """Of the pairs (result, argument), those where one buffer can be both.
+    """The pairs (result, argument) of which one buffer can be both.
 
     The step that writes the result must be the last to read the argument, and read it
     only where it writes; and no step after it may fail.
@@ -190,7 +190,7 @@ def _within_indices(every: Sequence[Index]) -> list[Expression]:
 
 
 def _shared(a: Path, b: Path) -> int:
-    """How many loops are around both of two statements."""
+    """The number of loops that are around both of two statements."""
     count = 0
     while count < min(len(a), len(b)) and a[count] == b[count]:
         count += 1
@@ -258,7 +258,7 @@ def after_readers(
     pairs: Sequence[tuple[Tensor, Tensor]],
     step: Mapping[int, int],
 ) -> None:
-    """Let the unit that makes a new version wait for all that read the old one.
+    """Have the unit that makes a new version wait for all that read the old one.
 
     `pairs` are (new version, old version); `step` maps the number of a unit that
     another one does to that other. A reader that waits for the new version stays where

@@ -185,7 +185,7 @@ class Arrangement:
         return [u for u in self.units if u.number not in finishing]
 
     def strides(self, node: Tensor) -> tuple[int, ...]:
-        """How a node lies in its buffer, in elements."""
+        """The strides of a node in its buffer, in elements."""
         order = self.orders.get(node.serial)
         return row_major(node) if order is None else strides_in(node, order)
 
@@ -247,7 +247,7 @@ class Arrangement:
         return None
 
     def _views(self, x: Tensor) -> list[View]:
-        """How an operand of a product may be read, the best ways first."""
+        """The views by which an operand of a product may be read, the best first."""
 
         def as_floats(node: Tensor) -> bool:
             return self.transparent(node) and not is_widened(node)
@@ -276,7 +276,7 @@ class Arrangement:
         return {x.serial for node in unit.nodes for x in self.operands(node)}
 
     def operands(self, node: Tensor) -> list[Tensor]:
-        """What a step by itself reads from memory."""
+        """The nodes that a step by itself reads from memory."""
         if node.serial in self.products:
             return [v.base for v in self.products[node.serial][1]]
         return list(node.inputs)

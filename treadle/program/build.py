@@ -90,7 +90,7 @@ class Draft:
 
     @lazy
     def demand(self) -> Demand:
-        """What the step that needs the most memory needs."""
+        """The bytes that the step with the highest demand needs."""
         return Timeline(self.arranged).largest()
 
 

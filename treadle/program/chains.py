@@ -175,7 +175,7 @@ class _Scan:
         self.early.add(k)
 
     def chains(self) -> Chains:
-        """What is to run side by side; what reads of no other step goes to its users.
+        """The chains of the scan; what reads of no other step goes to its users.
 
         That is to run before where it has users in several chains.
         """
@@ -234,7 +234,7 @@ class _Stretch:
             yield self._judged(chains)
 
     def _starts(self) -> dict[int, int]:
-        """By when the steps up to each one could all have started."""
+        """The times by which the steps up to each one could all have started."""
         starts: dict[int, int] = {}
         ends: dict[int, int] = {}
         latest = 0

@@ -71,7 +71,7 @@ class Owners:
 
 
 def check(plan: _Placed, ranges: Sequence[_Living], alignment: int = 64) -> list[str]:
-    """What is wrong with a plan, a sentence each: empty when it is right.
+    """The faults of a memory plan, a sentence each: empty when it is right.
 
     Each range is written whole at its first step and must be whole at its last.
     """
@@ -130,7 +130,7 @@ def replay(
     in_place: Collection[tuple[int, int, int]] = (),
     alignment: int = 64,
 ) -> list[str]:
-    """What goes wrong when steps run in the order given on buffers at `offsets`.
+    """The faults when steps run in this order on buffers at `offsets`.
 
     Step s reads buffers uses[s] and writes buffers makes[s]; both are there at the same
     time, unless (s, read, made) is `in_place`. Buffers `elsewhere` lie outside the
@@ -179,7 +179,7 @@ def replay(
 def conflicts(
     offsets: Sequence[int], sizes: Sequence[int], chains: Sequence[Collection[int]]
 ) -> list[str]:
-    """What chains that run side by side touch in the same place: a sentence each.
+    """The places that parallel chains touch both: a sentence each.
 
     `chains` has the buffers that each one touches; reading the same one is no fault of
     theirs, but two buffers at one address are.

@@ -62,7 +62,7 @@ def fold_columns_together(
 
 
 def _join(unit: Unit, others: Sequence[Unit]) -> None:
-    """Let the first of some units that can do it fold what a unit folds."""
+    """Have the first of some units that can do it fold what a unit folds."""
     for other in others:
         region = _over_blocks(other, unit)
         if region is None or len(unit.nodes) + len(other.nodes) > MEMBERS:
@@ -77,7 +77,7 @@ def _join(unit: Unit, others: Sequence[Unit]) -> None:
 
 
 def _pass_over_rows(unit: Unit) -> None:
-    """Let a unit that also stores what it folds do so row after row."""
+    """Have a unit that also stores what it folds do so row after row."""
     assert unit.region is not None
     columns = _parts(unit)[2]
     unit.region.turns, unit.region.inner = unit.region.inner, frozenset(columns)

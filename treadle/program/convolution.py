@@ -53,7 +53,7 @@ class Convolution:
 
     @property
     def along(self) -> str:
-        """What vectors of y run along: "outputs" if these are adjacent, else "pixels".
+        """The direction of vectors of y: "outputs" if adjacent, else "pixels".
 
         With outputs, pixels are the rows of y as a matrix and outputs its columns.
         """

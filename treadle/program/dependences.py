@@ -43,7 +43,7 @@ def _traffic(sizes: Sequence[int], touched: Sequence[int], most: int) -> int:
 
 
 def before(program: Program) -> list[list[int]]:
-    """Of each step those it must come after, but for what follows from theirs.
+    """The direct predecessors of each step: those it must come after.
 
     It comes after steps that write what it reads, read what it writes over, or write
     the same. A result that may overwrite an argument lies where that one does.

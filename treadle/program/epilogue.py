@@ -28,7 +28,7 @@ def epilogues(
     products: Mapping[int, Layout | Convolution],
     asked: Collection[int],
 ) -> dict[int, Unit]:
-    """For each product, by serial, the unit that can be done on its result.
+    """The unit that can be done on a product's result, by the product's serial.
 
     The unit must be the only one that reads the product, read each element where its
     own loops are, and wait for nothing that waits for the product.
@@ -77,7 +77,7 @@ def _fits(
 
 
 def _place(unit: Unit, node: Tensor) -> At | None:
-    """Where all members read a product, if each loop is one of its dimensions.
+    """The place where all members read a product, if loops are its dimensions.
 
     Loops that run through it in one go are fitting too: the place is one index then.
     """

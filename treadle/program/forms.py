@@ -96,7 +96,7 @@ Made = tuple[Any, Sequence[Tensor]]
 
 
 def once(key: Any, form: Form, make: Callable[[], Made | None]) -> Made | None:
-    """What `make` gives for a form and a key: something, and nodes that it is about.
+    """The result of `make` for a form and a key, and nodes that it is about.
 
     Where it was made before, for other nodes, these stand in their places.
     """

@@ -125,7 +125,7 @@ class Grouping:
         return self._new(node, region)
 
     def _reads(self, node: Tensor) -> Sequence[Tensor]:
-        """What a node reads: computed values, or what lies in memory for it alone."""
+        """The nodes that a node reads: computed, or in memory for it alone."""
         known = self.reads.get(node.serial)
         if known is not None:
             return known
@@ -234,7 +234,7 @@ class Grouping:
         return False
 
     def _places(self, node: Tensor, region: Region) -> Iterator[At]:
-        """Where a node may stand among the loops of a region."""
+        """The placements that a node may have among the loops of a region."""
         shape = node.type.shape
         for x in node.inputs:
             if x.type.shape is not shape and x.type.shape != shape:
@@ -283,7 +283,7 @@ class Grouping:
         return False
 
     def _of(self, x: Tensor, region: Region) -> Iterator[At]:
-        """Where the operand of a reduction may stand."""
+        """The placements that the operand of a reduction may have."""
         for p in producers(x):
             if p.serial in region.placement:
                 place = carried_up(x, p, region.placement[p.serial])

@@ -31,7 +31,7 @@ class Slots:
         self.wanted: list[Any] = []
 
     def place(self, x: Symbolic | SymbolicNumber) -> int:
-        """Where its value is found."""
+        """The slot of a symbolic value."""
         key = x.form if type(x) is Symbolic else ("number", x)
         if key not in self._places:
             self._places[key] = len(self.wanted)
@@ -40,7 +40,7 @@ class Slots:
 
 
 def maker(x: Any, slots: Slots) -> Maker | None:
-    """What makes a value for other sizes; None where it is the same for all.
+    """The maker of a value for other sizes; None where it is the same for all.
 
     Kernels have no sizes. Raises Unsized.
     """

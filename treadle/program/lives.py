@@ -39,7 +39,7 @@ class Lives:
 
     @lazy
     def bound(self) -> int:
-        """What no such plan can be smaller than."""
+        """The lower bound of all plans."""
         return largest_live_set(self.ranges, regions=self.regions)
 
     def resized(self, sizes: Sequence[int], plan: Plan) -> Lives:
@@ -63,7 +63,7 @@ class Lives:
 
     @lazy
     def _table(self) -> tuple[Ints, Ints, Ints, Ints]:
-        """Of each range where it begins, its bytes, its first and its last step."""
+        """The begin, bytes, first and last step of each range."""
         rows = [(r.bytes, r.first, r.last) for r in self.ranges]
         bytes, since, until = np.array(rows, np.int64).reshape(-1, 3).T
         return self.plan.table, bytes, since, until
@@ -159,7 +159,7 @@ def ranges_of(
 
 
 def _bounds(program: Program) -> list[list[tuple[int, int]]]:
-    """Of each region the first and last step of its chains."""
+    """The first and last step of the chains of each region."""
     return [[(a, b - 1) for a, b in r.bounds] for r in program.regions]
 
 

@@ -72,7 +72,7 @@ def operand_places(node: Tensor, at: At) -> list[tuple[Tensor, At | None]]:
 
 
 def carried_up(x: Tensor, producer: Tensor, at: At) -> At | None:
-    """Where an operand stands if the producer it leads to stands at `at`.
+    """The placement of an operand whose producer stands at `at`.
 
     Only through reshapes and permutations, which lose and repeat nothing, and through
     what is computed element by element where it is read.

@@ -101,7 +101,7 @@ def _checks(step: Step) -> bool:
 
 
 def _stored(step: Launch) -> dict[int, list[Expression | None]]:
-    """What a step writes into each buffer; None where it joins what was there."""
+    """The values that a step writes into each buffer; None where it joins others."""
     stored: dict[int, list[Expression | None]] = {}
     for s in statements(step.kernel.body):
         if isinstance(s, Store) and s.buffer < len(step.buffers):
@@ -165,7 +165,7 @@ def _checked(step: Launch) -> Iterator[tuple[int | None, int]]:
 
 
 def _read(x: Expression) -> Load | None:
-    """What a position is, or counts from the end where that is negative."""
+    """The load of a position, also one that counts from the end when negative."""
     if isinstance(x, Apply) and isinstance(x.op, Select):
         below, wrapped, plain = x.inputs
         parts = {id(y): y for y in (*inside(below), *inside(wrapped), plain)}

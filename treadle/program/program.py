@@ -151,7 +151,7 @@ class Region:
 
     @property
     def bounds(self) -> tuple[tuple[int, int], ...]:
-        """Of each chain its first step, and the step after its last."""
+        """The first step of each chain, and the step after its last."""
         ends = tuple(accumulate(self.chains, initial=self.first))
         return tuple(pairwise(ends))
 
@@ -171,7 +171,7 @@ class Program:
 
     @lazy
     def chain_of(self) -> dict[int, tuple[int, int]]:
-        """Of each step in a region: the region's number, and the chain's."""
+        """The number of the region and of the chain of each step in a region."""
         return {
             k: (number, chain)
             for number, region in enumerate(self.regions)
@@ -181,7 +181,7 @@ class Program:
 
     @lazy
     def written_by(self) -> dict[int, int]:
-        """Of each buffer the last step that writes it; of a region, its last step."""
+        """The last step that writes each buffer; of a region, its last step."""
         last = {k: r.stop - 1 for r in self.regions for k in range(r.first, r.stop)}
         return {
             n: last.get(k, k) for k, step in enumerate(self.steps) for n in step.written
@@ -260,7 +260,7 @@ def operations(kernel: Kernel) -> int:
 
 
 def grain_of(total: int, multiple: int, cost: int) -> int:
-    """How many items are one part: all of them where the step is small."""
+    """The number of items in one part: all of them where the step is small."""
     if total * cost <= SMALL:
         return max(total, 1)
     part = -(-PART // cost)
@@ -292,7 +292,7 @@ def program_text(program: Program) -> str:
 
 
 def title(step: Step) -> str:
-    """What a step does, in a word or two."""
+    """The title of a step, in a word or two."""
     if isinstance(step, Launch):
         return step.kernel.name or "kernel"
     if isinstance(step, Product):

@@ -52,7 +52,7 @@ class _Order:
                 self.readers.setdefault(serial, []).append(k)
 
     def add(self, k: int) -> None:
-        """Let a step run after those so far, or as early as it can."""
+        """Schedule a step after those so far, or as early as it can run."""
         if not is_sure(self.time.units[k], self.time.arranged):
             self.steps.append(k)
             self.fixed = len(self.steps)

@@ -74,14 +74,14 @@ class _Choices:
         self.start = 0.0, self.network.residual
 
     def _early(self, xs: Sequence[Tensor]) -> Iterator[Tensor]:
-        """Those of some nodes that are computed by now, and not for nothing."""
+        """The nodes among some that are computed by now, and not for nothing."""
         for x in xs:
             early = self.time.step_of(x) <= self.step and not is_leaf(x)
             if early and x.serial not in self.free:
                 yield x
 
     def _inputs(self, x: Tensor) -> Sequence[Tensor]:
-        """What a node would be computed from again; nothing if it cannot be."""
+        """The nodes that a node would be recomputed from; none if it cannot be."""
         inputs = self.below.get(x.serial)
         if inputs is None:
             again = self._cost(x) < ENDLESS
@@ -89,7 +89,7 @@ class _Choices:
         return inputs
 
     def _cost(self, x: Tensor) -> int:
-        """What it costs to compute a node again, unless that takes too much memory."""
+        """The cost of recomputing a node, unless that takes too much memory."""
         seconds = cost(x, self.time.arranged, self.products)
         if seconds is None or (
             plain(x.type.nbytes) > self.spike and self._in_memory(x)
@@ -98,7 +98,7 @@ class _Choices:
         return round(seconds / UNIT)
 
     def _worth(self, x: Tensor, price: float) -> int:
-        """What it costs to keep a node for as long as it may be read."""
+        """The cost of keeping a node for as long as it may be read."""
         stays = (self.until[x.serial] - self.step) / (len(self.time.steps) - self.step)
         share = SHORT + (1 - SHORT) * stays
         return round(share * price * plain(x.type.nbytes) / UNIT)
@@ -160,7 +160,7 @@ class _Choices:
         return _Choice(self.time, self.step, chosen, self.bytes + kept)
 
     def begin(self, price: float) -> None:
-        """Have later ones, at higher prices, go on from the one found last."""
+        """Continue later searches, at higher prices, from the last cut."""
         self.start = price, self.network.residual
 
 

@@ -20,14 +20,14 @@ Ints = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 @dataclass(frozen=True)
 class Times:
-    """Of each step the first of its chain and of its region: of others, themselves."""
+    """The first step of the chain and of the region of each step."""
 
     chain: Ints
     region: Ints
 
     @staticmethod
     def of(count: int, regions: Sequence[Sequence[tuple[int, int]]]) -> Times:
-        """Of so many steps; each region has the first and last step of its chains."""
+        """The times of so many steps; regions have first and last steps of chains."""
         chain = np.arange(count)
         region = chain.copy()
         for chains in regions:
@@ -37,7 +37,7 @@ class Times:
         return Times(chain, region)
 
     def reversed(self) -> Times:
-        """With time running backwards."""
+        """The times with steps in reverse order."""
         return Times(_reversed(self.chain), _reversed(self.region))
 
     def most(self, first: Ints, last: Ints, size: Ints) -> int:
@@ -64,7 +64,7 @@ class Times:
 
 
 def _reversed(starts: Ints) -> Ints:
-    """Of each run of equal numbers its first place, from the other end."""
+    """The first place of each run of equal numbers, from the other end."""
     count = len(starts)
     begins = np.unique(starts)
     last = np.append(begins, count)[np.searchsorted(begins, starts, "right")] - 1

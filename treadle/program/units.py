@@ -60,13 +60,13 @@ def _waiting(unit: Unit) -> dict[int, Unit]:
 
 
 def depend(unit: Unit, other: Unit) -> None:
-    """Let a unit wait for another one."""
+    """Have a unit wait for another one."""
     other.waiting[unit.number] = unit
     spread(unit, (other.before | 1 << other.number) & ~unit.before)
 
 
 def spread(unit: Unit, more: int) -> None:
-    """Let a unit, and all that wait for it, wait for what some bits tell."""
+    """Have a unit, and all that wait for it, wait for what some bits tell."""
     stack = [unit] if more else []
     while stack:
         each = stack.pop()
@@ -136,7 +136,7 @@ def _reads(unit: Unit, other: Unit) -> bool:
 
 
 def absorb(unit: Unit, other: Unit) -> None:
-    """Let a unit do what another one does, and wait for what that waits for."""
+    """Have a unit do what another one does, and wait for what that waits for."""
     a, b = unit.region, other.region
     assert a is not None and b is not None
     nodes = sorted([*a.nodes, *b.nodes], key=by_serial)
@@ -160,19 +160,19 @@ def absorb(unit: Unit, other: Unit) -> None:
 
 
 def wait_for(node: Tensor, other: Tensor) -> Tensor:
-    """Let a node of a program be computed after another, though it does not read it."""
+    """Order a node of a program after another, though it does not read it."""
     node.mark = {**(node.mark or {}), "after": other}
     return node
 
 
 def waited_for(node: Tensor) -> Tensor | None:
-    """What a node is to be computed after, if that was said."""
+    """The node that a node is to be computed after, if that was said."""
     after: Tensor | None = node.mark.get("after") if node.mark else None
     return after
 
 
 def rebase(region: Region, axes: tuple[Axis, ...]) -> None:
-    """Let the loops of a region run over axes, if that divides none of its indices.
+    """Run the loops of a region over axes, if that divides none of its indices.
 
     Loops over more dimensions than before leave a fold the choice between them.
     """

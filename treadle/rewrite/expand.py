@@ -233,7 +233,7 @@ class _Numbering:
         return outputs if isinstance(node.type, TupleType) else outputs[0]
 
     def _expand(self, node: Tensor, inputs: tuple[Tensor, ...]) -> Results:
-        """By the op's own rule; for 16-bit floats in float32, rounded at the end."""
+        """The expansion by the op's rule; of 16-bit floats in float32, rounded last."""
         wide = tuple([self._cast(x, float32, HALF) for x in inputs])
         types = node.type if isinstance(node.type, TupleType) else (node.type,)
         expanded = written(node.op, wide)

@@ -14,7 +14,7 @@ from treadle.base.types import TupleType
 from treadle.graph.leaves import Literal
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
-from treadle.ops.movement import BroadcastTo, PermuteDims, Reshape
+from treadle.ops.movement import BroadcastTo
 
 __all__ = [
     "CONSTANTS",
@@ -143,7 +143,7 @@ def bound(x: Tensor, depth: int = DEPTH) -> float:
 
 
 def _largest(stored: Any) -> float:
-    """As `bound`, of a constant: a few numbers, so that sizes change it rarely."""
+    """The `bound` of a constant: a few numbers, so that sizes change it rarely."""
     if stored.size > 4096:
         return math.inf
     if type(stored) is not SymbolicNumber:
@@ -216,8 +216,3 @@ def is_positive(x: Tensor, depth: int = DEPTH) -> bool:
     if name in (*_PASSES, "Multiply", "Divide", "Sqrt", "Rsqrt", "Reciprocal"):
         return all(is_positive(y, depth - 1) for y in x.inputs[: _operands(name)])
     return False
-
-
-def is_view(x: Tensor) -> bool:
-    """Whether a node holds the elements of another in another order or shape."""
-    return isinstance(x.op, (Reshape, PermuteDims, BroadcastTo))

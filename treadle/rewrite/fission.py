@@ -96,11 +96,11 @@ class _Loop:
 
     @property
     def results(self) -> dict[int, Tensor]:
-        """Those that are read, by number, once they are made."""
+        """The results that are read, by number, once they are made."""
         return self.parts.results if self.parts is not None else {}
 
     def add(self, node: Tensor) -> None:
-        """One more that carries the same."""
+        """Add one more scan that carries the same."""
         known = {y.serial: k for k, y in enumerate(self.outputs)}
         c = self.op.carries
         places = self.places[node.serial] = list(range(c))

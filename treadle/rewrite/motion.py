@@ -225,7 +225,7 @@ class Parts:
         return places[0]
 
     def ends(self) -> list[Tensor]:
-        """What is done before the loop and read by the rest."""
+        """The nodes done before the loop and read by the rest."""
         return [
             x
             for x in self.before.values()
@@ -286,7 +286,7 @@ class Parts:
         stacks: Nodes,
         values: Nodes,
     ) -> dict[Any, Any]:
-        """What is left of the loop: its last carries by number, and the stacks."""
+        """The remaining loop: its last carries by number, and the stacks."""
         op, body = self.op, self.body
         if not carries and not stacks:
             return {"stacks": {}}
@@ -322,7 +322,7 @@ class Parts:
         return result
 
     def _carried(self, k: int) -> Tensor:
-        """What a carry comes to in a step, without what is summed after the loop."""
+        """The value of a carry in a step, without what is summed after the loop."""
         if k not in self.sums:
             return self.body.outputs[k]
         carried: Tensor = self.body.arguments[k]
@@ -331,7 +331,7 @@ class Parts:
         return carried
 
     def _read_by(self, outputs: Sequence[Tensor]) -> tuple[set[int], list[Tensor]]:
-        """What the outputs read: arguments, and nodes that are done before the loop."""
+        """The nodes that the outputs read: arguments, and what is hoisted."""
         nodes = reach(outputs, lambda x: x.serial in self.before)
         hoisted = [x for x in nodes if x.serial in self.before]
         return {x.serial for x in nodes if x.serial not in self.before}, hoisted
@@ -372,7 +372,7 @@ def _moves(x: Tensor) -> bool:
 
 
 def below(nodes: Sequence[Tensor], serials: Set[int]) -> set[int]:
-    """Those of the nodes that depend on some, with these."""
+    """The serials of the nodes that depend on some, with these."""
     dependent = set(serials)
     for x in nodes:
         if any(y.serial in dependent for y in x.inputs):
@@ -381,5 +381,5 @@ def below(nodes: Sequence[Tensor], serials: Set[int]) -> set[int]:
 
 
 def _above(nodes: Iterable[Tensor]) -> set[int]:
-    """What nodes depend on, with these."""
+    """The serials of all that nodes depend on, with these."""
     return {x.serial for x in reach(nodes)}

@@ -197,7 +197,7 @@ def prepare(
 
 
 def read_known(graph: Expanded) -> None:
-    """What has a value is read, not computed again.
+    """Have the graph read the nodes with values, not compute them again.
 
     Only now: a rule may need to see what a value was made from. A gradient that divides
     by a softmax which underflowed to 0 is finite where the quotient cancels.
@@ -236,7 +236,7 @@ def _recomputed(
 
 
 def _after(stage: Stage, graph: Expanded, ways: Ways) -> None:
-    """What is seen to after a stage: its size is noted, what it promises checked."""
+    """Note the size of a graph after a stage, and check what the stage promises."""
     if recording() is None and not current().check:
         return
     nodes = graph.nodes()

@@ -136,7 +136,7 @@ class Reference:
         return self._perturbed
 
     def wrong(self, key: Any, got: Any) -> str:
-        """What is wrong with another's value of a root; nothing if it may be so."""
+        """The fault of another's value of a root; empty if it may be so."""
         serial = self.roots[key].serial
         expected, wide = self.expected[serial], self.wide[serial]
         if np.shape(got) != expected.shape:
@@ -171,7 +171,7 @@ def _inexact(*nodes: Tensor) -> bool:
 
 
 class _Noise:
-    """For each node the unit roundoff of the largest value that it is made from.
+    """The unit roundoff of the largest value that each node is made from.
 
     Of a sum that is the sum of what its terms are without their signs.
     """
@@ -212,7 +212,7 @@ def _largest(x: Any) -> float:
 
 
 def _spread(runs: Sequence[Any], wide: Array) -> Array:
-    """How far the values of several runs are from one, at most."""
+    """The largest distance of the values of several runs from one."""
     spread = np.zeros(wide.shape)
     with np.errstate(all="ignore"):
         for x in runs:

@@ -32,7 +32,7 @@ _known: Cache[Any, Written] = Cache("ops written out", KNOWN)
 
 
 def written(op: Any, operands: Sequence[Tensor]) -> Written:
-    """What an op is written out as; done once for operands of the same types.
+    """The expansion of an op; made once for operands of the same types.
 
     A rule may look at a number that is an operand, and at which operands are the same.
     """

@@ -54,7 +54,7 @@ class Term:
 
     @property
     def rest(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """What stands beside the powers, for comparison."""
+        """The term without its powers, for comparison."""
         parts = self.factors, self.divisors
         top, below = (tuple(sorted(x.serial for x in part)) for part in parts)
         return top, below
@@ -125,7 +125,7 @@ class _Terms:
         return terms if len(terms) <= TERMS else None
 
     def _below(self, d: Tensor) -> Term:
-        """One by d."""
+        """The term 1 / d."""
         atom = self.atom(d)
         if atom is None:
             return Term(divisors=(d,))

@@ -190,7 +190,7 @@ def _is_opposite(u: Tensor, v: Tensor) -> bool:
 
 
 def _against(product: Product, d: Tensor) -> list[Tensor] | None:
-    """What a divisor leaves as factors when it is taken away with what it cancels."""
+    """The factors that a divisor leaves when it is taken away with what it cancels."""
     if product.has(d) and is_positive(d):
         product.drop(d)
         return []
@@ -252,7 +252,7 @@ _SUM_OF_QUOTIENTS = Within((Add, Subtract), _PARTS, over=Within(_DIVISIONS, _PAR
 
 
 def _parts_of(root: Tensor) -> list[Tensor]:
-    """What a product is made of at every level, itself first; of a large one some."""
+    """The factors of a product at every level, itself first; of a large one some."""
     parts = [root]
     for node in parts:
         if type(node.op) in _PARTS and len(parts) < 4 * FACTORS:

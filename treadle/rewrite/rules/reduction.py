@@ -99,7 +99,7 @@ def _without_ones(m: Match) -> Tensor | None:
 
 
 def _spread(m: Match) -> tuple[int, tuple[int, ...], Tensor] | None:
-    """How often a fold meets each element of a broadcast, and the fold without that."""
+    """The count with which a fold meets each element of a broadcast, and the rest."""
     wide, inner = m.root.inputs[0], m.x
     if wide.type.axes or inner.type.axes or not wide.type.size:
         return None
