@@ -122,7 +122,7 @@ class Engine:
         return self.run(*arguments)
 
     def program(self, nodes: Sequence[Tensor], keep: Set[int]) -> Found | None:
-        """What `run` would run for these nodes; None where a run is more than that."""
+        """The program that `run` would run for these nodes; None where it is more."""
         return None
 
     def at_once(
@@ -153,7 +153,7 @@ class Engine:
         return None
 
     def lower(self, nodes: Sequence[Tensor], keep: Set[int], graph: str) -> Lowered:
-        """What the nodes in `keep` are compiled to; `graph` is their text.
+        """The program that the nodes in `keep` are compiled to; `graph` is their text.
 
         Placeholders need no value.
         """

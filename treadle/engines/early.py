@@ -50,7 +50,7 @@ _now: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 
 def listener() -> Listener | None:
-    """Who is told of early results in this thread."""
+    """The listener for early results in this thread."""
     return _now.get()
 
 

@@ -39,7 +39,7 @@ class Footprint:
 
     @property
     def workspace(self) -> int:
-        """What `td.options(workspace=)` limits."""
+        """The bytes that `td.options(workspace=)` limits."""
         return self.arena + self.scratch
 
 
@@ -82,7 +82,7 @@ class Occupancy:
         return max(range(len(self.live)), key=self.live.__getitem__, default=0)
 
     def at(self, step: int) -> list[Stay]:
-        """What is alive in a step, the largest first."""
+        """The ranges alive in a step, the largest first."""
         stays = [s for s in self.stays if s.first <= step <= s.last]
         return sorted(stays, key=lambda s: -s.bytes)
 
@@ -153,7 +153,7 @@ class Lowered:
 
     @lazy
     def occupancy(self) -> Occupancy:
-        """What lies in the arena when."""
+        """The occupancy of the arena by step."""
         return self.placed()
 
     @lazy

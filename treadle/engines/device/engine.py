@@ -123,7 +123,7 @@ class Device(Engine):
         return value
 
     def _forget(self) -> None:
-        """Let go of all that the host has as well."""
+        """Drop all copies of what the host has as well."""
         self._leaves.clear()
         self._numbers.clear()
 
@@ -178,7 +178,7 @@ class Device(Engine):
                     del self._owners[id(view)]
 
     def _window(self, value: DeviceValues) -> Any:
-        """What a rule reads a value by; `_owners` knows it again."""
+        """The array by which a rule reads a value; `_owners` knows it again."""
         if isinstance(value, tuple):
             return tuple(self._window(one) for one in value)
         view = self.memory.view(value)

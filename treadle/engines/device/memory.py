@@ -162,7 +162,7 @@ class Memory:
         return window
 
     def write(self, value: DeviceValue, array: Array) -> None:
-        """What a launch has computed, into the cells of a value."""
+        """Copy the result of a launch into the cells of a value."""
         value.home = None
         self._window(value)[...] = array
 

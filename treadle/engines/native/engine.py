@@ -312,7 +312,7 @@ class Native(Engine):
         return entry
 
     def _compile(self, wanted: _Wanted) -> tuple[Linked, list[int]]:
-        """As `_linked`, not compiled."""
+        """The program of `_linked`, not compiled."""
         choose = partial(fitting, lanes=_lanes())
         translation = self._translated(wanted, choose)
         linked: Linked = translation.program
@@ -322,7 +322,7 @@ class Native(Engine):
     def _translated(
         self, wanted: _Wanted, choose: Callable[[Iterator[Draft]], Any]
     ) -> Translated:
-        """What is chosen of the drafts of a graph."""
+        """The draft that is chosen for a graph, translated."""
         structured, place = wanted.structure, wanted.structure.place
         arguments = (
             structured.nodes,
@@ -366,12 +366,12 @@ class _Wanted:
 
 
 def _settings() -> tuple[Any, ...]:
-    """What decides beside a graph what its program is."""
+    """The settings that decide beside a graph what its program is."""
     return current().compilation, host()
 
 
 def _lanes() -> int:
-    """Whatever the threads of a run: its program serves others too."""
+    """The lanes of a program, whatever the threads of a run: it serves others too."""
     return max(2, pool().threads)
 
 

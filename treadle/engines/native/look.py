@@ -23,7 +23,7 @@ __all__ = ["lowered"]
 
 
 def lowered(linked: Linked, graph: str) -> Lowered:
-    """What a linked program was made of."""
+    """The representations that a linked program was made of."""
     program = linked.program
     texts = linked.texts.values()
     return Lowered(
@@ -43,7 +43,7 @@ def lowered(linked: Linked, graph: str) -> Lowered:
 
 
 def footprint(linked: Linked) -> Footprint:
-    """What a program takes of memory, under the options of this thread."""
+    """The memory that a program takes, under the options of this thread."""
     program, now = linked.program, current()
     buffers = program.buffers
     changing = {argument for _, argument in program.shared}
@@ -60,7 +60,7 @@ def footprint(linked: Linked) -> Footprint:
 
 
 def occupancy(linked: Linked) -> Occupancy:
-    """What lies in the arena when; what a body needs lies above all else.
+    """The occupancy of the arena by step; what a body needs lies above all else.
 
     A buffer that is overwritten by another ends where that one begins.
     """

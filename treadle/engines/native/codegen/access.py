@@ -89,7 +89,7 @@ class Access:
         self._find_scratch()
 
     def _find_scratch(self) -> None:
-        """Let the buffers that each worker has of its own begin in its part."""
+        """Place the buffers that each worker has of its own in its part."""
         b = self.b
         scratch_arguments = [
             (k, a) for k, a in enumerate(self.kernel.arguments) if a.scratch
@@ -312,7 +312,7 @@ class Access:
                 self.pointer(buffer, Index(fixed, i.constant), kind)
 
     def _mask(self, guards: Sequence[Guard], differs: bool) -> Value | None:
-        """Which lanes of an access happen; None for all of them."""
+        """The mask of the lanes in which an access happens; None for all of them."""
         mask = self.inside(guards) if guards else None
         if not differs:
             return mask

@@ -36,7 +36,7 @@ def element(kind: str) -> str:
 
 
 def lanes(kind: str) -> int:
-    """How many elements a vector type has; 0 for a scalar type."""
+    """The number of elements of a vector type; 0 for a scalar type."""
     match = _VECTOR.fullmatch(kind)
     return int(match[1]) if match else 0
 

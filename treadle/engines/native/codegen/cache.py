@@ -171,7 +171,7 @@ class DiskCache:
                 _remove(name, self._folder)
 
     def count(self) -> tuple[int, int]:
-        """How many entries there are, and their bytes."""
+        """The number of entries, and their bytes."""
         sizes = []
         for k in range(_FOLDERS):
             with self._opened(f"{k:02x}") as folder:
@@ -205,7 +205,7 @@ class DiskCache:
 
 
 def _place(key: bytes) -> str:
-    """Where an entry lies."""
+    """The folder and file of an entry."""
     name = key.hex()
     return f"{name[:2]}/{name[2:]}"
 

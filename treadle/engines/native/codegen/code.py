@@ -130,7 +130,7 @@ def _product(step: Product, layout: Layout, scratch_limit: int) -> Code:
 
 
 def _operands(step: Product) -> list[tuple[int | str, int]]:
-    """Where the operands begin, in their buffers."""
+    """The buffers and offsets of the operands."""
     parts = zip(step.operands, step.offsets, step.kinds, strict=True)
     return [(number, offset * kind.itemsize) for number, offset, kind in parts]
 

@@ -232,7 +232,7 @@ class Emitter(Access):
         self.carried.update(zip(carried, iteration.values, strict=True))
 
     def _range(self, loop: Loop) -> tuple[Value, Value]:
-        """Where a loop begins and ends: never outside of its extent."""
+        """The begin and end of a loop: never outside of its extent."""
         begin, end = self.b.i64(0), self.integer(loop.axis.extent)
         if loop.start is not None:
             begin = self.b.intrinsic("smax", self.index(loop.start), begin)

@@ -53,7 +53,7 @@ class _Finish(Emitter):
 
 @cached(1024)
 def epilogue_of(kernel: Kernel, product: int) -> Epilogue:
-    """What finishes the vectors of a product; `product` is its buffer in the kernel."""
+    """The epilogue of a product by a kernel, in which `product` is its buffer."""
     plain = replace(kernel, name="")
     key = f"{product} {digest(plain)}"
 

@@ -172,7 +172,7 @@ def clear() -> None:
 
 
 def stats() -> Stats:
-    """What was compiled, read and loaded, and how long that took."""
+    """Counts of what was compiled, read and loaded, and the time that took."""
     with _lock:
         size = sum(entry.size for entry in _table.values())
         return replace(_stats, functions=len(_table), bytes=size)
@@ -192,7 +192,7 @@ def optimized(text: str) -> str:
 
 
 def _key(name: str, text: str, machine: Host) -> bytes:
-    """What the machine code of a function depends on, in 32 bytes."""
+    """The fingerprint of all that the machine code of a function depends on."""
     versions = (*compiler.VERSIONS, treadle.__version__)
     facts = (machine.triple, machine.cpu, machine.features, *versions)
     return key(name, text, *facts, compiler.FLAGS)

@@ -187,7 +187,7 @@ def _whole(r: Row, x: Value, y: Value) -> tuple[Value, Value]:
 
 
 def _uneven(r: Row, rest: Value, y: Value) -> Value:
-    """Where a remainder is not 0 and has not the sign of y."""
+    """The mask where a remainder is not 0 and has not the sign of y."""
     b, zero = r.b, r.constant(rest, 0)
     some = b.compare("une" if r.float else "ne", rest, zero)
     how = "olt" if r.float else "slt"

@@ -68,7 +68,7 @@ class Block:
 
 
 def _step(bytes: int) -> int:
-    """What a mapped block of so many bytes begins at a multiple of."""
+    """The alignment of a mapped block of so many bytes."""
     return HUGE if bytes >= 2 * HUGE else PAGE
 
 

@@ -137,7 +137,7 @@ class _Family:
 
     @property
     def steps(self) -> int:
-        """Of all its programs."""
+        """The number of steps of all its programs."""
         return sum(v.sized.steps for v in self.variants.all)
 
     def program(self, extents: Extents) -> Entry | None:
@@ -196,7 +196,7 @@ class Families:
         return entry
 
     def served(self, graph: Open) -> Served | None:
-        """What is told of the programs for graphs like one, if there were any."""
+        """The note on the programs for graphs like one, if there were any."""
         with self._lock:
             family = self._table.get(graph[0])
         if family is None:

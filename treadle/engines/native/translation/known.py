@@ -59,13 +59,13 @@ class CachedProgram:
 
     @property
     def extents(self) -> tuple[int, ...]:
-        """Those of its graph, if it is one of a family."""
+        """The extents of its graph, if it is one of a family."""
         linked = self.linked()
         return () if linked is None else linked.extents
 
     @property
     def variant(self) -> Any:
-        """What programs have in common that differ in numbers alone."""
+        """The common part of programs that differ in numbers alone."""
         linked = self.linked()
         return None if linked is None else linked.variant
 
@@ -83,12 +83,12 @@ class CachedProgram:
 
     @property
     def needs(self) -> Sequence[tuple[int, int]] | None:
-        """As Found has it."""
+        """The needs of the program, as Found has them."""
         return self._linked().needs
 
     @property
     def types(self) -> Sequence[Type]:
-        """Of its arguments."""
+        """The types of its arguments."""
         return self._linked().interface.types
 
     def small(self) -> Any:

@@ -83,7 +83,7 @@ class Programs:
 
     @property
     def bytes(self) -> int:
-        """What the tables and constants of all take."""
+        """The bytes of the tables and constants of all programs."""
         return self._bytes
 
     def values(self) -> list[Entry]:

@@ -67,7 +67,7 @@ class KeptInside:
 
 
 def known(graph: Structure) -> list[KeptInside]:
-    """What calls that are yet to be derived have computed inside, with values."""
+    """The values computed inside of calls that are yet to be derived."""
     calls = []
     for node in graph.nodes if graph.recipes else ():
         values = (node.mark or {}).get(INSIDE)
@@ -104,7 +104,7 @@ class Residuals:
         self._seen: Cache[Key, set[int]] = Cache("effects of programs", PROGRAMS)
 
     def kept(self, key: Key, graph: Structure) -> tuple[set[int], list[KeptInside]]:
-        """What a run keeps besides what is asked for: serials, and inside calls."""
+        """The residuals that a run keeps: serials, and values inside calls."""
         with self._lock:
             places = self._seen_in(key, graph)
             inner: set[tuple[int, int]] = set()

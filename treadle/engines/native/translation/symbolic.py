@@ -73,17 +73,17 @@ class SymbolicProgram:
 
     @lazy
     def loosely(self) -> Callable[[Sequence[int]], Values | None]:
-        """As `values`, whatever another program might do faster."""
+        """The `values`, whatever another program might do faster."""
         return compiled(self.trace, self._wanted, "bits")
 
     @lazy
     def unguarded(self) -> Callable[[Sequence[int]], Values | None]:
-        """As `values`, of any sizes."""
+        """The `values`, of any sizes."""
         return compiled(self.trace, self._wanted, "none")
 
     @property
     def steps(self) -> int:
-        """How many it has."""
+        """The number of steps."""
         return len(self.whole.first.program.steps)
 
     def linked(self, values: Values) -> tuple[Linked, Any]:
@@ -243,7 +243,7 @@ def _flat(x: Sequence[Any]) -> Iterator[Any]:
 
 
 def _integers(code: Code) -> tuple[Any, ...]:
-    """What of a code differs from size to size."""
+    """The parts of a code that differ from size to size."""
     return code.arguments, code.total, code.grain, code.scratch, code.workspace
 
 

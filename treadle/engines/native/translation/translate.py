@@ -86,7 +86,7 @@ class Target:
 
     @lazy
     def inner(self) -> Bodies:
-        """What becomes of the bodies of ops."""
+        """The translation of the bodies of ops."""
         return Bodies(self.programs, self.graph_of, self.computes)
 
     def programs(self, op: Op) -> tuple[BodyProgram, ...]:
@@ -138,7 +138,7 @@ def prepared(body: Body) -> Expanded:
 
 
 def stages() -> Sequence[Stage]:
-    """What a graph is taken through, by the options."""
+    """The stages of the pipeline for a graph, by the options."""
     return pipeline.PIPELINE if current().optimize else pipeline.REQUIRED
 
 

@@ -23,7 +23,7 @@ class Variants(Generic[_Variant]):
         self.failed: list[Exception] = []
 
     def find(self, at: Callable[[_Variant], _Found | None]) -> _Found | None:
-        """What `at` has of the first variant of which it has anything."""
+        """The result of `at` for the first variant that has one."""
         for variant in self.all:
             result = at(variant)
             if result is not None:
@@ -35,7 +35,7 @@ class Variants(Generic[_Variant]):
     def add(
         self, make: Callable[[], _Variant], at: Callable[[_Variant], _Found | None]
     ) -> _Found | None:
-        """What `at` has of one more variant; None where none can be made."""
+        """The result of `at` for one more variant; None where none can be made."""
         if len(self.failed) >= FAILED or len(self.all) >= self.most:
             return None
         try:

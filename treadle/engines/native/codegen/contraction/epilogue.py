@@ -56,7 +56,7 @@ def store(b: Builder, x: Value, site: Site) -> None:
 
 
 def read(b: Builder, kind: str, site: Site) -> Value:
-    """What C holds where a finished vector of type `kind` goes."""
+    """The vector of type `kind` in C where a finished one goes."""
     if site.step is not None:
         return b.gather(kind, *_lanes(b, kind, site))
     if site.mask is not None:

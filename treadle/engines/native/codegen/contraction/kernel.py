@@ -155,7 +155,7 @@ class _Kernel:
         return b.sdiv(b.sub(b.add(x, y), b.i64(1)), y)
 
     def _evenly(self, total: Value, pieces: Value, index: Value) -> tuple[Value, Value]:
-        """Where piece `index` begins and its size; the first ones have one more."""
+        """The begin and size of piece `index`; the first ones have one more."""
         b = self.b
         low, extra = b.sdiv(total, pieces), b.srem(total, pieces)
         more = b.convert("zext", b.compare("slt", index, extra), "i64")
@@ -265,7 +265,7 @@ class _Kernel:
             over.next([b.offset(panel_place, g["step_panel"], "i8")])
 
     def _ahead(self, block: _Block, index: Value) -> Value:
-        """Where the panel after this one lies: beside it, or in the next rows of k.
+        """The address of the next panel: beside this one, or in the next rows of k.
 
         Of what lies beside, the ends of vectors: where they begin between two lines,
         the first one has been read with this panel.

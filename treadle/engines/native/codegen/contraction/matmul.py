@@ -209,7 +209,7 @@ def _numbers(problem: _Problem, cut: Blocking) -> Numbers:
 
 
 def _consecutive(b: Triple) -> str:
-    """What is consecutive in B."""
+    """The dimension along which B is consecutive."""
     return "rows" if b[2] == 1 else "columns" if b[1] == 1 else "nothing"
 
 
@@ -274,7 +274,7 @@ def _fits(problem: _Problem, block_n: int) -> bool:
 
 
 def _functions(problem: _Problem, cut: Blocking) -> tuple[Function, ...]:
-    """What the kernel calls, in the order of FUNCTIONS."""
+    """The functions that the kernel calls, in the order of FUNCTIONS."""
     processor, dtype = problem.machine, problem.dtype
     pack = _PACKS[_consecutive(problem.b)]
     a_type, b_type = problem.sources
@@ -331,7 +331,7 @@ def _kept_sums(fields: dict[str, int], cut: Blocking, width: int) -> int:
 
 
 def _copy(problem: _Problem, cut: Blocking) -> dict[str, int]:
-    """How the copy of a block of A lies: rows along k or m, an odd number of lines."""
+    """The layout of a copied block of A: rows along k or m, an odd number of lines."""
     size, along_k = problem.size, problem.a[2] == 1
     rows = -(-problem.sizes[0] // cut.blocks_m)
     outer, inner = (rows, cut.block_k) if along_k else (cut.block_k, rows)

@@ -57,7 +57,7 @@ class Strip:
     a_q: int
 
     def rows(self, windows: int) -> int:
-        """How many rows there are for so many rows of windows."""
+        """The number of rows for so many rows of windows."""
         return (windows - 1) * self.row_step + self.span
 
 

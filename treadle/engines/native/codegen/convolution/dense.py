@@ -33,7 +33,7 @@ __all__ = [
 
 
 def along(conv: Dense) -> str:
-    """What finished vectors run along: "outputs" or "pixels"."""
+    """The direction of finished vectors: "outputs" or "pixels"."""
     return "outputs" if conv.of_y[2] == 1 and conv.w.y != 1 else "pixels"
 
 
@@ -99,7 +99,7 @@ class Sums:
         return len(self.runs) // self.conv.h.taps
 
     def steps(self) -> list[Step]:
-        """What is to be done, in order."""
+        """The steps of a convolution, in order."""
         if not self.total:
             return []
         return [*([self.pack()] if self.packed else []), self.sum()]
@@ -292,6 +292,6 @@ def strip_fields(conv: Dense, strip: Strip) -> dict[str, int]:
 
 
 def x_shift(conv: Dense, strip: Strip) -> int:
-    """Where x begins, in bytes; in place, where its first window does."""
+    """The begin of x, in bytes; in place, that of its first window."""
     first = conv.h.before * conv.h.x + conv.w.before * conv.w.x
     return (conv.at[0] - (first if strip.in_place else 0)) * conv.size

@@ -67,7 +67,7 @@ def _turned(machine: Machine, dtype: str) -> Function:
 
 
 def _list_rows(b: Builder) -> None:
-    """Where each fold of each channel begins, into the spare memory."""
+    """List the begin of each fold of each channel in the spare memory."""
     arg = b.arguments
     one = b.i64(1)
     with b.loop(b.i64(0), arg["folds"], one, [arg["source"], arg["spare"]]) as folds:

@@ -64,7 +64,7 @@ class Frame:
         return self.most(low, least(self.b, x, high))
 
     def evenly(self, total: Value, pieces: Value, index: Value) -> tuple[Value, Value]:
-        """Where piece `index` begins and its size; the first ones have one more."""
+        """The begin and size of piece `index`; the first ones have one more."""
         b = self.b
         low, extra = b.sdiv(total, pieces), b.srem(total, pieces)
         more = b.convert("zext", b.compare("slt", index, extra), "i64")

@@ -36,7 +36,7 @@ class Along:
 
     @property
     def span(self) -> int:
-        """How many positions a window reaches over."""
+        """The number of positions that a window reaches over."""
         return self.dilation * (self.taps - 1) + 1
 
     @property
@@ -72,7 +72,7 @@ class Dense:
 
     @property
     def channels(self) -> int:
-        """How many channels of x a group has."""
+        """The number of channels of x in a group."""
         return self.o if self.lanes else self.c
 
     @property

@@ -177,7 +177,7 @@ class _Tile:
         return [then[2], *after]
 
     def _a(self, place: Value) -> list[Value]:
-        """What a row of b is multiplied with."""
+        """The vectors that a row of b is multiplied with."""
         b = self.b
         if self.wide:
             places = [self._vector(place, j) for j in range(self.width)]

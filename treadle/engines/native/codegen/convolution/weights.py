@@ -163,7 +163,7 @@ class _Weights:
         )
 
     def _row(self, row: int) -> int:
-        """Where the sums of a tap's first channel lie, by its number of a row."""
+        """The place of the sums of a tap's first channel, by its number of a row."""
         if not self.direct:
             return row * self.k_b
         conv = self.conv
@@ -231,7 +231,7 @@ class _Weights:
         return conv.of_x[2] if single else 1
 
     def _places_of_y(self) -> dict[str, int]:
-        """How the panels of y lie: pixel after pixel in scratch memory, or in place."""
+        """The layout of the panels of y: by pixels in scratch memory, or in place."""
         conv, size = self.conv, self.conv.size
         if self.y_in_place:
             steps = (conv.of_y[0], conv.h.y, conv.w.y, self.panel)
@@ -244,7 +244,7 @@ class _Weights:
         return fields | {"y_in_place": int(self.y_in_place)}
 
     def _places_of_sums(self) -> dict[str, int]:
-        """How the sums of chunks lie, in the workspace or in w."""
+        """The layout of the sums of chunks, in the workspace or in w."""
         conv, size = self.conv, self.conv.size
         if self.direct:
             c = conv.of_w[2]

@@ -81,7 +81,7 @@ ASIN = {
 
 
 def _odd(x: Term, square: Term, table: dict[str, tuple[float, ...]]) -> Term:
-    """What the function has beyond x."""
+    """The part of the function beyond x."""
     return x * square * polynomial(square, table[x.kind])
 
 
@@ -97,7 +97,7 @@ def _atan(x: Term) -> Term:
 
 
 def _atan2(y: Term, x: Term) -> Term:
-    """That of the lesser by the greater of |y| and |x|, brought into its octant."""
+    """The angle of the lesser by the greater of |y| and |x|, put in its octant."""
     high, low = HALF_PI[x.kind]
     a, b = y.abs(), x.abs()
     steep = a > b
