@@ -103,11 +103,12 @@ class Op(_Frozen):
         """
         raise NotImplementedError
 
-    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
         """The op done for each of n rows, as a graph; None where there is no rule.
 
-        The inputs marked in `given`, at least one, have a leading dimension of n more
-        than the op takes, as each result has; rows share the others. None has names.
+        The inputs marked in `has_rows`, at least one, have a leading dimension of n
+        more than the op takes, as each result has; rows share the others. None has
+        names.
         """
         return None
 

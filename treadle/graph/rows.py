@@ -18,12 +18,12 @@ from treadle.graph.traversal import reach
 
 __all__: list[str] = []
 
-Given = Sequence[bool]
+HasRows = Sequence[bool]
 
 
-def row_count(given: Given, xs: Sequence[Tensor]) -> int:
-    """How many rows the operands marked in `given` have."""
-    return next(x.type.shape[0] for g, x in zip(given, xs, strict=True) if g)
+def row_count(has_rows: HasRows, xs: Sequence[Tensor]) -> int:
+    """How many rows the operands marked in `has_rows` have."""
+    return next(x.type.shape[0] for g, x in zip(has_rows, xs, strict=True) if g)
 
 
 def row_type(x: Tensor) -> Type:
@@ -31,37 +31,37 @@ def row_type(x: Tensor) -> Type:
     return Type(x.type.shape[1:], x.type.dtype)
 
 
-def spread(given: Given, xs: Sequence[Tensor]) -> list[Tensor]:
+def spread(has_rows: HasRows, xs: Sequence[Tensor]) -> list[Tensor]:
     """The operands, those that all rows share repeated for each."""
-    n = row_count(given, xs)
-    return [x if g else repeated(x, n) for g, x in zip(given, xs, strict=True)]
+    n = row_count(has_rows, xs)
+    return [x if g else repeated(x, n) for g, x in zip(has_rows, xs, strict=True)]
 
 
 def repeated(x: Tensor, n: int) -> Tensor:
     """x for each of n rows."""
-    found: Tensor = functions.broadcast_to(x, (n, *x.type.shape))
-    return found
+    result: Tensor = functions.broadcast_to(x, (n, *x.type.shape))
+    return result
 
 
 def no_rows(op: Op, *xs: Tensor) -> Tensor:
     """What an op of two operands comes to for no rows of both: it reads them all."""
     t: Any = op.infer(*map(row_type, xs))
     x, y = (functions.reshape(x, (0, *t.shape)) for x in xs)
-    found: Tensor = x + y
-    return found
+    result: Tensor = x + y
+    return result
 
 
-def lifted(given: Given, xs: Sequence[Tensor]) -> list[Tensor]:
+def lifted(has_rows: HasRows, xs: Sequence[Tensor]) -> list[Tensor]:
     """The operands of an op that broadcasts, so that their rows meet in front."""
-    rank = max(x.type.ndim - g for g, x in zip(given, xs, strict=True))
-    return [widened(x, rank) if g else x for g, x in zip(given, xs, strict=True)]
+    rank = max(x.type.ndim - g for g, x in zip(has_rows, xs, strict=True))
+    return [widened(x, rank) if g else x for g, x in zip(has_rows, xs, strict=True)]
 
 
 def widened(x: Tensor, rank: int) -> Tensor:
     """Rows x[n, ..] with extents of 1 behind n, so that a row has `rank` dimensions."""
-    n, *own = x.type.shape
-    found: Tensor = functions.reshape(x, (n, *[1] * (rank - len(own)), *own))
-    return found
+    n, *extents = x.type.shape
+    result: Tensor = functions.reshape(x, (n, *[1] * (rank - len(extents)), *extents))
+    return result
 
 
 def shifted(op: Any) -> Any:
@@ -71,46 +71,47 @@ def shifted(op: Any) -> Any:
     return replace(op, axis=op.axis + (op.axis >= 0))
 
 
-def along_axes(op: Op, given: Given, *xs: Tensor) -> Tensor | None:
+def along_axes(op: Op, has_rows: HasRows, *xs: Tensor) -> Tensor | None:
     """The rule `rows` of ops that work along `axis` or `axes` of all operands."""
-    found: Tensor = shifted(op)(*spread(given, xs))
-    return found
+    result: Tensor = shifted(op)(*spread(has_rows, xs))
+    return result
 
 
 def follow(
     outputs: Iterable[Tensor],
-    made: dict[int, Tensor],
+    values: dict[int, Tensor],
     rows: set[int],
-    otherwise: Callable[..., Tensor | None] = lambda op, given, *xs: None,
+    otherwise: Callable[..., Tensor | None] = lambda op, has_rows, *xs: None,
 ) -> Tensor | None:
     """Do for rows what computes the outputs; a node that cannot be done so, or None.
 
     An op without a rule is done as `otherwise` says.
 
-    `made` tells, by serial, what nodes became, and `rows` which of them have rows; both
-    begin with what is known and are filled. Nodes that depend on no row stay single.
+    `values` tells, by serial, what nodes became, and `rows` which of them have rows;
+    both begin with what is known and are filled. Nodes that depend on no row stay
+    single.
     """
-    for node in reach(outputs, lambda x: x.serial in made):
-        if node.serial in made:
+    for node in reach(outputs, lambda x: x.serial in values):
+        if node.serial in values:
             continue
-        xs = [made.get(x.serial, x) for x in node.inputs]
-        given = tuple(x.serial in rows for x in node.inputs)
+        xs = [values.get(x.serial, x) for x in node.inputs]
+        has_rows = tuple(x.serial in rows for x in node.inputs)
         before = newest_serial()
-        if any(given):
-            own = list(map(_unnamed, xs))
-            found = node.op.rows(given, *own)
-            if found is None:
-                found = otherwise(node.op, given, *own)
-            if found is None:
+        if any(has_rows):
+            operands = list(map(_unnamed, xs))
+            result = node.op.rows(has_rows, *operands)
+            if result is None:
+                result = otherwise(node.op, has_rows, *operands)
+            if result is None:
                 return node
             rows.add(node.serial)
         elif all(new is old for new, old in zip(xs, node.inputs, strict=True)):
             continue
         else:
-            found = Tensor(node.op, tuple(xs), node.type)
-        if found.serial > before:
-            found.origin, found.mark = node.origin, node.mark or found.mark
-        made[node.serial] = found
+            result = Tensor(node.op, tuple(xs), node.type)
+        if result.serial > before:
+            result.origin, result.mark = node.origin, node.mark or result.mark
+        values[node.serial] = result
     return None
 
 
@@ -120,45 +121,45 @@ def _unnamed(x: Tensor) -> Tensor:
     return functions.unname(x) if named else x
 
 
-def batched(body: Body, given: Given, n: int) -> Body | None:
-    """The body done for n rows of the arguments in `given`, made once.
+def batched(body: Body, has_rows: HasRows, n: int) -> Body | None:
+    """The body done for n rows of the arguments in `has_rows`, made once.
 
-    Its arguments are the body's, those in `given` with a leading dimension of n, as all
-    its outputs have. None where an op in it has no rule.
+    Its arguments are the body's, those in `has_rows` with a leading dimension of n, as
+    all its outputs have. None where an op in it has no rule.
     """
-    key = "rows", tuple(given), n
+    key = "rows", tuple(has_rows), n
     if key not in body.memo:
         with apart():  # it is made for all later calls, whatever scope this one is in
-            body.memo[key] = _batched(body, given, n)
-    found: Body | None = body.memo[key]
-    return found
+            body.memo[key] = _batched(body, has_rows, n)
+    result: Body | None = body.memo[key]
+    return result
 
 
-def _batched(body: Body, given: Given, n: int) -> Body | None:
+def _batched(body: Body, has_rows: HasRows, n: int) -> Body | None:
     arguments, rows = list(body.arguments), set()
-    for k, (x, g) in enumerate(zip(body.arguments, given, strict=True)):
+    for k, (x, g) in enumerate(zip(body.arguments, has_rows, strict=True)):
         if g:
             t = Type((n, *x.type.shape), x.type.dtype)
             arguments[k] = Tensor(Argument(k), (), t)
             arguments[k].mark = x.mark
             rows.add(x.serial)
     pairs = zip(body.arguments, arguments, strict=True)
-    made = {x.serial: own for x, own in pairs}
-    if follow(body.outputs, made, rows) is not None:
+    values = {x.serial: argument for x, argument in pairs}
+    if follow(body.outputs, values, rows) is not None:
         return None
     return Body(
-        f"{body.name} by rows", arguments, rows_made(body.outputs, made, rows, n)
+        f"{body.name} by rows", arguments, rows_made(body.outputs, values, rows, n)
     )
 
 
 def rows_made(
-    outputs: Iterable[Tensor], made: dict[int, Tensor], rows: set[int], n: int
+    outputs: Iterable[Tensor], values: dict[int, Tensor], rows: set[int], n: int
 ) -> list[Tensor]:
     """What `follow` made of the outputs, those without rows repeated n times."""
-    found = []
+    results = []
     for y in outputs:
-        own = made.get(y.serial, y)
+        result = values.get(y.serial, y)
         if y.serial not in rows:
-            own = repeated(_unnamed(own), n)
-        found.append(own)
-    return found
+            result = repeated(_unnamed(result), n)
+        results.append(result)
+    return results

@@ -68,8 +68,8 @@ class _Rewriting:
             return self.literal(x)
         if isinstance(x, Load):
             place, guards = self.mapped(x.index), self.guards(x.guards)
-            changed = place is not x.index or guards
-            return self.load(Load(x.buffer, place, x.dtype, guards) if changed else x)
+            differs = place is not x.index or guards
+            return self.load(Load(x.buffer, place, x.dtype, guards) if differs else x)
         if isinstance(x, Counter):
             return Counter(self.mapped(x.index), x.dtype)
         return Inside(self.guards(x.guards), x.dtype) if isinstance(x, Inside) else x
