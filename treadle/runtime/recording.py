@@ -378,7 +378,7 @@ class Recording(Recorder):
             if type(source) is Slot:
                 if self.below.get(source) != extent:
                     return None
-            elif found.arguments[k].op is CONSTANT:
+            elif found.arguments[k].op is CONSTANT or found.arguments[k].mark is PART:
                 needs.append((source, extent))
             else:
                 return None
