@@ -33,9 +33,10 @@ _RECIPE = {"carried", "program"}  # the marks of what has run
 # What is numbered: an op that waits, or of a value behind which a derivative goes on;
 # the Variable of an update; the type of what is written in the program, whose bytes
 # follow; of data, and of what trained Variables lie behind; of a version that is fixed
-# or trained; of a value; a Variable of the caller; or an op without gradients.
+# or trained; of a value; a Variable of the caller; an op without gradients;
+# or an older version of a Variable of the caller.
 WAITS, OPEN, UPDATE, WRITTEN, DATA, CARRYING, FIXED, TRAINED = range(8)
-VALUE, CARRYING_VALUE, OWN, WITHOUT = range(8, 12)
+VALUE, CARRYING_VALUE, OWN, WITHOUT, OLDER = range(8, 13)
 CODES = 16
 
 # Nodes, references of others, places that are held, and the key.
@@ -97,6 +98,8 @@ def _looked(roots: list[Tensor], asked: int, updates: int, own: Owned, whole: bo
         return None
     uses, words, ages = [1] * len(nodes), list[int](), list[tuple[int, int]]()
     changes, refused, newest, derivatives = 0, False, -1, list[Tensor]()
+    lost = set[int]()  # leaves that are no constants for a derivative
+    followed = list[int]()  # what reads others
     for k, node in enumerate(nodes):
         waits = node.stored is None
         marked = node.mark is not None and node.mark is not NO_GRAD
@@ -106,9 +109,16 @@ def _looked(roots: list[Tensor], asked: int, updates: int, own: Owned, whole: bo
         part = part and not waits and node.serial <= behind
         newest = max(newest, node.serial) if part else newest
         if not waits and (part or not (whole and node.inputs and node.serial > floor)):
-            leaf = _leaf(node, own, derived)
+            leaf, op = _leaf(node, own), node.op
             refused = refused or leaf is None  # unless a derivative goes on behind it
             words += leaf or []
+            carried = derived and isinstance(op, Cut) and op.carried
+            if (
+                type(op) is not Version
+                and not node.inputs
+                and (carried or not op.closed)
+            ):
+                lost.add(k)
             if type(node.op) is Version:
                 ages.append((node.serial, k))
             continue
@@ -125,6 +135,7 @@ def _looked(roots: list[Tensor], asked: int, updates: int, own: Owned, whole: bo
         else:
             return None
         ages.append((node.serial, k))
+        followed.append(k)
         for x in node.inputs:
             at = place.setdefault(x.serial, len(nodes))
             if at == len(nodes):
@@ -144,6 +155,12 @@ def _looked(roots: list[Tensor], asked: int, updates: int, own: Owned, whole: bo
     pairs = zip(counted(nodes), uses, strict=True)
     others = [count - inside for count, inside in pairs]
     first = len(roots) - updates
+    if lost and any(k in lost for k in range(len(roots))):
+        return None
+    readers = [nodes[k] for k in followed if nodes[k].op.traits.differentiable]
+    if lost and any(place[y.serial] in lost for x in readers for y in x.inputs):
+        return None
+    readers.clear()
     if refused or changes != updates or any(n != 2 for n in others[first:][:updates]):
         return None
     held = [k for k in range(len(roots), len(nodes)) if nodes[k].stored is None]
@@ -172,7 +189,7 @@ def _left(
     return rest
 
 
-def _leaf(node: Tensor, own: Owned, derived: bool) -> list[int] | None:
+def _leaf(node: Tensor, own: Owned) -> list[int] | None:
     """The words of a node with a value; None where there is more behind it."""
     op, t, stored = node.op, node.type, node.stored
     array = isinstance(stored, np.ndarray)
@@ -189,15 +206,12 @@ def _leaf(node: Tensor, own: Owned, derived: bool) -> list[int] | None:
         trains, known = variable.trainable, own.get(id(variable))
         if known is None:
             return [number_of_type(t) * CODES + (TRAINED if trains else FIXED)]
-        if variable.committed is not node:
-            return None
-        return [known[not trains] * CODES + OWN]
+        code = OWN if variable.committed is node else OLDER
+        return [known[not trains] * CODES + code]
     if node.inputs:  # it is read as it is
         carried = bool(node.mark and node.mark.get("carried"))
         return [number_of_type(t) * CODES + (CARRYING_VALUE if carried else VALUE)]
     carried = isinstance(op, Cut) and op.carried
-    if type(op).closed is not True or (carried and derived):
-        return None
     return [number_of_type(t) * CODES + (CARRYING if carried else DATA)]
 
 
