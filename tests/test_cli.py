@@ -34,6 +34,7 @@ def test_train_writes_model_curve_and_snapshot(
     assert main(QUICK) == 0
     out = capsys.readouterr().out
     assert "mlp on digits: 1,438 images, 359 held out; a new run in runs/" in out
+    assert "engine native on cpu" in out
     assert "epoch 2/2: loss" in out and "images/s" in out
     folder = Path("runs/digits-mlp")
     assert f"wrote {folder}/loss.svg" in out

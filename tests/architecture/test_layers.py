@@ -20,6 +20,7 @@ INNER = {  # rooms within a layer, in order; files beside them stand on top
     "engines": [
         "counts",
         "lowered",
+        "outline",
         "early",
         "base",
         "reference",

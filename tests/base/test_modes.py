@@ -189,6 +189,7 @@ def test_what_is_of_a_thread_is_what_it_does_now() -> None:
     known = {
         "autodiff.gradient._graded",  # which Variables it gave gradients
         "autodiff.reverse._tidying",
+        "engines.gpu.cuda.driver._thread",  # the context that CUDA itself has there
         "graph.origin._held",
         "graph.thread.local",
         "rewrite.record._recording",

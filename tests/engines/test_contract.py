@@ -24,6 +24,7 @@ ENGINES: dict[str, dict[str, Any]] = {
     "native-unfused": {"engine": "native", "optimize": False},
     "device": {"engine": "device"},
     "opencl": {"engine": "opencl"},
+    "webgpu": {"engine": "webgpu"},
 }
 
 
@@ -38,7 +39,7 @@ def check(sample: Sample, arrays: list[Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "engine", ["native", "native-poison", "native-guard", "device", *GPUS[:1]]
+    "engine", ["native", "native-poison", "native-guard", "device", *GPUS]
 )
 @each("sample", CASES)
 def test_an_op_means_the_same(sample: Sample, engine: str) -> None:

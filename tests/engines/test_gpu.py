@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,11 @@ import pytest
 
 import treadle as td
 from tests.engines.gpus import GPUS, gpu
+from treadle.base.errors import OptionError
+from treadle.engines.base import engine
 from treadle.engines.counts import Counts
+from treadle.program.program import Fallback, Program
+from treadle.runtime import evaluate
 
 
 def perceptron() -> tuple[Any, Any, Any]:
@@ -77,21 +82,74 @@ def test_a_step_copies_feeds_in_and_the_loss_out(name: str) -> None:
         counts = device.store.counts - before
     bytes_in = x.nbytes + labels.nbytes
     assert counts == Counts(2, bytes_in, 1, 4, counts.launches)
-    assert counts.launches <= 20
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_a_step_that_comes_again_follows_its_plan(name: str) -> None:
+    with td.options(engine=name, seed=3):
+        model, x, labels = perceptron()
+        optimizer = td.optim.Adam(lr=0.01)
+        hits = []
+        for _ in range(5):
+            y = model(td.constant(x))
+            optimizer.step(td.cross_entropy(y, td.constant(labels)))
+            hits.append(optimizer._plans.hits)
+    assert hits[-1] - hits[1] == 3
+
+
+@pytest.mark.parametrize("name", GPUS)
+@pytest.mark.parametrize("make", [perceptron, lenet])
+def test_a_plan_has_the_bits_of_a_run_without(name: str, make: Any) -> None:
+    with td.options(check_numerics=True):  # which somebody looks on at
+        want = losses(name, make, 5)
+    assert losses(name, make, 5) == want
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_a_value_that_comes_again_follows_its_plan(name: str) -> None:
+    w = td.param("w", init=np.ones((3, 4)))
+    with td.options(engine=name):
+        for k in range(5):
+            before = evaluate._plans.hits
+            x = np.full((2, 3), k, np.float32)
+            assert float((td.asarray(x) @ w).sum()) == 24 * k
+            assert evaluate._plans.hits == before + (k > 0)
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_weights_are_whole_while_another_thread_trains(name: str) -> None:
+    w, found, over = td.param("w", init=np.zeros(1000)), [], threading.Event()
+
+    def read() -> None:
+        while not over.is_set():
+            found.append(w.numpy().copy())
+
+    reader = threading.Thread(target=read)
+    with td.options(engine=name):
+        sgd = td.optim.SGD(lr=1.0)
+        reader.start()
+        for _ in range(100):
+            sgd.step(-w.sum())
+        over.set()
+        reader.join()
+    assert all((x == x[0]).all() for x in found)
+    assert float(w.numpy()[0]) == 100
 
 
 @pytest.mark.parametrize("name", GPUS)
 def test_memory_of_what_the_collector_finds_comes_back_whole(name: str) -> None:
     """Values in a cycle gave back blocks whose buffers the collector had ended."""
     device = gpu(name)
+    gc.collect()
+    before = device.store.live
     with td.options(engine=name):
-        for turn in range(3):
-            held: list[Any] = [td.constant(np.full(5000, turn, np.float32)) + 1]
+        for k in range(3):
+            held: list[Any] = [td.constant(np.full(5000, k, np.float32)) + 1]
             held[0].numpy()
             held.append(held)
             del held
             gc.collect()
-    assert device.store.live >= 0
+    assert device.store.live == before
 
 
 IDS = np.random.default_rng(0).integers(0, 50, (4, 12)).astype(np.int32)
@@ -145,14 +203,54 @@ def recursive() -> Any:
     return loss
 
 
+def of_perceptron() -> Any:
+    """The loss of a network of two layers."""
+    model, x, labels = perceptron()
+    return lambda: td.cross_entropy(model(td.constant(x)), td.constant(labels))
+
+
+def of_lenet() -> Any:
+    """The loss of a network of convolutions."""
+    model, x, labels = lenet()
+    return lambda: td.cross_entropy(model(td.constant(x)), td.constant(labels))
+
+
+def kernels_of(program: Program) -> int:
+    """How many kernels a run of a program calls, with those of each iteration."""
+    count = 0
+    for step in program.steps:
+        bodies = step.bodies if isinstance(step, Fallback) else ()
+        inside = sum(kernels_of(body.program) for body in bodies)
+        count += step.op.length * inside if bodies else 1  # type: ignore[union-attr]
+    return count
+
+
+@pytest.mark.parametrize("name", GPUS)
+@pytest.mark.parametrize("make", [of_perceptron, of_lenet, recurrent, attentive])
+def test_a_step_launches_no_more_than_the_kernels_of_the_cpu(
+    name: str, make: Any
+) -> None:
+    for own in ("native", name):
+        with td.options(engine=own, seed=3):
+            loss, optimizer = make(), td.optim.Adam(lr=0.01)
+            for _ in range(3):
+                before = gpu(name).store.counts
+                optimizer.step(loss())
+            if own == "native":
+                native: Any = engine(own)
+                kernels = kernels_of(native.latest_linked().program)
+            counts = gpu(name).store.counts - before
+    assert 0 < counts.launches <= kernels
+
+
 @pytest.mark.parametrize("name", GPUS)
 @pytest.mark.parametrize("make", [recurrent, attentive, recursive])
 def test_dynamic_networks_have_the_losses_of_the_cpu(name: str, make: Any) -> None:
     found = {}
-    for engine in ("native", name):
-        with td.options(engine=engine, seed=3):
+    for own in ("native", name):
+        with td.options(engine=own, seed=3):
             loss, optimizer = make(), td.optim.Adam(lr=0.01)
-            found[engine] = [float(optimizer.step(loss())) for _ in range(3)]
+            found[own] = [float(optimizer.step(loss())) for _ in range(3)]
     np.testing.assert_allclose(found[name], found["native"], rtol=1e-5)
     assert found[name][2] < found[name][0]
 
@@ -172,3 +270,35 @@ def test_what_kernels_cannot_do_is_done_by_numpy(name: str, f: Any) -> None:
     with td.options(engine=name):
         found = f(td.asarray(x)).numpy()
     np.testing.assert_allclose(found, f(td.asarray(x)).numpy(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_a_program_can_be_looked_at(name: str) -> None:
+    word = {"opencl": "__kernel", "webgpu": "@compute"}[name]
+    with td.options(engine=name):
+        x = td.asarray(np.arange(600, dtype=np.float32).reshape(20, 30))
+        y = td.softmax(td.exp(x @ x.T * 1e-6) - x.sum(), axis=0).sum()
+        found = td.lower(y)
+        float(y)
+        latest = td.latest_program()
+    assert latest is not None
+    assert latest.program == found.program
+    assert found.steps == found.program.count(" = ") == found.asm.count(word) == 3
+    assert latest.kernels == found.kernels
+    assert found.memory.arena >= found.memory.largest_live_set > 0
+    assert max(found.occupancy.live) <= found.memory.arena
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_a_device_is_named_by_its_number(name: str) -> None:
+    for own in (name, f"{name}:0"):
+        with td.options(engine=own):
+            assert float((td.asarray([1.0, 2.0]) * 2).sum()) == 6
+    assert engine(f"{name}:0") is engine(name)
+    with td.options(engine=f"{name}:99"), pytest.raises(OptionError) as raised:
+        float(td.asarray(1.0) + 1)
+    assert "number 99" in str(raised.value)
+    assert engine(name).device in str(raised.value)
+    for wrong in (f"{name}:x", "native:1"):
+        with pytest.raises(OptionError, match="there is no engine"):
+            td.set_options(engine=wrong)

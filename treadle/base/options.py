@@ -119,12 +119,21 @@ class Options:
 SETTINGS = tuple(f.name for f in fields(Options) if f.name != "scope")
 ARENAS = ("fast", "poison", "guard")
 _engines: set[str] = {"auto"}
+_numbered: set[str] = set()  # of several devices
 _watchers: list[Callable[[Options, Options], None]] = []
 
 
-def register_engine(name: str) -> None:
-    """Make `name` a value the option `engine` takes."""
+def register_engine(name: str, numbered: bool = False) -> None:
+    """Make `name` a value the option `engine` takes, if it is `numbered` also with ":"
+    and the number of a device."""
     _engines.add(name)
+    if numbered:
+        _numbered.add(name)
+
+
+def _is_engine(value: Any) -> bool:
+    name, _, number = str(value).partition(":")
+    return value in _engines or (name in _numbered and number.isdecimal())
 
 
 def engines() -> tuple[str, ...]:
@@ -198,7 +207,7 @@ def _checked(settings: dict[str, Any]) -> dict[str, Any]:
                 raise OptionError(f"option 'arena' is one of {', '.join(ARENAS)}")
             checked[name] = value
         elif name == "engine":
-            if value not in _engines:
+            if not _is_engine(value):
                 raise OptionError(
                     f"there is no engine {value!r}",
                     hint=f"engines: {', '.join(engines())}",

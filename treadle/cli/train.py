@@ -16,6 +16,7 @@ from treadle.base.extras import extra
 from treadle.base.options import current, engines, options
 from treadle.cli.parser import command
 from treadle.data.catalog import load_images
+from treadle.engines.base import engine
 from treadle.train.folder import folder_to_resume, new_folder
 from treadle.train.networks import NETWORKS, network
 from treadle.train.optimizers import OPTIMIZERS, optimizer
@@ -81,11 +82,15 @@ def train(arguments: argparse.Namespace) -> int:
             f"{len(images.held_out):,} held out; {how} in {folder}",
             highlight=False,
         )
+        used = engine(settings.engine)
+        console.print(f"engine {used.name} on {used.device}", highlight=False)
         return _follow(run, console)
 
 
 def _check_names(settings: Settings) -> None:
-    """Refuse unknown names before anything is read or made."""
+    """Refuse unknown names, and engines that have no device here, before anything is
+    read or made."""
+    engine(settings.engine)
     with options(engine=settings.engine):
         network(settings.network, (1, 8, 8), 2)
         optimizer(settings.optimizer, settings.lr)

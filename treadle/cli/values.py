@@ -25,23 +25,23 @@ _NAMED = re.compile(r"([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
 
 
 def placeholder_of(word: str, name: str) -> Placeholder:
-    """The placeholder of `[NAME=]SHAPE[:DTYPE]`, such as 32,784 or ids=8:int64.
+    """What `[NAME=]SHAPE[:DTYPE]` stands for, such as 32,784 or ids=8:int64.
 
     >>> placeholder_of("ids=8,20:int64", "x").type, placeholder_of("scalar", "x").name
     (int64[8, 20], 'x')
     """
-    match = _SHAPE.fullmatch(word.strip())
-    if match is None or not match[2].strip():
+    found = _SHAPE.fullmatch(word.strip())
+    if found is None or not found[2].strip():
         raise UsageError(
             f"{word!r} is no shape", hint="[NAME=]SIZES[:DTYPE], as in 32,784 or scalar"
         )
-    sizes = [] if match[2] == "scalar" else re.split("[,x]", match[2].rstrip(", "))
+    sizes = [] if found[2] == "scalar" else re.split("[,x]", found[2].rstrip(", "))
     try:
         shape = [int(size) for size in sizes]
-        dtype = as_dtype(match[3]) if match[3] else None
+        dtype = as_dtype(found[3]) if found[3] else None
     except (ValueError, DTypeError) as error:
         raise UsageError(f"{word!r} is no shape: {error}") from None
-    return Placeholder(tuple(shape), dtype, name=match[1] or name)
+    return Placeholder(tuple(shape), dtype, name=found[1] or name)
 
 
 def is_array_file(word: str) -> bool:
@@ -52,10 +52,10 @@ def is_array_file(word: str) -> bool:
 def _npy(path: str) -> Array:
     """The array of an .npy file; one that holds Python objects is refused."""
     with open_regular(path, DataFileError) as file, guarded(path, DataFileError):
-        array = np.load(file, allow_pickle=False)
-    if not isinstance(array, np.ndarray) or array.dtype.kind not in "biufc":
+        found = np.load(file, allow_pickle=False)
+    if not isinstance(found, np.ndarray) or found.dtype.kind not in "biufc":
         raise CommandError(f"{path}: it is no .npy file of numbers")
-    return array
+    return found
 
 
 def _value(word: str) -> Array:
@@ -71,32 +71,32 @@ def _value(word: str) -> Array:
             )
         return next(iter(arrays.values()))
     try:
-        array = np.asarray(json.loads(word))
+        found = np.asarray(json.loads(word))
     except (ValueError, RecursionError):
-        array = np.asarray(None)
-    if array.dtype.kind not in "biufc":
+        found = np.asarray(None)
+    if found.dtype.kind not in "biufc":
         raise UsageError(
             f"{word[:60]!r} is no value",
             hint="a number, nested lists of numbers, FILE.npy or FILE.npz",
         )
-    return array
+    return found
 
 
 def arrays_of(words: Sequence[str]) -> tuple[list[Array], dict[str, Array]]:
     """The arrays that `--input` gives: those in order, and those by name."""
-    inputs: list[Array] = []
+    given: list[Array] = []
     named: dict[str, Array] = {}
     for word in words:
         match = _NAMED.fullmatch(word)
         if match is not None:
-            arrays = {match[1]: _value(match[2])}
+            found = {match[1]: _value(match[2])}
         elif is_array_file(word) and not word.lower().endswith(".npy"):
-            arrays = dict(load_arrays(Path(word))[0])
+            found = dict(load_arrays(Path(word))[0])
         else:
-            inputs.append(_value(word))
+            given.append(_value(word))
             continue
-        twice = sorted(named.keys() & arrays.keys())
+        twice = sorted(named.keys() & found.keys())
         if twice:
             raise UsageError(f"input {', '.join(twice)} is given twice")
-        named |= arrays
-    return inputs, named
+        named |= found
+    return given, named

@@ -17,7 +17,7 @@ __all__ = ["agree", "machine"]
 
 
 def machine() -> dict[str, str]:
-    """The facts of a machine that decide bits beside the program."""
+    """What decides beside a program which bits it comes to."""
     processor, options = host(), current()
     return {
         "Python": platform.python_version(),
@@ -51,7 +51,7 @@ def agree(comm: Communicator, facts: Mapping[str, str]) -> None:
 
 
 def difference(there: str, here: str) -> str:
-    """The first difference of two texts.
+    """What one text has in place of the other's.
 
     >>> difference("7", "0")
     '7, there 0'

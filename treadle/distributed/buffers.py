@@ -45,11 +45,11 @@ class Statistics:
         self._assign(self._before)
 
     def made(self) -> Buffers:
-        """The buffers' values after a shard."""
+        """What a shard has made of the buffers."""
         return _vectors(list(evaluate(self.variables)) if self.variables else [])
 
     def absent(self) -> Buffers:
-        """The buffers' values of a shard without a batch."""
+        """What counts for a shard that has no batch."""
         before = _vectors(self._before)
         return Buffers(np.zeros_like(before.floats), before.integers)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,7 +15,7 @@ from treadle.base.errors import OptionError
 from treadle.base.locks import around_fork, lock
 from treadle.base.options import engines as engine_names
 from treadle.base.options import register_engine
-from treadle.base.types import TupleType
+from treadle.base.types import TupleType, Type
 from treadle.engines.lowered import CacheInfo, Lowered
 from treadle.graph.claim import Claim, InPlace
 from treadle.graph.tensor import Tensor
@@ -32,7 +33,7 @@ class Program(Protocol):
 
     def run(
         self,
-        arrays: Sequence[np.ndarray[Any, Any]],
+        arrays: Sequence[Any],
         spent: Set[int],
         held: InPlace | None = None,
         claim: Claim | None = None,
@@ -44,7 +45,7 @@ class Program(Protocol):
 
     def begin(
         self,
-        arrays: Sequence[np.ndarray[Any, Any]],
+        arrays: Sequence[Any],
         spent: Set[int],
         held: InPlace | None = None,
         claim: Claim | None = None,
@@ -59,9 +60,10 @@ class Found:
 
     Where a run raises `Failed`, the engine's `run` tells what is wrong. It does not if
     all integers of the arguments in `needs` are below the number given there; None says
-    nothing. It gives nodes `more` values, for gradients to come, as long as that is
-    `still` wanted; values are `noted` to be made by a key, with the numbers of nodes by
-    serial, and those that were given.
+    nothing. Arguments are what `as_argument` makes of a value and the node that has it,
+    for an engine with a memory of its own, or else arrays. It gives nodes `more`
+    values, for gradients to come, as long as that is `still` wanted; values are `noted`
+    to be made by a key, with the numbers of nodes by serial, and those that were given.
     """
 
     program: Program
@@ -72,10 +74,16 @@ class Found:
     more: Sequence[int] = ()
     noted: tuple[Any, Mapping[int, int], Any] | None = None
     still: Callable[[], bool] | None = None
+    as_argument: Callable[[Any, Tensor | None], Any] | None = None
 
 
 class Failed(Exception):
     """A run could not go on; run node by node, it is told which node it was."""
+
+
+def nothing(type_: Type) -> np.ndarray[Any, Any]:
+    """Stands for the value of a placeholder where nothing runs."""
+    return np.broadcast_to(np.zeros((), type_.dtype), type_.shape)
 
 
 def are_below(array: np.ndarray[Any, Any], extent: int) -> bool:
@@ -164,8 +172,8 @@ class Engine:
         return None
 
     @property
-    def records(self) -> bool:
-        """Whether all that a run here needs is `recorded` now."""
+    def plans(self) -> bool:
+        """Whether runs that come again may follow plans, by `program`."""
         return False
 
     def recorded(self, run: Callable[[], object]) -> dict[bytes, bytes]:
@@ -195,6 +203,7 @@ class Engine:
 
 
 _engines: dict[str, Callable[[], Engine]] = {}
+_numbered: dict[str, Callable[[int], Engine]] = {}  # by the number of the device
 _made: dict[str, Engine] = {}
 # Engines that are loaded when they are first asked for.
 _modules = {
@@ -205,7 +214,7 @@ _modules = {
     "webgpu": "treadle.engines.gpu.webgpu.engine",
 }
 for _name in _modules:
-    register_engine(_name)
+    register_engine(_name, numbered=_name in ("cuda", "opencl", "webgpu"))
 
 
 def provide_engine(name: str, make: Callable[[], Engine]) -> None:
@@ -213,6 +222,15 @@ def provide_engine(name: str, make: Callable[[], Engine]) -> None:
     _engines[name] = make
     _made.pop(name, None)  # one of that name before
     register_engine(name)
+
+
+def provide_devices(name: str, make: Callable[[int], Engine]) -> None:
+    """Register an engine for each of several devices: "opencl" is the one with number
+    0, "opencl:1" the next."""
+    _numbered[name] = make
+    for own in [x for x in _made if x.partition(":")[0] == name]:
+        del _made[own]
+    register_engine(name, numbered=True)
 
 
 def chosen(name: str, nodes: Sequence[Tensor]) -> Engine:
@@ -227,10 +245,13 @@ def chosen(name: str, nodes: Sequence[Tensor]) -> Engine:
     return engine("reference" if tiny else "native")
 
 
+_ALIASES = {"auto": "native"}
+
+
 def engine(name: str) -> Engine:
-    """The engine of a name; "auto" is the best there is."""
-    if name == "auto":
-        name = "native"
+    """The engine of a name, with ":" and the number of a device if that is not the
+    first; "auto" is the best there is."""
+    name = _ALIASES.get(name, name).removesuffix(":0")
     if name not in _made:
         _made[name] = _maker(name)()
     return _made[name]
@@ -238,7 +259,7 @@ def engine(name: str) -> Engine:
 
 def carry(name: str, code: Mapping[bytes, bytes]) -> None:
     """Give an engine machine code, before it is made if it is not: that takes some."""
-    make = _maker("native" if name == "auto" else name)
+    make = _maker(_ALIASES.get(name, name))
     if isinstance(make, type) and issubclass(make, Engine):
         make.carry(code)
 
@@ -249,9 +270,12 @@ around_fork(_importing.acquire, _importing.release)
 
 
 def _maker(name: str) -> Callable[[], Engine]:
-    if name in _modules and name not in _engines:
+    api, _, number = name.partition(":")
+    if api in _modules and api not in _engines and api not in _numbered:
         with _importing:
-            importlib.import_module(_modules[name])
+            importlib.import_module(_modules[api])
+    if api in _numbered and (number.isdecimal() or api == name):
+        return partial(_numbered[api], int(number or 0))
     if name not in _engines:
         raise OptionError(
             f"there is no engine {name!r}",

@@ -168,12 +168,13 @@ class Lowered:
 
     @lazy
     def llvm(self) -> str:
-        """The kernels as LLVM IR."""
+        """The kernels as LLVM IR; on a device, as its driver compiles them."""
         return self.writers["llvm"]()
 
     @lazy
     def asm(self) -> str:
-        """The kernels as this machine's assembly."""
+        """The kernels as this machine's assembly; on a device, as its driver compiles
+        them: OpenCL C, WGSL or PTX."""
         return self.writers["asm"]()
 
 

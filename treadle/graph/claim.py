@@ -29,7 +29,7 @@ from treadle.graph.tensor import Tensor, remade, settle
 if TYPE_CHECKING:
     from treadle.graph.variable import Variable
 
-__all__ = ["Claim", "InPlace", "exchange", "running", "turn_of"]
+__all__ = ["Claim", "InPlace", "StandIn", "exchange", "running", "turn_of"]
 
 Array = np.ndarray[Any, Any]
 _committed = attrgetter("committed")

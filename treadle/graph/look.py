@@ -12,12 +12,13 @@ import numpy as np
 from treadle.base.types import TupleType, Type
 from treadle.core import native
 from treadle.graph import serials
+from treadle.graph.claim import StandIn
 from treadle.graph.leaves import CONSTANT, LITERAL, Cut, Version
 from treadle.graph.marks import NO_GRAD, PART
 from treadle.graph.numbers import number_of, number_of_type
 from treadle.graph.op import Op
 from treadle.graph.references import counted
-from treadle.graph.resident import Future
+from treadle.graph.resident import Resident
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import oldest_data, oldest_target
 from treadle.graph.variable import Update, Variable
@@ -33,10 +34,9 @@ _RECIPE = {"carried", "program"}  # the marks of what has run
 # What is numbered: an op that waits, or of a value behind which a derivative goes on;
 # the Variable of an update; the type of what is written in the program, whose bytes
 # follow; of data, and of what trained Variables lie behind; of a version that is fixed
-# or trained; of a value; a Variable of the caller; an op without gradients;
-# or an older version of a Variable of the caller.
+# or trained; of a value; a Variable of the caller; or an op without gradients.
 WAITS, OPEN, UPDATE, WRITTEN, DATA, CARRYING, FIXED, TRAINED = range(8)
-VALUE, CARRYING_VALUE, OWN, WITHOUT, OLDER = range(8, 13)
+VALUE, CARRYING_VALUE, OWN, WITHOUT = range(8, 12)
 CODES = 16
 
 # Nodes, references of others, places that are held, and the key.
@@ -98,8 +98,6 @@ def _looked(roots: list[Tensor], asked: int, updates: int, own: Owned, whole: bo
         return None
     uses, words, ages = [1] * len(nodes), list[int](), list[tuple[int, int]]()
     changes, refused, newest, derivatives = 0, False, -1, list[Tensor]()
-    lost = set[int]()  # leaves that are no constants for a derivative
-    followed = list[int]()  # what reads others
     for k, node in enumerate(nodes):
         waits = node.stored is None
         marked = node.mark is not None and node.mark is not NO_GRAD
@@ -109,16 +107,9 @@ def _looked(roots: list[Tensor], asked: int, updates: int, own: Owned, whole: bo
         part = part and not waits and node.serial <= behind
         newest = max(newest, node.serial) if part else newest
         if not waits and (part or not (whole and node.inputs and node.serial > floor)):
-            leaf, op = _leaf(node, own), node.op
+            leaf = _leaf(node, own, derived)
             refused = refused or leaf is None  # unless a derivative goes on behind it
             words += leaf or []
-            carried = derived and isinstance(op, Cut) and op.carried
-            if (
-                type(op) is not Version
-                and not node.inputs
-                and (carried or not op.closed)
-            ):
-                lost.add(k)
             if type(node.op) is Version:
                 ages.append((node.serial, k))
             continue
@@ -135,7 +126,6 @@ def _looked(roots: list[Tensor], asked: int, updates: int, own: Owned, whole: bo
         else:
             return None
         ages.append((node.serial, k))
-        followed.append(k)
         for x in node.inputs:
             at = place.setdefault(x.serial, len(nodes))
             if at == len(nodes):
@@ -155,12 +145,6 @@ def _looked(roots: list[Tensor], asked: int, updates: int, own: Owned, whole: bo
     pairs = zip(counted(nodes), uses, strict=True)
     others = [count - inside for count, inside in pairs]
     first = len(roots) - updates
-    if lost and any(k in lost for k in range(len(roots))):
-        return None
-    readers = [nodes[k] for k in followed if nodes[k].op.traits.differentiable]
-    if lost and any(place[y.serial] in lost for x in readers for y in x.inputs):
-        return None
-    readers.clear()
     if refused or changes != updates or any(n != 2 for n in others[first:][:updates]):
         return None
     held = [k for k in range(len(roots), len(nodes)) if nodes[k].stored is None]
@@ -189,11 +173,12 @@ def _left(
     return rest
 
 
-def _leaf(node: Tensor, own: Owned) -> list[int] | None:
+def _leaf(node: Tensor, own: Owned, derived: bool) -> list[int] | None:
     """The words of a node with a value; None where there is more behind it."""
     op, t, stored = node.op, node.type, node.stored
     array = isinstance(stored, np.ndarray)
-    if not isinstance(t, Type) or not (array or type(stored) is Future):
+    there = array or (isinstance(stored, Resident) and type(stored) is not StandIn)
+    if not isinstance(t, Type) or not there:
         return None
     if array and op is LITERAL:
         bits = np.asarray(stored).tobytes()
@@ -206,17 +191,21 @@ def _leaf(node: Tensor, own: Owned) -> list[int] | None:
         trains, known = variable.trainable, own.get(id(variable))
         if known is None:
             return [number_of_type(t) * CODES + (TRAINED if trains else FIXED)]
-        code = OWN if variable.committed is node else OLDER
-        return [known[not trains] * CODES + code]
+        if variable.committed is not node:
+            return None
+        return [known[not trains] * CODES + OWN]
     if node.inputs:  # it is read as it is
         carried = bool(node.mark and node.mark.get("carried"))
         return [number_of_type(t) * CODES + (CARRYING_VALUE if carried else VALUE)]
     carried = isinstance(op, Cut) and op.carried
+    if type(op).closed is not True or (carried and derived):
+        return None
     return [number_of_type(t) * CODES + (CARRYING if carried else DATA)]
 
 
 if native is not None:
     native.bind_look(
-        *(Op, Type, Variable, Version, Update, Cut, TupleType, Future),
+        *(Op, Type, Variable, Version, Update, Cut, TupleType, Resident),
+        StandIn,
         *(CONSTANT, LITERAL, number_of_type, number_of, PART),
     )

@@ -100,7 +100,8 @@ class Arrangement:
     `versions` are pairs (new version, the argument it may be written over).
     `finishes` has, by the serial of a product, the unit that the product does itself.
     `orders` has those of arguments that are not row-major, `loose` the roots that
-    need not be; `nodes` are those that the roots depend on, where they are known.
+    need not be; `nodes` are those that the roots depend on, where they are known;
+    `computes` tells of which kernels may be made at all.
     """
 
     def __init__(
@@ -112,8 +113,9 @@ class Arrangement:
         orders: Mapping[int, Order] | None = None,
         loose: Collection[int] = (),
         nodes: Sequence[Tensor] | None = None,
+        computes: Callable[[Tensor], bool] = lambda node: True,
     ) -> None:
-        self.roots = roots
+        self.roots, self.computes = roots, computes
         self.versions = versions
         reached = reach(list(roots.values())) if nodes is None else nodes
         self.supported = _among({n.serial for n in reached if supported(n)})
@@ -231,7 +233,7 @@ class Arrangement:
             make = convolution_of
         elif not isinstance(node.op, Contract):
             return None
-        if node.type.dtype not in PRODUCTS:
+        if node.type.dtype not in PRODUCTS or not self.computes(node):
             return None
         for views in itertools.product(*map(self._views, node.inputs)):
             layout = make(node, *[v.strides for v in views], self.strides(node))

@@ -115,13 +115,14 @@ def drafts(
     op's bodies, `orders` the orders of arguments that are not row-major, `loose` the
     roots that need not be.
     """
-    olds = replaced or {}
+    olds, inner = replaced or {}, inner or Bodies()
 
     def arrange(
         roots: Mapping[int, Tensor], nodes: Sequence[Tensor] | None = None
     ) -> Arrangement:
         versions = [(roots[k], old) for k, old in olds.items()]
-        return Arrangement(roots, versions, supported, fuse, orders, loose, nodes)
+        more = orders, loose, nodes, inner.computes
+        return Arrangement(roots, versions, supported, fuse, *more)
 
     def released(
         roots: Mapping[int, Tensor], nodes: Sequence[Tensor] | None = None

@@ -115,11 +115,16 @@ def demand(program: Program) -> int:
     return touches.times.most(first[kept], last[kept], size[kept]) * ALIGNMENT
 
 
-def lives(program: Program, workspaces: Mapping[int, tuple[int, int]]) -> Lives:
+def lives(
+    program: Program,
+    workspaces: Mapping[int, tuple[int, int]],
+    alignment: int = ALIGNMENT,
+) -> Lives:
     """The ranges of a program and their plan, as `ranges_of` tells them."""
     ranges, place, steps = ranges_of(program, workspaces)
     regions = _bounds(program)
-    return Lives(ranges, plan(ranges, regions=regions), place, steps, regions)
+    made = plan(ranges, alignment, regions)
+    return Lives(ranges, made, place, steps, regions)
 
 
 def ranges_of(

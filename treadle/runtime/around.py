@@ -25,6 +25,6 @@ def settings() -> tuple[Any, ...] | None:
         return None
     if watchers or now.eager or now.check or now.check_numerics:
         return None
-    if now.engine not in ("auto", "native") or engine(now.engine).records:
+    if not engine(now.engine).plans:
         return None
     return now.compilation, around.no_grad > 0

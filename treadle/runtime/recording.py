@@ -84,12 +84,6 @@ class Recording(Recorder):
             if x.stored is None and x.mark is NO_GRAD
         }
         self.known = {k for k, x in enumerate(look.nodes) if x.stored is not None}
-        # Versions that are no Variable's newest: nobody writes over them.
-        self.older = {
-            k
-            for k, x in enumerate(look.nodes)
-            if type(x.op) is Version and x.op.variable.committed is not x
-        }
         read = uses(look.nodes)
         self.uses = {k: read.get(x.serial, 0) for k, x in enumerate(look.nodes)}
         # What has a value and a recipe, and the Variables that this trains.
@@ -126,11 +120,7 @@ class Recording(Recorder):
         sources = [self._source(x) for x in found.arguments]
         updates = {x.serial for x in nodes if isinstance(x.op, Update)} & keep
         writes = updates if self.spends else ()
-        reused = {
-            k: n
-            for k, n in sorted(found.reused.items())
-            if writes and sources[k] not in self.older
-        }
+        reused = {k: n for k, n in sorted(found.reused.items()) if writes}
         trained, by = depends(nodes), self._trained_by()
         self._train(nodes)
         self.stale |= stale_of(nodes, self.chosen, self._stale())
@@ -155,8 +145,8 @@ class Recording(Recorder):
             elif updates:  # others hold it
                 raise _Unforeseen
         over = [(k, sources[k], self._reads(sources[k])) for k in reused]
-        needs = self._needs(found, sources)
-        part = Computed(found.program, sources, results, over, needs, still=found.still)
+        told = self._needs(found, sources), found.as_argument, found.still
+        part = Computed(found.program, sources, results, over, *told)
         of = {k: self.changes.get(slot) for k, slot in results}
         self.over = {}
         for k, result in reused.items():
@@ -330,7 +320,7 @@ class Recording(Recorder):
     def _moved(self, sources: Sequence[Source]) -> Moved | None:
         """The Variables of the last part, if that writes over all their arrays, and is
         not done at once."""
-        if self.small:
+        if self.small or self.parts[-1].as_argument is not None:  # type: ignore[union-attr]
             return None
         variables = [x.variable for x in self.changes.values()]
         if any(type(v).commit is not Variable.commit for v in variables):
@@ -388,7 +378,7 @@ class Recording(Recorder):
             if type(source) is Slot:
                 if self.below.get(source) != extent:
                     return None
-            elif found.arguments[k].op is CONSTANT or found.arguments[k].mark is PART:
+            elif found.arguments[k].op is CONSTANT:
                 needs.append((source, extent))
             else:
                 return None

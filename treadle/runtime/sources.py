@@ -11,10 +11,11 @@ from treadle.engines.base import Failed
 from treadle.graph.claim import Claim
 from treadle.graph.look import Look
 from treadle.graph.resident import Future, Futures, Resident, soon
+from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
 from treadle.runtime.forests import RowsRun
 
-__all__ = ["Slot", "Slots", "Source", "Values"]
+__all__ = ["AsArgument", "Slot", "Slots", "Source", "Values"]
 
 
 class Slot(int):
@@ -25,6 +26,8 @@ class Slot(int):
 
 # A place of the graph that is looked at, a Variable, what is made, or a constant.
 Source = Any
+# What a program takes as a value, and the node that has it, if one has (`Found`).
+AsArgument = Callable[[Any, Tensor | None], Any]
 
 
 class Values:
@@ -39,20 +42,29 @@ class Values:
         self.begun: list[Futures] = []  # what goes on beside this, in order
         self.claim: Claim | None = None  # of what the last part makes
 
-    def __call__(self, source: Source, begin: bool = False) -> Any:
-        """The array of a source; it may not be there yet, where a run only begins."""
+    def __call__(
+        self, source: Source, begin: bool = False, as_argument: AsArgument | None = None
+    ) -> Any:
+        """The array of a source, or what `as_argument` makes of its value; it may not
+        be there yet, where a run only begins.
+        """
+        node = None
         if type(source) is int:
-            found = self.look.nodes[source].stored
+            node = self.look.nodes[source]
+            found = node.stored
         elif type(source) is Slot:
             found = self.made[source]
         elif isinstance(source, Variable):
             claim = self.claim
             node = None if claim is None else claim.taken_from(source)
-            found = (source.committed if node is None else node).stored
+            node = source.committed if node is None else node
+            found = node.stored
             if found is None:  # another thread has assigned it
                 raise Failed
         else:
             found = source
+        if as_argument is not None:
+            return as_argument(found, node)
         if isinstance(found, Resident):
             return soon(found) if begin else found.numpy()
         return found

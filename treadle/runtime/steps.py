@@ -16,14 +16,14 @@ from treadle.graph.frame import top
 from treadle.graph.look import Look
 from treadle.graph.op import Op
 from treadle.graph.references import counted, untouched
-from treadle.graph.resident import Future, Futures, LateError
+from treadle.graph.resident import Future, Futures, LateError, Resident
 from treadle.graph.serials import mark_run
 from treadle.graph.tensor import Tensor, cut, leave, settle, unmark
 from treadle.graph.variable import Variable
 from treadle.runtime.forests import Rows
 from treadle.runtime.history import keep_residual
 from treadle.runtime.moved import Moved, let_go
-from treadle.runtime.sources import Slot, Slots, Source, Values
+from treadle.runtime.sources import AsArgument, Slot, Slots, Source, Values
 from treadle.runtime.written import outdated
 
 __all__ = [
@@ -48,9 +48,9 @@ class Computed:
     """A program's part of a run; `reused` arguments may be written over, each with its
     source and how often the graph reads that. It is only begun where nothing but
     Variables gets its results, or later parts, or where it finds nothing wrong: if that
-    can be told, `needs` has what is to be below what. The last part makes the
-    `changes`, by the numbers of results; of Variables whose next values it makes in
-    their place it has all in `moved`.
+    can be told, `needs` has what is to be below what. It takes what `as_argument` makes
+    of values. The last part makes the `changes`, by the numbers of results; of
+    Variables whose next values it makes in their place it has all in `moved`.
     """
 
     program: Program
@@ -58,6 +58,7 @@ class Computed:
     results: Slots
     reused: list[tuple[int, Source, int]]
     needs: list[tuple[Source, int]] | None = None
+    as_argument: AsArgument | None = None
     still: Callable[[], bool] | None = None  # whether it is what is wanted
     begins: bool = False
     waits: bool = False  # for what it makes, which somebody is about to look at
@@ -104,7 +105,7 @@ class Computed:
         if claim is not None and moved is not None and spent == moved.free:
             held = moved.together.hold(claim)
             return self._move(values, moved, held, claim, begins)
-        arrays = [values(x, begins) for x in self.sources]
+        arrays = [values(x, begins, self.as_argument) for x in self.sources]
         run = self.program.begin if begins else self.program.run
         made = run(arrays, spent, None, claim if spent else None)
         if claim is not None and claim.values is None:
@@ -156,6 +157,8 @@ class Computed:
                 continue
             if type(node.stored) is Future:
                 node.stored.numpy()  # the step before may yet be writing it
+            elif isinstance(node.stored, Resident) and self.as_argument is None:
+                continue  # its copy at home may have readers
             # The list of what is taken refers to it, and the name.
             if counted([node]) == [inside + 2] and untouched(node):
                 spent.add(k)

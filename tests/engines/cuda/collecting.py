@@ -58,7 +58,7 @@ def _collected(run: Callable[[], None]) -> list[Work]:
     """The works of what is run on a device of its own."""
     driver = Collecting()
     name = f"collecting {next(_numbers)}"
-    provide(name, lambda: driver)
+    provide(name, lambda _: driver)
     with td.options(engine=name):
         run()
     return list(driver.works)

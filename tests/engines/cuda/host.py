@@ -58,15 +58,25 @@ again:
 end:
   ret void
 }
-define internal i32 @exchange(i32 %item, i32 %x, i32 %step) {
-  %own = getelementptr i32, ptr @exchange.cells, i32 %item
-  store i32 %x, ptr %own
-  call void @meet()
+define internal i32 @exchange.down(i32 %item, i32 %x, i32 %step) {
   %lane = and i32 %item, 31
   %there = add i32 %lane, %step
   %inside = icmp ult i32 %there, 32
   %far = add i32 %item, %step
   %place = select i1 %inside, i32 %far, i32 %item
+  %found = call i32 @exchange(i32 %item, i32 %x, i32 %place)
+  ret i32 %found
+}
+define internal i32 @exchange.idx(i32 %item, i32 %x, i32 %number) {
+  %first = and i32 %item, -32
+  %place = or i32 %first, %number
+  %found = call i32 @exchange(i32 %item, i32 %x, i32 %place)
+  ret i32 %found
+}
+define internal i32 @exchange(i32 %item, i32 %x, i32 %place) {
+  %own = getelementptr i32, ptr @exchange.cells, i32 %item
+  store i32 %x, ptr %own
+  call void @meet()
   %source = getelementptr i32, ptr @exchange.cells, i32 %place
   %found = load i32, ptr %source
   call void @meet()
@@ -117,8 +127,9 @@ def on_host(text: str, name: str, items: int) -> tuple[str, bool]:
         (rf"call i32 @{re.escape(REGISTERS)}\.(\w+)\.x\(\)", r"add i32 %\1, 0"),
         (rf"call void @{re.escape(BARRIER)}\(i32 0\)", "call void @meet()"),
         (
-            rf"call i32 @{re.escape(SHUFFLE)}\(i32 -1, (i32 \S+), (i32 \d+), i32 31\)",
-            r"call i32 @exchange(i32 %tid, \1, \2)",
+            rf"call i32 @{re.escape(SHUFFLE)}\.(\w+)\.i32"
+            r"\(i32 \S+, (i32 \S+), (i32 \d+), i32 31\)",
+            r"call i32 @exchange.\1(i32 %tid, \2, \3)",
         ),
         (r"addrspacecast \(ptr addrspace\(3\) (@\w+) to ptr\)", r"\1"),
         (
@@ -161,9 +172,7 @@ class HostDriver:
     """Kernels of CUDA on arrays of this process, as `DeviceDriver` has it."""
 
     def __init__(self) -> None:
-        self.device = DeviceTraits(
-            "this processor", "host", 0, 128, 1024, 48 << 10, 256, 128, DTYPES
-        )
+        self.device = DeviceTraits("this processor", "host", 128, 256, 128, DTYPES)
 
     def allocate(self, bytes: int) -> HostMemory:
         return HostMemory(np.full(bytes, 0xA5, np.uint8))
@@ -215,5 +224,5 @@ class HostDriver:
         for thread in threads:
             thread.join()
 
-    def synchronize(self) -> None:
-        """Launches are done when they return."""
+    def text(self, work: Work) -> str:
+        return text_of(work)

@@ -1,8 +1,7 @@
 """A libcuda without a card: it keeps memory of its own and interprets PTX.
 
-Work on streams is put off until something waits for it, each stream in its own order
-and the streams in turn, so that what is missing an order goes wrong. `refuse` makes a
-function fail from some call on.
+Work is put off until something waits for it, so that what a copy misses goes wrong.
+`refuse` makes a function fail from some call on.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _NAMES = {
     999: ("CUDA_ERROR_UNKNOWN", "unknown error"),
 }
 _INVALID, _FULL, _NO_CONTEXT, _BAD_PTX, _FAULT = 1, 2, 201, 218, 700
-_ATTRIBUTES = {1: 1024, 8: 48 << 10, 75: 8, 76: 0}
+_ATTRIBUTES = {75: 8, 76: 0}
 _IMAGE = b"emulated "  # what a linked image begins with
 
 
@@ -44,9 +43,7 @@ class Emulated:
         self.refusals: dict[str, tuple[int, int]] = {}
         self.modules: dict[int, tuple[Module, dict[str, int]]] = {}
         self.functions: dict[int, tuple[int, str]] = {}
-        self.streams: dict[int, deque[Callable[[], bool]]] = {}
-        self.events: dict[int, int] = {}  # how often each was recorded,
-        self.reached: dict[int, int] = {}  # and how many of these have been reached
+        self.waiting: deque[Callable[[], None]] = deque()
         self.entered = False
         self.fault = ""  # what went wrong in a kernel
         self._handles = 0x1000
@@ -116,9 +113,6 @@ class Emulated:
     def _cuDeviceGetAttribute(self, value: Any, which: int, device: int) -> None:
         value._obj.value = _ATTRIBUTES[which]
 
-    def _cuDeviceTotalMem(self, size: Any, device: int) -> None:
-        size._obj.value = len(self.memory.cells)
-
     def _cuDevicePrimaryCtxRetain(self, context: Any, device: int) -> None:
         self._handle(context)
 
@@ -127,9 +121,6 @@ class Emulated:
 
     def _cuCtxSetCurrent(self, context: Any) -> None:
         self.entered = True
-
-    def _cuCtxSynchronize(self) -> None:
-        self.settle()
 
     # -- memory ------------------------------------------------------------------------
 
@@ -165,52 +156,19 @@ class Emulated:
         self._guarded(copy)
 
     def _cuMemcpyDtoDAsync(self, target: int, source: int, size: int, s: Any) -> None:
-        self._later(
-            s, lambda: self._put(target, self.memory.window(source, size).copy())
+        self.waiting.append(
+            lambda: self._put(target, self.memory.window(source, size).copy())
         )
 
     def _cuMemsetD8Async(self, target: int, byte: int, size: int, s: Any) -> None:
-        self._later(s, lambda: self._put(target, np.full(size, byte, np.uint8)))
+        self.waiting.append(lambda: self._put(target, np.full(size, byte, np.uint8)))
 
-    # -- streams -----------------------------------------------------------------------
-
-    def _cuStreamCreate(self, stream: Any, flags: int) -> None:
-        self.streams[self._handle(stream)] = deque()
-
-    def _cuEventCreate(self, event: Any, flags: int) -> None:
-        handle = self._handle(event)
-        self.events[handle] = self.reached[handle] = 0
-
-    def _cuEventRecord(self, event: Any, stream: Any) -> None:
-        self.events[event.value] += 1
-        number = self.events[event.value]
-
-        def reach() -> bool:
-            self.reached[event.value] = max(self.reached[event.value], number)
-            return True
-
-        self.streams[stream.value].append(reach)
-
-    def _cuStreamWaitEvent(self, stream: Any, event: Any, flags: int) -> None:
-        number = self.events[event.value]
-        self.streams[stream.value].append(lambda: self.reached[event.value] >= number)
-
-    def _later(self, stream: Any, work: Callable[[], None]) -> None:
-        def run() -> bool:
-            self._guarded(work)
-            return True
-
-        self.streams[stream.value].append(run)
+    # -- what is put off ---------------------------------------------------------------
 
     def settle(self) -> None:
-        """Run all that waits, the stream that was made last first."""
-        while any(self.streams.values()):
-            before = sum(map(len, self.streams.values()))
-            for waiting in reversed(self.streams.values()):
-                while waiting and waiting[0]():
-                    waiting.popleft()
-            if before == sum(map(len, self.streams.values())):
-                raise AssertionError("streams wait for each other")
+        """Run all that waits."""
+        while self.waiting:
+            self._guarded(self.waiting.popleft())
 
     def _guarded(self, work: Callable[[], None]) -> None:
         if self._lost:
@@ -272,7 +230,7 @@ class Emulated:
 
     def _cuLaunchKernel(self, function: Any, *rest: Any) -> int:
         groups, _, _, items, *_ = rest[:7]
-        stream, pointers = rest[7], rest[8]
+        pointers = rest[8]
         number, name = self.functions[function.value]
         module, constants = self.modules[number]
         entry = module.entries[name]
@@ -286,5 +244,5 @@ class Emulated:
         def run() -> None:
             launch(self.memory, constants, entry, groups, parameters)
 
-        self._later(stream, run)
+        self.waiting.append(run)
         return 0

@@ -54,8 +54,10 @@ class _Block(State):
         instructions = self.entry.instructions
         with np.errstate(all="ignore"):
             while True:
-                ready = ~(self.done | self.waiting)
+                ready = ~(self.done | self.waiting | self.early)
                 if not ready.any():
+                    if self.early.any():
+                        raise Fault("not all items of a warp reach a shuffle")
                     if not self.waiting.any():
                         return
                     self._release()
@@ -76,6 +78,8 @@ class _Block(State):
                 self._control(x, place, active)
                 return
             assert not x.condition, f"a condition of {x.opcode}"
+            if x.name == "shfl" and self.mask is not None and self._waits(place - 1):
+                return
             self._execute(x)
             if place in self.starts:
                 self.at[active] = place
@@ -93,6 +97,17 @@ class _Block(State):
         else:
             self.at[active] = following
             self.waiting |= active
+
+    def _waits(self, place: int) -> bool:
+        """Whether some items have come early to a shuffle, for which all of a warp wait
+        for each other."""
+        assert self.mask is not None
+        self.at[self.mask] = place
+        here = ~(self.done | self.waiting) & (self.at == place)
+        warp = self.group * (self.items + WARP) + self.own % self.items // WARP
+        whole = (np.bincount(warp, here) == np.bincount(warp))[warp]
+        self.early = (self.early & ~here) | (here & ~whole)
+        return not bool((self.mask == (here & whole)).all())
 
     def _release(self) -> None:
         """Let those go on who wait at a barrier: all of a group, at one."""
@@ -184,16 +199,11 @@ class _Block(State):
         value = self.read(x.operands[1], "b32")
         step = int(x.operands[2])
         lane = self.own % self.items % WARP
-        there = lane + step if "down" in x.parts else lane ^ step
-        assert {"down", "bfly"} & {*x.parts}, x.opcode
+        there = lane + step if "down" in x.parts else np.full_like(lane, step)
+        assert {"down", "idx"} & {*x.parts}, x.opcode
         last = self.items - self.own % self.items + lane - 1
         inside = there <= np.minimum(last, WARP - 1)
         source = np.where(inside, self.own + there - lane, self.own)
-        if self.mask is not None:
-            warp = self.group * (self.items + WARP) + self.own % self.items // WARP
-            whole = np.bincount(warp, self.mask) == np.bincount(warp)
-            if not whole[warp[self.mask]].all():
-                raise Fault("not all items of a warp reach a shuffle")
         self.write(x.operands[0], value[source])
 
     def _cvta(self, x: Instruction) -> None:

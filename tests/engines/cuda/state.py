@@ -46,7 +46,8 @@ class State:
         self.symbols = dict(constants)
         self._place_variables()
         self.at = np.zeros(self.total, np.int64)
-        self.waiting = np.zeros(self.total, bool)
+        self.waiting = np.zeros(self.total, bool)  # at a barrier
+        self.early = np.zeros(self.total, bool)  # at a shuffle
         self.done = np.zeros(self.total, bool)
         self.mask: Array | None = None  # who runs, if not all do
         self.starts = frozenset(entry.labels.values())

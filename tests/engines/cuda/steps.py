@@ -70,12 +70,11 @@ def _word(
 
 def by_driver(
     step: Launch | Product,
-    program: Program,
     driver: DeviceDriver,
     memory: Mapping[int, Array],
 ) -> None:
     """Run a step on flat arrays by number, through a device's memory."""
-    ready = made_ready(step, program, driver)
+    ready = made_ready(step, driver)
     if not ready.groups:
         return
     places: dict[int, Any] = {}
@@ -105,7 +104,7 @@ def differing(
             break
         other = {n: a.copy() for n, a in memory.items()}
         native(step, memory)
-        by_driver(step, program, driver, other)
+        by_driver(step, driver, other)
         count += 1
         for n in step.written:
             x, y = memory[n], other[n]

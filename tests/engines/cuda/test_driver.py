@@ -1,4 +1,4 @@
-"""The driver of CUDA on an emulated card: values, memory, streams, errors, cache."""
+"""The driver of CUDA on an emulated card: values, memory, errors, cache."""
 
 from __future__ import annotations
 
@@ -81,36 +81,6 @@ def test_items_share_memory_between_barriers() -> None:
     assert ran(driver, work, 1, [x, x])[1].tolist() == x[::-1].tolist()
 
 
-# -- streams ---------------------------------------------------------------------------
-
-
-def test_chains_begin_after_what_was_before_and_end_before_what_follows() -> None:
-    functions, driver = card()
-    work = elementwise("more_f4", more, "f4")
-    entry, numbers = driver.compile(work), driver.numbers(work, [COUNT])
-    a, b, c, d = (driver.allocate(4 * COUNT) for _ in range(4))
-    x = floats(5)
-    driver.upload(x, a, 0)
-
-    def launch(*memories: Any) -> None:
-        driver.launch(entry, GROUPS, [(m, 0) for m in memories], numbers)
-
-    launch(a, a, b)
-    driver.fork(2)
-    driver.follow(0)
-    launch(a, b, c)
-    driver.follow(1)
-    launch(b, b, d)
-    driver.join()
-    launch(c, d, a)
-    found = np.empty_like(x)
-    driver.download(a, 0, found)
-    one = np.float32(1)
-    y = x * x + one
-    assert found.tobytes() == ((x * y + one) * (y * y + one) + one).tobytes()
-    assert len(functions.streams) == 2
-
-
 def test_copies_and_fills_within_the_device_keep_their_order() -> None:
     _, driver = card()
     a, b = driver.allocate(64), driver.allocate(64)
@@ -163,7 +133,7 @@ def test_a_kernel_outside_of_its_memory_loses_the_device_once_and_for_all() -> N
     numbers = driver.numbers(work, [COUNT])
     driver.launch(driver.compile(work), GROUPS, [(memory, 0)] * 3, numbers)
     with pytest.raises(RunError, match=r"device was lost: .*illegal memory access"):
-        driver.synchronize()
+        driver.download(memory, 0, np.empty(1, "f4"))
     assert "no allocation" in functions.fault
     calls = sum(functions.calls.values())
     with pytest.raises(RunError, match="device was lost"):
@@ -199,7 +169,10 @@ def test_an_old_device_is_refused() -> None:
 
 
 def test_devices_are_listed_by_name() -> None:
-    assert devices(started(Emulated(devices=2))) == ["Emulated device"] * 2
+    assert devices(started(Emulated(devices=2))) == [
+        (0, "Emulated device"),
+        (1, "Emulated device"),
+    ]
 
 
 # -- modules ---------------------------------------------------------------------------

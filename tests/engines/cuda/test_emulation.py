@@ -11,7 +11,6 @@ import pytest
 from tests.engines.cuda.works import ITEMS, Written, card, ran
 from treadle.base.errors import RunError
 from treadle.engines.gpu.builder import DeviceBuilder
-from treadle.engines.gpu.cuda.builder import PtxBuilder
 from treadle.engines.native.codegen.builder import F32, Value
 from treadle.loops.kernel import Argument
 
@@ -19,13 +18,17 @@ Array = np.ndarray[Any, Any]
 
 
 def run(
-    name: str, body: Callable[[DeviceBuilder], None], *arrays: Array
+    name: str,
+    body: Callable[[DeviceBuilder], None],
+    *arrays: Array,
+    items: int = ITEMS,
 ) -> list[Array]:
     """What some work for one group leaves, or the card's fault raised."""
     arguments = tuple(Argument(a.dtype, True) for a in arrays)
     functions, driver = card()
     try:
-        return ran(driver, Written(name, arguments, body, slots=()), 1, arrays)
+        work = Written(name, arguments, body, slots=(), items=items)
+        return ran(driver, work, 1, arrays)
     except RunError:
         raise AssertionError(functions.fault) from None
 
@@ -83,17 +86,43 @@ def test_a_fold_in_a_warp_goes_in_halves() -> None:
     for dtype, kind in (("f4", F32), ("f8", "double"), ("i8", "i64"), ("i4", "i32")):
 
         def body(b: DeviceBuilder, kind: str = kind) -> None:
-            assert isinstance(b, PtxBuilder)
             item = b.item()
             add = b.add if kind.startswith("i") else b.fadd
             x = b.load(kind, b.offset(b.buffer(0), item, kind))
-            b.store(b.fold_warp(x, 32, add), b.offset(b.buffer(0), item, kind))
+            folded = b.folded(x, 32, add)
+            assert folded is not None
+            b.store(folded, b.offset(b.buffer(0), item, kind))
 
         random = np.random.default_rng(1)
-        x = (1e3 * random.normal(size=ITEMS)).astype(dtype)
-        (found,) = run(f"fold_{dtype}", body, x)
-        want = x.reshape(2, 32)
-        while want.shape[1] > 1:
-            half = want.shape[1] // 2
-            want = want[:, :half] + want[:, half:]
-        assert found[::32].tobytes() == want[:, 0].tobytes()
+        want = x = (1e3 * random.normal(size=32)).astype(dtype)
+        (found,) = run(f"fold_{dtype}", body, x, items=32)
+        while len(want) > 1:
+            want = want[: len(want) // 2] + want[len(want) // 2 :]
+        assert found.tobytes() == np.repeat(want, 32).tobytes()  # in all items
+
+
+def test_items_that_part_wait_for_each_other_at_a_shuffle() -> None:
+    def body(b: DeviceBuilder) -> None:
+        item = b.item()
+        with b.loop(b.i64(0), b.i64(3), b.i64(1), [b.constant(F32, 0)]) as turn:
+            folded = b.folded(b.load(F32, at(b, 0, item)), 32, b.fadd)
+            assert folded is not None
+            with b.when(b.compare("eq", item, b.i64(0))):
+                b.store(folded, at(b, 1, turn.index))
+            turn.next([b.fadd(turn.values[0], folded)])
+        b.store(turn.values[0], at(b, 0, item))
+
+    x, sums = np.arange(32, dtype="f4"), np.zeros(32, "f4")
+    found = run("waiting", body, x, sums, items=32)
+    assert found[0].tolist() == [3 * 496.0] * 32
+    assert found[1][:3].tolist() == [496.0] * 3
+
+
+def test_a_shuffle_that_half_of_a_warp_reaches_is_a_fault() -> None:
+    def body(b: DeviceBuilder) -> None:
+        item = b.item()
+        with b.when(b.compare("slt", item, b.i64(16))):
+            b.store(b.folded(b.load(F32, at(b, 0, item)), 32, b.fadd), at(b, 0, item))
+
+    with pytest.raises(AssertionError, match="not all items of a warp"):
+        run("half a warp", body, np.zeros(32, "f4"), items=32)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import treadle as td
@@ -19,7 +20,7 @@ from tests.engines.cuda.steps import differing, program_for
 from tests.engines.cuda.works import card
 from tests.engines.test_contract import check
 from tests.ops.test_contract import CASES, arrays_of, results
-from treadle.base.errors import RunError
+from treadle.base.errors import OutOfMemoryError, RunError
 from treadle.engines.base import engine
 from treadle.engines.gpu.engine import provide
 from treadle.graph.leaves import constant_node
@@ -66,7 +67,7 @@ def test_random_kernels_have_the_bits_of_the_native_engine(number: int) -> None:
 @pytest.fixture(scope="module")
 def emulated() -> str:
     """The name of an engine on the emulated card."""
-    provide("emulated", lambda: card(256 << 20)[1])
+    provide("emulated", lambda _: card(256 << 20)[1])
     return "emulated"
 
 
@@ -80,7 +81,7 @@ def test_an_op_means_the_same_on_the_emulated_card(
 
 def test_a_step_copies_in_what_is_fed_and_out_what_is_asked() -> None:
     functions, driver = card()
-    provide("counting", lambda: driver)
+    provide("counting", lambda _: driver)
     x = td.param("x", init=[[1.0, 2.0], [3.0, 4.0]])
     sgd = td.optim.SGD(lr=0.1)
     with td.options(engine="counting"):
@@ -93,7 +94,7 @@ def test_a_step_copies_in_what_is_fed_and_out_what_is_asked() -> None:
         before = dict(functions.calls)
         step(3)
         after = functions.calls
-    assert engine("counting").device == "cuda: Emulated device"
+    assert engine("counting").device == "Emulated device"
     copies = ("cuMemcpyHtoD_v2", "cuMemcpyDtoH_v2", "cuLinkComplete")
     moved = [after.get(n, 0) - before.get(n, 0) for n in copies]
     assert moved[1:] == [1, 0]
@@ -101,7 +102,7 @@ def test_a_step_copies_in_what_is_fed_and_out_what_is_asked() -> None:
 
 
 def test_training_on_the_emulated_card_has_the_losses_of_the_native_engine() -> None:
-    provide("trained", lambda: card(64 << 20)[1])
+    provide("trained", lambda _: card(64 << 20)[1])
 
     def losses(**options: Any) -> list[float]:
         with td.options(seed=1, **options):
@@ -118,6 +119,28 @@ def test_training_on_the_emulated_card_has_the_losses_of_the_native_engine() -> 
             return [float(adam.step(entropy(model(x), y))) for _ in range(5)]
 
     assert losses(engine="trained") == pytest.approx(losses(engine="native"), rel=1e-5)
+
+
+def test_a_step_without_memory_leaves_the_weights_as_they_were() -> None:
+    """What was written over was handed on before all memory was there."""
+    functions, driver = card()
+    provide("full", lambda _: driver)
+    w, sgd = td.param("w", init=np.ones((64, 8), "f4")), td.optim.SGD(lr=0.5)
+
+    def step(rows: int) -> float:
+        return float(sgd.step((td.asarray(np.ones((rows, 64), "f4")) @ w).mean()))
+
+    with td.options(engine="full"):
+        for _ in range(3):
+            step(2)
+        before = w.numpy()
+        functions.refuse("cuMemAlloc_v2", 2)
+        for _ in range(2):
+            with pytest.raises(OutOfMemoryError):
+                step(500)
+        functions.refusals.clear()
+        assert np.array_equal(w.numpy(), before)
+        assert step(500) == pytest.approx(before.sum() / 8)
 
 
 def test_without_a_card_the_engine_says_so_in_one_sentence() -> None:

@@ -9,6 +9,7 @@ All values are scalars: what a vector is on a CPU are the items of a group.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 
 from treadle.engines.native.codegen.builder import Builder, Value
 
@@ -49,6 +50,14 @@ class DeviceBuilder(Builder):
     @abstractmethod
     def private(self, kind: str, count: int = 1) -> Value:
         """The pointer to memory for `count` elements that this item has of its own."""
+
+    def folded(
+        self, x: Value, lanes: int, combine: Callable[[Value, Value], Value]
+    ) -> Value | None:
+        """What the first lanes of a group have, combined in halves, for all its items;
+        None where that takes memory which they share.
+        """
+        return None
 
     def guarded(self, kind: str, condition: Value, pointer: Value) -> Value:
         """What lies at a pointer where a condition holds, and 0 elsewhere, unread."""

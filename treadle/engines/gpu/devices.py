@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from treadle.base.errors import MissingExtraError
+from treadle.base.errors import MissingExtraError, OptionError, RunError
+from treadle.engines.gpu.cuda import driver as cuda
 from treadle.engines.gpu.opencl import driver as opencl
 from treadle.engines.gpu.webgpu import driver as webgpu
 
-__all__ = ["devices"]
+__all__ = ["devices", "numbered"]
 
 FINDERS: dict[str, Callable[[], list[tuple[Any, str]]]] = {
+    "cuda": cuda.devices,
     "opencl": opencl.devices,
     "webgpu": webgpu.devices,
 }
 
 
+def numbered(
+    api: str, found: Sequence[tuple[Any, str]], number: int, hint: str = ""
+) -> Any:
+    """The device of a number; OptionError with a `hint` where there is none."""
+    if number < len(found):
+        return found[number][0]
+    names = ", ".join(f"{k} is {name}" for k, (_, name) in enumerate(found))
+    which = f"number {number}" if found else "device"
+    raise OptionError(f"there is no {api} {which}", hint=names or hint)
+
+
 def devices() -> Iterator[str]:
-    """The engine and the name of each device; engines without their extra have none."""
+    """The engine and the name of each device; engines without their extra, or without
+    a driver, have none."""
     for name, find in FINDERS.items():
         try:
             found = find()
-        except MissingExtraError:
+        except (MissingExtraError, RunError):
             continue
-        for _, own in found:
-            yield f"{name}: {own}"
+        for k, (_, own) in enumerate(found):
+            yield f"{name}:{k} {own}"

@@ -36,20 +36,16 @@ class UnsupportedKernelError(RunError):
 class DeviceTraits:
     """A device and what kernels may ask of it.
 
-    name: as its vendor calls it; api: the driver's name; memory: its bytes, 0 where
-    they are not told; vector_bytes: what lanes of a fold are counted by, 128 where 32
-    work items go in step; group: the most work items of a work group; local: bytes of
-    the memory that a group shares; buffers: the most that a kernel may have; alignment:
-    of what begins within an allocation, in bytes; dtypes: the names of those that
-    kernels load, store and compute with (a 16-bit float is computed as float32).
+    name: as its vendor calls it; api: the driver's name; vector_bytes: what lanes of a
+    fold are counted by, 128 where 32 work items go in step; buffers: the most that a
+    kernel may have; alignment: of what begins within an allocation, in bytes; dtypes:
+    the names of those that kernels load, store and compute with (a 16-bit float is
+    computed as float32).
     """
 
     name: str
     api: str
-    memory: int
     vector_bytes: int
-    group: int
-    local: int
     buffers: int
     alignment: int
     dtypes: frozenset[str]
@@ -99,6 +95,9 @@ class DeviceDriver(Protocol):
     def compile(self, work: Work) -> Any:
         """The kernel of some work as it is launched; the driver keeps what it has."""
 
+    def text(self, work: Work) -> str:
+        """The text of a kernel that is compiled."""
+
     def numbers(self, work: Work, values: Sequence[int]) -> Any:
         """The integers of a launch, in a form that is used many times: `values` has
         one for each of `work.slots`, as `Work.encoded` gives them.
@@ -110,6 +109,3 @@ class DeviceDriver(Protocol):
         """Run `groups` work groups of `work.items` items each: `buffers` has one for
         each of `work.buffers`, in their order.
         """
-
-    def synchronize(self) -> None:
-        """Be there until all that was launched is done; raises what went wrong."""

@@ -141,6 +141,13 @@ class ItemEmitter(Emitter):
         """The lanes of an accumulator folded in halves; all items have the result."""
         b, number, kind = self.b, self.number, x.type
         assert number is not None
+
+        def combine(x: Value, y: Value) -> Value:
+            return self.combine(a.combine, x, y, a.dtype)  # type: ignore[arg-type]
+
+        folded = b.folded(x, lanes, combine)
+        if folded is not None:
+            return folded
         memory = I8 if kind == I1 else kind
         if memory not in self.meeting:
             self.meeting[memory] = b.shared(memory, self.work.items)
@@ -162,7 +169,7 @@ class ItemEmitter(Emitter):
             lanes //= 2
             with b.when(b.compare("slt", number, b.i64(lanes))):
                 low, high = read(number), read(b.add(number, b.i64(lanes)))
-                write(self.combine(a.combine, low, high, a.dtype))  # type: ignore[arg-type]
+                write(combine(low, high))
             b.barrier()
         found = read(b.i64(0))
         b.barrier()

@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from treadle.base.caches import Cache
+from treadle.base.dtypes import OWN
 from treadle.base.errors import TreadleError, WorkspaceError
 from treadle.base.options import current
 from treadle.base.sizes import as_text
 from treadle.base.types import Type
-from treadle.engines.base import Engine, Values, engine, provide_engine
+from treadle.engines.base import (
+    Engine,
+    Failed,
+    Found,
+    Values,
+    engine,
+    nothing,
+    provide_devices,
+)
 from treadle.engines.gpu.driver import DeviceDriver, UnsupportedKernelError
 from treadle.engines.gpu.linked import Linked, PositionError
+from treadle.engines.gpu.look import lowered
 from treadle.engines.gpu.memory import GpuValue, Store
 from treadle.engines.gpu.target import host_target, target_of
+from treadle.engines.lowered import CacheInfo, Lowered
 from treadle.engines.native.translation.keys import Structure, structure
 from treadle.engines.native.translation.translate import translated
-from treadle.graph.claim import Claim, running
+from treadle.graph.claim import Claim, InPlace
+from treadle.graph.leaves import Unbound
 from treadle.graph.resident import Resident
 from treadle.graph.tensor import Tensor
 from treadle.program.build import Draft
@@ -31,19 +46,44 @@ __all__ = ["Gpu", "provide"]
 PROGRAMS = 256
 
 
+class KeptProgram:
+    """A program for runs that come again, as long as the engine keeps it."""
+
+    def __init__(self, gpu: Gpu, key: Any) -> None:
+        self._gpu, self._key = gpu, key
+
+    def small(self) -> Any:
+        return None
+
+    def run(
+        self,
+        arrays: Sequence[Any],
+        spent: Set[int],
+        held: InPlace | None = None,
+        claim: Claim | None = None,
+    ) -> dict[int, Any]:
+        known = self._gpu.programs.get(self._key)
+        if known is None:
+            raise Failed
+        return self._gpu.carry_out(known[0], arrays, spent, claim)
+
+    begin = run  # a device goes on beside the caller whenever it can
+
+
 class Gpu(Engine):
     """Runs each graph as one program on a device; values come home when looked at."""
 
     def __init__(self, driver: DeviceDriver) -> None:
         self.name = driver.device.api
-        self.device = str(driver.device)
+        self.device = driver.device.name
         self.driver = driver
         self.target = target_of(driver)
         self.store = Store(driver, self._forget)
         self.programs: Cache[Any, tuple[Linked, list[int]]]
-        self.programs = Cache(f"programs on {self.device}", PROGRAMS)
+        self.programs = Cache(f"programs on {driver.device}", PROGRAMS)
         # Copies of what the host has stored, by the serial of the node it belongs to.
         self._leaves: dict[int, tuple[weakref.ref[Tensor], GpuValue]] = {}
+        self._thread = threading.local()  # the program that ran last in each
 
     def run(
         self,
@@ -54,89 +94,150 @@ class Gpu(Engine):
         claim: Claim | None = None,
     ) -> Values:
         made = structure(nodes, feeds, keep)
-        key = made.key(keep, current().compilation)
-        linked, places = self._program(key, made, feeds, keep)
+        linked, places = self._kept(self._key(made, keep), made, feeds, keep)
         leaves = [made.nodes[k] for k in places]
-        for leaf in leaves:  # what others hold, before this one is locked
-            if isinstance(leaf.stored, Resident) and not self._holds(leaf.stored):
-                leaf.stored.numpy()
         free = {k for k, leaf in enumerate(leaves) if leaf.serial in spent}
-        with running(claim), self.store.lock:
-            values = [self._begin(leaf, feeds) for leaf in leaves]
-            for k in free:
-                self._leaves.pop(leaves[k].serial, None)
-            try:
-                found = linked.run(values, free)
-            except PositionError:
-                # The reference engine tells which position of which node it was.
-                engine("reference").run(nodes, feeds, keep)
-                raise
-            finally:
-                values.clear()
+        values = [self._begin(leaf, feeds) for leaf in leaves]
+        claim = claim.keyed(made.place) if claim and free else None
+        try:
+            found = self.carry_out(linked, values, free, claim)
+        except PositionError:
+            # The reference engine tells which position of which node it was.
+            engine("reference").run(nodes, feeds, keep)
+            raise
         return {made.nodes[k].serial: value for k, value in found.items()}
 
-    def _program(
+    def program(self, nodes: Sequence[Tensor], keep: Set[int]) -> Found:
+        made = structure(nodes, {}, keep)
+        key = self._key(made, keep)
+        linked, places = self._kept(key, made, {}, keep)
+        program = linked.program
+        numbers = {n: k for k, n, _ in program.results}
+        over = {argument: numbers[n] for n, argument in program.shared if n in numbers}
+        return Found(
+            KeptProgram(self, key),
+            [made.nodes[k] for k in places],
+            {serial: made.place[serial] for serial in keep},
+            {k: over[n] for k, n in enumerate(program.arguments) if n in over},
+            as_argument=self.as_argument,
+        )
+
+    def carry_out(
+        self,
+        linked: Linked,
+        values: Sequence[Any],
+        free: Set[int],
+        claim: Claim | None,
+    ) -> dict[int, Any]:
+        """The results of a program by number; others see what it writes over `free`
+        arguments, of which a `claim` is told, when all of it has been launched.
+        """
+        self._thread.latest = linked
+        over = list[bool]()
+        running = claim.running(lambda: bool(over)) if claim else nullcontext()
+        free = {k for k in free if not values[k].remembered}
+        with running, self.store.lock:
+            found = linked.run(values, free)
+            if claim is not None:
+                claim.expect(found)
+            over.append(True)
+        return found
+
+    def as_argument(self, value: Any, node: Tensor | None) -> GpuValue:
+        """A value on the device: its own, or a copy of what the host or another engine
+        has, which is remembered as long as its node lives.
+        """
+        if isinstance(value, GpuValue) and value.store is self.store:
+            return value
+        if node is not None and node.stored is value:
+            return self._copied(node)
+        array = value.numpy() if isinstance(value, Resident) else np.asarray(value)
+        own: GpuValue = self.store.copy_in(array, Type(array.shape, OWN[array.dtype]))
+        return own
+
+    @property
+    def plans(self) -> bool:
+        return True
+
+    # -- programs ----------------------------------------------------------------------
+
+    def _key(self, made: Structure, keep: Set[int]) -> Any:
+        return made.key(keep, current().compilation)
+
+    def _kept(
         self,
         key: Any,
         made: Structure,
         feeds: Mapping[int, Any],
         keep: Set[int],
     ) -> tuple[Linked, list[int]]:
+        """A program, and the places of its arguments in a graph."""
         found = self.programs.get(key)
         if found is None:
-            given = made.nodes, feeds, keep, made.place, frozenset[int](), made.recipes
-            try:
-                linked, graph = translated(*given, self._chosen, self.target)
-            except UnsupportedKernelError:
-                target = host_target(self.driver)
-                linked, graph = translated(*given, self._chosen, target)
-            places = [made.place[x.serial] for x in graph.leaves]
-            found = self.programs[key] = linked, places
+            found = self.programs[key] = self._made(made, feeds, keep)
         return found
+
+    def _made(
+        self, made: Structure, feeds: Mapping[int, Any], keep: Set[int]
+    ) -> tuple[Linked, list[int]]:
+        given = made.nodes, feeds, keep, made.place, frozenset[int](), made.recipes
+        try:
+            linked, graph = translated(*given, self._chosen, self.target)
+        except UnsupportedKernelError:
+            linked, graph = translated(*given, self._chosen, host_target(self.driver))
+        return linked, [made.place[x.serial] for x in graph.leaves]
 
     def _chosen(self, drafts: Iterator[Draft]) -> Linked:
         """The first of ever smaller programs that fits in the workspace."""
         limit, least = current().workspace, 0
         for draft in drafts:
             linked = Linked(draft.build(), self.store)
-            if not limit or linked.workspace <= limit:
+            if not limit or linked.arena <= limit:
                 return linked
-            least = min(least or linked.workspace, linked.workspace)
+            least = min(least or linked.arena, linked.arena)
         error = WorkspaceError(
             f"the graph does not run in a workspace of {limit:,} bytes "
-            f"({as_text(limit)}) on {self.device}: it needs {least:,}",
+            f"({as_text(limit)}) on {self.driver.device}: it needs {least:,}",
             hint=f"td.options(workspace={least}) would do, or smaller batches",
         )
         error.needed = least
         raise error
 
-    # -- what a run starts from --------------------------------------------------------
+    def lower(self, nodes: Sequence[Tensor], keep: Set[int], graph: str) -> Lowered:
+        feeds = {n.serial: nothing(n.type) for n in nodes if isinstance(n.op, Unbound)}
+        linked, _ = self._made(structure(nodes, feeds, keep), feeds, keep)
+        return lowered(linked, graph)
 
-    def _holds(self, stored: Any) -> bool:
-        return isinstance(stored, GpuValue) and stored.store is self.store
+    def latest(self) -> Lowered | None:
+        found = getattr(self._thread, "latest", None)
+        return None if found is None else lowered(found, "")
+
+    def cache_info(self, disk: bool = False) -> CacheInfo:
+        found = super().cache_info(disk)
+        return replace(found, programs=len(self.programs), program_limit=PROGRAMS)
+
+    # -- what a run starts from --------------------------------------------------------
 
     def _begin(self, node: Tensor, feeds: Mapping[int, Any]) -> GpuValue:
         """The value of a leaf, on the device."""
         try:
             if node.serial in feeds:
                 array = np.asarray(feeds[node.serial])
-                return self.store.copy_in(array, _single(node), array)
-            return self._stored(node)
+                fed: GpuValue = self.store.copy_in(array, _single(node), array)
+                return fed
+            return self.as_argument(node.stored, node)
         except TreadleError as error:
             raise error.located(node.op.name, repr(node.type), node.line) from None
 
-    def _stored(self, node: Tensor) -> GpuValue:
-        """The stored value of a node, copied in if it never was."""
-        stored: Any = node.stored
-        if self._holds(stored):
-            found: GpuValue = stored
-            return found
+    def _copied(self, node: Tensor) -> GpuValue:
+        """The value of a node that lies elsewhere, copied in if it never was."""
         known = self._leaves.get(node.serial)
         if known is not None:
             return known[1]
         array = node.array
         assert array is not None
         value: GpuValue = self.store.copy_in(array, _single(node), array)
+        value.remembered = True
         drop = partial(self._leaves.pop, node.serial)
         self._leaves[node.serial] = weakref.ref(node, drop), value
         return value
@@ -151,6 +252,7 @@ def _single(node: Tensor) -> Type:
     return node.type
 
 
-def provide(name: str, make: Callable[[], DeviceDriver]) -> None:
-    """Register an engine with the driver that `make` gives when it is asked for."""
-    provide_engine(name, lambda: Gpu(make()))
+def provide(name: str, make: Callable[[int], DeviceDriver]) -> None:
+    """Register an engine with the driver of a device by its number, which `make` gives
+    when it is asked for."""
+    provide_devices(name, lambda number: Gpu(make(number)))

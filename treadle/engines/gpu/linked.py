@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
-from contextlib import ExitStack
+from collections.abc import Sequence, Set
 from functools import partial
 from typing import Any
 
@@ -14,16 +13,14 @@ from treadle.base.errors import OutOfMemoryError
 from treadle.base.types import TupleType, Type
 from treadle.engines.base import Failed, are_below
 from treadle.engines.counts import Counts
-from treadle.engines.gpu.driver import Place
 from treadle.engines.gpu.memory import DeviceBlock, GpuValue, Store
 from treadle.engines.gpu.steps import Ready, made_ready
 from treadle.graph.body import Body, Called, bodies, with_bodies
 from treadle.graph.meaning import compute_at
 from treadle.program.layout import laid
-from treadle.program.lives import ranges_of
-from treadle.program.memory import plan
+from treadle.program.lives import lives
 from treadle.program.positions import Need, needs
-from treadle.program.program import Fallback, Launch, Product, Program, title
+from treadle.program.program import Fallback, Program, title
 
 __all__ = ["Linked", "PositionError"]
 
@@ -52,20 +49,17 @@ class Linked:
             for k, s in enumerate(program.steps)
             if isinstance(s, Fallback) and s.bodies
         }
+        self.within = [x for own in self.inner.values() for x, _ in own.values()]
         self.ready: dict[int, Ready] = {
-            k: made_ready(step, program, store.driver)
+            k: made_ready(step, store.driver)
             for k, step in enumerate(program.steps)
             if not isinstance(step, Fallback)
         }
         self.checks = any(r.work.checks for r in self.ready.values())
-        workspaces = {
-            len(program.buffers) + k: (k, r.workspace)
-            for k, r in self.ready.items()
-            if r.workspace
-        }
-        ranges, self.places, _ = ranges_of(program, workspaces)
-        self.plan = plan(ranges, max(store.driver.device.alignment, 64))
-        self.over = dict(program.shared)
+        self.lives = lives(program, {}, max(store.driver.device.alignment, 64))
+        self.plan = self.lives.plan
+        offsets = self.plan.offsets
+        self.offsets = [(n, offsets[k]) for n, k in self.lives.place.items()]
 
     @lazy
     def constants(self) -> dict[int, GpuValue]:
@@ -82,17 +76,9 @@ class Linked:
         return needs(self.program)
 
     @property
-    def nbytes(self) -> int:
-        """Bytes that stay between runs."""
-        own = sum(np.asarray(x).nbytes for _, x in self.program.constants)
-        within = [x for own in self.inner.values() for x, _ in own.values()]
-        return own + 64 * len(self.program.steps) + sum(x.nbytes for x in within)
-
-    @property
-    def workspace(self) -> int:
+    def arena(self) -> int:
         """The bytes that a run needs beside arguments and results."""
-        within = [x for own in self.inner.values() for x, _ in own.values()]
-        return self.plan.size + max((x.workspace for x in within), default=0)
+        return self.plan.size + max((x.arena for x in self.within), default=0)
 
     def finds_nothing_wrong(self, values: Sequence[GpuValue]) -> bool:
         """Whether that follows from arguments that the host has as well."""
@@ -108,9 +94,12 @@ class Linked:
         may be written over. The store is locked."""
         sure = self.finds_nothing_wrong(values)
         run = _Run(self, values, free if sure or not self.checks else frozenset())
-        run.execute()
-        if not sure and run.found_wrong():
-            raise PositionError
+        try:
+            run.execute()
+            if not sure and run.finds_wrong():
+                raise PositionError
+        finally:
+            run.release()
         return run.results()
 
 
@@ -125,74 +114,68 @@ class _Run:
         program = linked.program
         self.values = dict(zip(program.arguments, values, strict=True))
         self.values |= linked.constants
-        self.free = {program.arguments[k] for k in free}
+        own = {program.arguments[k] for k in free}
+        # Results that are written over arguments, which have their memory at the end.
+        self.over = {n: old for n, old in program.shared if old in own}
         self.written: dict[int, GpuValue] = {}
+        self.shaped: dict[int, GpuValue] = {}  # by serial, copies of another shape
+        self.places: list[Any] = [None] * len(program.buffers)
         self.arena: DeviceBlock | None = None
         self.status: DeviceBlock | None = None
+        self.launches = 0
 
     # -- memory ----------------------------------------------------------------------
 
     def _place(self) -> None:
         """Memory for results and for what lies in the arena."""
-        linked = self.linked
-        for b in linked.program.buffers:
-            if b.place != "result":
-                continue
-            old = linked.over.get(b.number)
-            if old in self.free and self.values[old].block is not None:
-                self.written[b.number] = self.values[old].handed_on(b.type)
-                self.values[old] = self.written[b.number]
-            else:
-                self.written[b.number] = self.store.value(b.type)
+        linked, places = self.linked, self.places
+        for n, value in self.values.items():
+            places[n] = value.place
+        buffers = linked.program.buffers
+        for serial, n, t in linked.program.results:
+            if places[n] is None and n not in self.over:
+                self.written[n] = self.store.value(buffers[n].type)
+                places[n] = self.written[n].place
+            if buffers[n].type != t:
+                self.shaped[serial] = self.store.value(t)
+        for n, old in self.over.items():
+            places[n] = places[old]
         if linked.plan.size:
             self.arena = self.store.take(linked.plan.size)
+            for n, offset in linked.offsets:
+                places[n] = self.arena.memory, offset
         if linked.checks:
             self.status = self.store.take(STATUS)
             self.driver.fill(self.status.place, STATUS, 0)
-
-    def place(self, n: int) -> Place:
-        """Where a buffer lies."""
-        for held in (self.written, self.values):
-            if n in held:
-                return held[n].place
-        assert self.arena is not None
-        return self.arena.memory, self.linked.plan.offsets[self.linked.places[n]]
-
-    def _release(self) -> None:
-        arena, self.arena = self.arena, None
-        if arena is not None:
-            self.store.release(arena)
 
     # -- steps -----------------------------------------------------------------------
 
     def execute(self) -> None:
         """All steps in order."""
+        linked = self.linked
         try:
             self._place()
-            for k, step in enumerate(self.linked.program.steps):
+            for k, step in enumerate(linked.program.steps):
                 if isinstance(step, Fallback):
                     self._fallback(k, step)
                 else:
-                    self._launch(k, step)
+                    self._launch(linked.ready[k])
         except OutOfMemoryError as error:
             raise self._located(error) from error.__cause__
         finally:
-            self._release()
+            self.store.counts += Counts(launches=self.launches)
 
-    def _launch(self, k: int, step: Launch | Product) -> None:
-        ready = self.linked.ready[k]
+    def _launch(self, ready: Ready) -> None:
         if not ready.groups:
             return
-        places = [self.place(n) for n in ready.buffers]
-        if isinstance(step, Launch) and step.copies and places[0] == places[-1]:
+        places = [self.places[n] for n in ready.buffers]
+        if ready.copies and places[0] == places[-1]:
             return
-        if ready.workspace:
-            places.append(self.place(len(self.linked.program.buffers) + k))
         if ready.work.checks:
             assert self.status is not None
             places.append(self.status.place)
         self.driver.launch(ready.entry, ready.groups, places, ready.numbers)
-        self.store.counts += Counts(launches=1)
+        self.launches += 1
 
     def _located(self, error: OutOfMemoryError) -> OutOfMemoryError:
         """The error with the step that has the largest of what was to be placed."""
@@ -213,15 +196,15 @@ class _Run:
         if held is not None and held.home is not None:
             return held.home
         if not b.order:
-            return self.store.read(b.type, self.place(n))
+            return self.store.read(b.type, self.places[n])
         shape = tuple(b.type.shape[k] for k in b.order)
-        return laid(self.store.read(Type(shape, b.type.dtype), self.place(n)), b.order)
+        return laid(self.store.read(Type(shape, b.type.dtype), self.places[n]), b.order)
 
     def put(self, n: int, array: Array) -> None:
         """Write a buffer from the host."""
         b = self.linked.program.buffers[n]
         whole = array.transpose(b.order) if b.order else array
-        self.store.write(np.ascontiguousarray(whole, b.type.dtype), self.place(n))
+        self.store.write(np.ascontiguousarray(whole, b.type.dtype), self.places[n])
 
     def _fallback(self, k: int, step: Fallback) -> None:
         """One step by the NumPy rule of its op, whose bodies are programs."""
@@ -230,10 +213,9 @@ class _Run:
         def running(body: Body) -> Body:
             return Called(body, partial(_called, *inner[body.number]))
 
-        with ExitStack():
-            op = with_bodies(step.op, running) if step.bodies else step.op
-            arrays = [self.array(n) for n in step.read]
-            found = compute_at(op, step.type, arrays, step.origin)
+        op = with_bodies(step.op, running) if step.bodies else step.op
+        arrays = [self.array(n) for n in step.read]
+        found = compute_at(op, step.type, arrays, step.origin)
         several = found if isinstance(step.type, TupleType) else (found,)
         for n, x in zip(step.written, several, strict=True):
             if x.size:
@@ -241,7 +223,7 @@ class _Run:
 
     # -- the end -----------------------------------------------------------------------
 
-    def found_wrong(self) -> bool:
+    def finds_wrong(self) -> bool:
         """Whether a position was out of range: the host waits for the run."""
         if self.status is None:
             return False
@@ -251,19 +233,21 @@ class _Run:
 
     def results(self) -> dict[int, Any]:
         """The results by the serials they are asked for by."""
-        if self.status is not None:
-            self.store.release(self.status)
-        held: Mapping[int, GpuValue] = {**self.values, **self.written}
-        return {
-            serial: held[n] if held[n].type == t else self._shaped(held[n], t)
-            for serial, n, t in self.linked.program.results
-        }
+        program = self.linked.program
+        held = {**self.values, **self.written}
+        for n, old in self.over.items():
+            held[n] = held[old] = held[old].handed_on(program.buffers[n].type)
+        found = {serial: held[n] for serial, n, _ in program.results}
+        for serial, value in self.shaped.items():
+            size = max(value.type.nbytes, 1)
+            self.driver.copy(found[serial].place, value.place, size)
+        return found | self.shaped
 
-    def _shaped(self, value: GpuValue, type_: Any) -> GpuValue:
-        """A value of another shape."""
-        own = self.store.value(type_)
-        self.driver.copy(value.place, own.place, max(type_.nbytes, 1))
-        return own
+    def release(self) -> None:
+        """Give back what only the run needs."""
+        for block in (self.arena, self.status):
+            if block is not None:
+                self.store.release(block)
 
 
 def _called(

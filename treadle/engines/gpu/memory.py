@@ -40,14 +40,17 @@ class DeviceBlock:
 
 
 class GpuValue(Resident):
-    """A value in a block of its own, which comes back when nobody has the value."""
+    """A value in a block of its own, which comes back when nobody has the value. What
+    is `remembered` for later runs is never written over.
+    """
 
-    __slots__ = ("block", "store")
+    __slots__ = ("block", "remembered", "store")
 
     def __init__(self, store: Store, type_: Type, block: DeviceBlock) -> None:
         super().__init__(type_)
         self.store = store
         self.block: DeviceBlock | None = block
+        self.remembered = False
 
     def fetch(self) -> Array:
         return self.store.copy_out(self)
@@ -81,8 +84,7 @@ class Store:
         self.relieve = relieve
         self.lock = lock()
         self.counts = Counts()
-        self.peak = 0
-        self._live = self._idle_bytes = 0
+        self._live = 0
         self._idle: dict[int, list[DeviceBlock]] = {}
         # Held here, or the collector would end the buffer of a block that comes back.
         self._every: set[DeviceBlock] = set()
@@ -96,13 +98,6 @@ class Store:
             self._sort_in()
             return self._live
 
-    @property
-    def idle(self) -> int:
-        """Bytes of the blocks that wait for the next who needs them."""
-        with self.lock:
-            self._sort_in()
-            return self._idle_bytes
-
     def release(self, block: DeviceBlock) -> None:
         """Note that nobody needs a block any more."""
         self._released.append(block)
@@ -115,12 +110,10 @@ class Store:
             held = self._idle.get(size)
             if held:
                 block = held.pop()
-                self._idle_bytes -= size
             else:
                 block = DeviceBlock(self._allocate(size), size)
                 self._every.add(block)
             self._live += size
-            self.peak = max(self.peak, self._live)
             return block
 
     def _allocate(self, size: int) -> Any:
@@ -154,13 +147,11 @@ class Store:
                     self._every.discard(block)
                     self.driver.free(block.memory)
             self._idle.clear()
-            self._idle_bytes = 0
 
     def _sort_in(self) -> None:
         while self._released:
             block = self._released.popleft()
             self._live -= block.bytes
-            self._idle_bytes += block.bytes
             self._idle.setdefault(block.bytes, []).append(block)
 
     # -- values ----------------------------------------------------------------------

@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from treadle.engines.gpu.driver import DeviceDriver
+from treadle.engines.gpu.driver import DeviceDriver, UnsupportedKernelError
 from treadle.engines.gpu.emit import LoopWork
 from treadle.engines.gpu.product import product_of
 from treadle.engines.gpu.work import Work, encoded
-from treadle.program.program import Launch, Product, Program
+from treadle.program.program import Launch, Product
 
 __all__ = ["Ready", "made_ready"]
 
 
 @dataclass(frozen=True)
 class Ready:
-    """A step that can be launched: `buffers` by their numbers in the program, and the
-    bytes of its `workspace`, which is one buffer more.
+    """A step that can be launched, with its `buffers` by their numbers in the program;
+    one that only `copies` is none where its two buffers have one place.
     """
 
     work: Work
@@ -25,10 +25,10 @@ class Ready:
     groups: int
     buffers: tuple[int, ...]
     numbers: Any
-    workspace: int = 0
+    copies: bool
 
 
-def made_ready(step: Launch | Product, program: Program, driver: DeviceDriver) -> Ready:
+def made_ready(step: Launch | Product, driver: DeviceDriver) -> Ready:
     """A step compiled for a device."""
     work: Work
     if isinstance(step, Product):
@@ -38,6 +38,12 @@ def made_ready(step: Launch | Product, program: Program, driver: DeviceDriver) -
         total = loops.grid.total(step.integers)
         groups, buffers = loops.grid.groups(total), step.buffers
         integers = (*step.integers, total)
+    if len(work.buffers) > driver.device.buffers:
+        raise UnsupportedKernelError(
+            f"the kernel {work.name} has {len(work.buffers)} buffers, "
+            f"{driver.device} allows {driver.device.buffers}"
+        )
     entry = driver.compile(work)
     numbers = driver.numbers(work, encoded(work.slots, integers))
-    return Ready(work, entry, groups, buffers, numbers)
+    copies = isinstance(step, Launch) and step.copies
+    return Ready(work, entry, groups, buffers, numbers, copies)

@@ -10,18 +10,24 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from treadle.base.allocate import headroom
 from treadle.base.caches import tables
 from treadle.base.collector import CollectorPaused
 from treadle.base.errors import OutOfMemoryError
 from treadle.base.events import watchers
 from treadle.base.options import current
-from treadle.base.types import TupleType, Type
+from treadle.base.types import TupleType
 from treadle.batch.forest import Forest
 from treadle.core import native
-from treadle.engines.base import Engine, Failed, Found, Values, engine, provide_engine
+from treadle.engines.base import (
+    Engine,
+    Failed,
+    Found,
+    Values,
+    engine,
+    nothing,
+    provide_engine,
+)
 from treadle.engines.early import announced
 from treadle.engines.lowered import CacheInfo, Lowered
 from treadle.engines.native.codegen import jit
@@ -206,7 +212,7 @@ class Native(Engine):
         return Runnable(forest, gradient, taken)
 
     def lower(self, nodes: Sequence[Tensor], keep: Set[int], graph: str) -> Lowered:
-        feeds = {n.serial: _nothing(n.type) for n in nodes if isinstance(n.op, Unbound)}
+        feeds = {n.serial: nothing(n.type) for n in nodes if isinstance(n.op, Unbound)}
         structured = structure(nodes, feeds, keep)
         linked, _ = self._compile(_Wanted(structured, feeds, keep))
         if recording() is not None:
@@ -227,8 +233,8 @@ class Native(Engine):
         return latest.linked() if isinstance(latest, CachedProgram) else latest
 
     @property
-    def records(self) -> bool:
-        return self._recorded.get() is not None
+    def plans(self) -> bool:
+        return self._recorded.get() is None
 
     def recorded(self, run: Callable[[], object]) -> dict[bytes, bytes]:
         before = self._recorded.set((Programs(), Residuals()))
@@ -373,11 +379,6 @@ def _settings() -> tuple[Any, ...]:
 def _lanes() -> int:
     """The lanes of a program, whatever the threads of a run: it serves others too."""
     return max(2, pool().threads)
-
-
-def _nothing(type_: Type) -> np.ndarray[Any, Any]:
-    """Stands for the value of a placeholder where nothing runs."""
-    return np.broadcast_to(np.zeros((), type_.dtype), type_.shape)
 
 
 provide_engine("native", Native)

@@ -184,12 +184,12 @@ def _clip(node: Node, x: Tensor, low: Any = None, high: Any = None) -> Tensor:
 
 @row("IsInf", reads="detect_negative detect_positive")
 def _infinite(node: Node, x: Tensor) -> Tensor:
-    infinite = td.isinf(x)
+    found = td.isinf(x)
     if not node.get("detect_positive", 1):
-        infinite = td.logical_and(infinite, x < 0)
+        found = td.logical_and(found, x < 0)
     if not node.get("detect_negative", 1):
-        infinite = td.logical_and(infinite, x > 0)
-    return infinite
+        found = td.logical_and(found, x > 0)
+    return found
 
 
 @row("Identity", raw=True)
@@ -321,15 +321,13 @@ _REDUCTIONS: dict[str, Function] = {
 
 def _reduced(function: Function) -> Function:
     def make(node: Node, x: Tensor, axes: Any = None) -> Tensor:
-        wanted = node.get("axes") if axes is None else axes
-        listed = (
-            integers(wanted, "axes") if wanted is not None and len(wanted) else None
-        )
-        if listed is None:
+        own = node.get("axes") if axes is None else axes
+        found = integers(own, "axes") if own is not None and len(own) else None
+        if found is None:
             if node.get("noop_with_empty_axes", 0):
                 return x
-            listed = tuple(range(x.type.ndim))
-        places = tuple(sorted(axis_of(a, x) for a in listed))
+            found = tuple(range(x.type.ndim))
+        places = tuple(sorted(axis_of(a, x) for a in found))
         if node.kind in _EMPTY and not x.type.size:
             return _of_nothing(node, x, places)
         y = function(x, places, keepdims=bool(node.get("keepdims", 1)))

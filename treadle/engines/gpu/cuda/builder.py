@@ -28,11 +28,10 @@ if TYPE_CHECKING:
 
 __all__ = ["SHUFFLE", "PtxBuilder", "entry_of", "text_of"]
 
-SHUFFLE = "llvm.nvvm.shfl.sync.down.i32"
+SHUFFLE = "llvm.nvvm.shfl.sync"
 BARRIER = "llvm.nvvm.barrier.cta.sync.aligned.all"
 REGISTERS = "llvm.nvvm.read.ptx.sreg"
 WARP = 32  # items that go in step
-EVERY = Value("-1", I32)  # lane of a warp takes part in a shuffle
 ALIGNMENT = 16  # bytes, of shared memory
 
 
@@ -99,35 +98,40 @@ class PtxBuilder(DeviceBuilder):
 
     # -- lanes of a warp ---------------------------------------------------------------
 
-    def below(self, x: Value, step: int) -> Value:
-        """The value of the item `step` numbers on; its own behind the warp's last."""
+    def folded(
+        self, x: Value, lanes: int, combine: Callable[[Value, Value], Value]
+    ) -> Value | None:
+        if self.items > WARP:
+            return None
+        while lanes > 1:
+            lanes //= 2
+            x = combine(x, self._shuffled("down", x, lanes))
+        return self._shuffled("idx", x, 0)
+
+    def _shuffled(self, how: str, x: Value, place: int) -> Value:
+        """The value of an item so many numbers "down", or of that number, "idx"."""
         if x.type == I32:
-            places = [Value(str(n), I32) for n in (step, WARP - 1)]
-            found = self.call(SHUFFLE, I32, [EVERY, x, *places])
+            every = (1 << self.items) - 1 if self.items < WARP else -1
+            given = [Value(str(n), I32) for n in (place, WARP - 1)]
+            found = self.call(
+                f"{SHUFFLE}.{how}.i32", I32, [Value(str(every), I32), x, *given]
+            )
             assert found is not None
             return found
         if x.type in (F32, F64):
             whole = I32 if x.type == F32 else I64
-            moved = self.below(self.convert("bitcast", x, whole), step)
-            return self.convert("bitcast", moved, x.type)
+            bits = self._shuffled(how, self.convert("bitcast", x, whole), place)
+            return self.convert("bitcast", bits, x.type)
         if BITS[x.type] < 32:
-            moved = self.below(self.convert("zext", x, I32), step)
-            return self.convert("trunc", moved, x.type)
+            bits = self._shuffled(how, self.convert("zext", x, I32), place)
+            return self.convert("trunc", bits, x.type)
         low = self.convert("trunc", x, I32)
         high = self.convert("trunc", self.lshr(x, self.i64(32)), I32)
         low, high = (
-            self.convert("zext", self.below(half, step), I64) for half in (low, high)
+            self.convert("zext", self._shuffled(how, half, place), I64)
+            for half in (low, high)
         )
         return self.or_(low, self.shl(high, self.i64(32)))
-
-    def fold_warp(
-        self, x: Value, lanes: int, combine: Callable[[Value, Value], Value]
-    ) -> Value:
-        """Runs of `lanes` items folded in halves; the first item of each has all."""
-        while lanes > 1:
-            lanes //= 2
-            x = combine(x, self.below(x, lanes))
-        return x
 
 
 def entry_of(work: Work) -> str:

@@ -1,4 +1,4 @@
-"""The driver of NVIDIA's devices: one context, streams, memory and launches."""
+"""The driver of NVIDIA's devices: one context, memory and launches."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from treadle.base.sizes import as_text
 from treadle.engines.gpu.cuda.builder import WARP
 from treadle.engines.gpu.cuda.library import Library, open_library
 from treadle.engines.gpu.cuda.modules import CudaKernel, Modules
-from treadle.engines.gpu.cuda.streams import Streams
 from treadle.engines.gpu.driver import DeviceTraits, Place
 from treadle.engines.gpu.work import Work
 
-__all__ = ["CudaDriver", "Memory", "devices", "open_driver"]
+__all__ = ["CudaDriver", "Memory", "devices"]
 
 DTYPES = frozenset(
     [
@@ -28,12 +27,14 @@ DTYPES = frozenset(
     ]
 )
 # Attributes of a device, by the numbers of the driver's header.
-_GROUP, _LOCAL, _MAJOR, _MINOR = 1, 8, 75, 76
+_MAJOR, _MINOR = 75, 76
+_STREAM = None  # the default one: launches are slower than to gain by several
 _NAME = 256  # bytes of a name at most
 _PARAMETERS = 256  # buffers: their addresses and the integers pass in 4096 bytes
 _ALIGNMENT = 128  # a line of the caches
 
 Array = np.ndarray[Any, Any]
+_thread = threading.local()  # the context that CUDA has in each, of whatever device
 
 
 class Memory(NamedTuple):
@@ -58,33 +59,25 @@ class Numbers:
 class CudaDriver:
     """One CUDA device, as `DeviceDriver` has it.
 
-    Launches follow each other on one stream, except between `fork` and `join`: there
-    each chain has a stream of its own. Copies between host and device wait for all.
+    Launches follow each other on one stream, and copies between host and device wait
+    for all of them.
     """
 
     def __init__(self, library: Library, number: int = 0) -> None:
         self._library = library
-        self._number = number
         handle = library.number("cuDeviceGet", number)
         self._context = library.handle("cuDevicePrimaryCtxRetain", handle)
-        self._thread = threading.local()
         self._enter()
-        group, local, *capability = (
+        major, minor = (
             library.number("cuDeviceGetAttribute", which, handle)
-            for which in (_GROUP, _LOCAL, _MAJOR, _MINOR)
+            for which in (_MAJOR, _MINOR)
         )
         version = library.number("cuDriverGetVersion")
-        self._modules = Modules(library, (capability[0], capability[1]), version)
-        self._streams = Streams(library)
-        memory = c_size_t()
-        library.call("cuDeviceTotalMem_v2", byref(memory), handle)
+        self._modules = Modules(library, (major, minor), version)
         self.device = DeviceTraits(
             name=_name(library, handle),
             api="cuda",
-            memory=memory.value,
             vector_bytes=4 * WARP,
-            group=group,
-            local=local,
             buffers=_PARAMETERS,
             alignment=_ALIGNMENT,
             dtypes=DTYPES,
@@ -92,9 +85,9 @@ class CudaDriver:
 
     def _enter(self) -> None:
         """Make the device's context that of this thread."""
-        if not getattr(self._thread, "entered", False):
+        if getattr(_thread, "context", None) is not self._context:
             self._library.call("cuCtxSetCurrent", self._context)
-            self._thread.entered = True
+            _thread.context = self._context
 
     def _call(self, name: str, *arguments: Any) -> None:
         self._enter()
@@ -129,17 +122,19 @@ class CudaDriver:
 
     def copy(self, source: Place, target: Place, bytes: int) -> None:
         places = [_address(place) for place in (target, source)]
-        self._call("cuMemcpyDtoDAsync_v2", *places, bytes, self._streams.current)
+        self._call("cuMemcpyDtoDAsync_v2", *places, bytes, _STREAM)
 
     def fill(self, place: Place, bytes: int, byte: int) -> None:
-        stream = self._streams.current
-        self._call("cuMemsetD8Async", _address(place), byte, bytes, stream)
+        self._call("cuMemsetD8Async", _address(place), byte, bytes, _STREAM)
 
     # -- kernels -----------------------------------------------------------------------
 
     def compile(self, work: Work) -> CudaKernel:
         self._enter()
         return self._modules.entry(work)
+
+    def text(self, work: Work) -> str:
+        return self._modules.text(work)
 
     def numbers(self, work: Work, values: Sequence[int]) -> Numbers:
         return Numbers(len(work.buffers), values)
@@ -149,28 +144,8 @@ class CudaDriver:
     ) -> None:
         numbers.addresses[:] = [_address(place) for place in buffers]
         grid = (groups, 1, 1, entry.items, 1, 1, 0)
-        stream = self._streams.current
-        parameters = numbers.pointers, None
-        self._call("cuLaunchKernel", entry.function, *grid, stream, *parameters)
-
-    def synchronize(self) -> None:
-        self._call("cuCtxSynchronize")
-
-    # -- chains of a region ------------------------------------------------------------
-
-    def fork(self, chains: int) -> None:
-        """Begin chains of launches that do not wait for each other."""
-        self._enter()
-        self._streams.fork(chains)
-
-    def follow(self, chain: int) -> None:
-        """What is launched from now on belongs to a chain."""
-        self._streams.follow(chain)
-
-    def join(self) -> None:
-        """What is launched from now on waits for all chains."""
-        self._enter()
-        self._streams.join()
+        rest = _STREAM, numbers.pointers, None
+        self._call("cuLaunchKernel", entry.function, *grid, *rest)
 
 
 def _address(place: Place) -> int:
@@ -185,13 +160,9 @@ def _name(library: Library, handle: int) -> str:
     return text.value.decode(errors="replace")
 
 
-def devices(library: Library | None = None) -> list[str]:
-    """The names of the devices there are, in the driver's order."""
+def devices(library: Library | None = None) -> list[tuple[int, str]]:
+    """The numbers and names of the devices there are, in the driver's order; RunError
+    in one sentence where there is none."""
     library = library or open_library()
-    count = library.number("cuDeviceGetCount")
-    return [_name(library, library.number("cuDeviceGet", k)) for k in range(count)]
-
-
-def open_driver(number: int = 0) -> CudaDriver:
-    """The driver of a device; RunError in one sentence where there is none."""
-    return CudaDriver(open_library(), number)
+    every = range(library.number("cuDeviceGetCount"))
+    return [(k, _name(library, library.number("cuDeviceGet", k))) for k in every]

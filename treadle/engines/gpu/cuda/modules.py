@@ -80,16 +80,20 @@ class Modules:
             self._entries[work] = found
         return found
 
+    def text(self, work: Work) -> str:
+        """The PTX of some work."""
+        return ptx_of(text_of(work), self._target)
+
     def _image(self, work: Work) -> bytes:
         """What the device runs, as a file."""
         cache, state = disk_cache(), sources()
         if cache is None or not state:
-            return self._linked(ptx_of(text_of(work), self._target))
+            return self._linked(self.text(work))
         facts = (treadle.__version__, state, *self._facts, entry_of(work))
         place = key("cubin", *facts, *_facts_of(work))
         content = cache.read(place)
         if content is None:
-            content = self._linked(ptx_of(text_of(work), self._target))
+            content = self._linked(self.text(work))
             cache.write(place, content)
         return content
 

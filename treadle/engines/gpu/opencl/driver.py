@@ -70,10 +70,7 @@ class OpenClDriver:
         self.device = DeviceTraits(
             name=handle.name.strip(),
             api="opencl",
-            memory=handle.global_mem_size,
             vector_bytes=host().vector_bytes if is_cpu else STEP,
-            group=handle.max_work_group_size,
-            local=handle.local_mem_size,
             buffers=64,
             alignment=64,
             dtypes=frozenset([*DTYPES, *(["float64"] if has_double else [])]),
@@ -148,13 +145,16 @@ class OpenClDriver:
         return found
 
     def _compiled(self, work: Work) -> OpenClKernel:
-        builder = OpenClBuilder(work)
-        work.write(builder)
-        program = self.cl.Program(self._context, builder.text())
+        program = self.cl.Program(self._context, self.text(work))
         with self._refusals(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of compilers, about their own text
             made = program.build(options=self._options).kernel_main
         return OpenClKernel(made, work.items)
+
+    def text(self, work: Work) -> str:
+        builder = OpenClBuilder(work)
+        work.write(builder)
+        return builder.text()
 
     def numbers(self, work: Work, values: Sequence[int]) -> Any:
         flags = self.cl.mem_flags
@@ -173,7 +173,3 @@ class OpenClDriver:
         with self._refusals():
             entry.kernel.set_args(*given, numbers)
             self.cl.enqueue_nd_range_kernel(self._queue, entry.kernel, *shape)
-
-    def synchronize(self) -> None:
-        with self._refusals():
-            self._queue.finish()

@@ -1,22 +1,20 @@
-"""The engine "opencl": the GPU engine on the first OpenCL device there is."""
+"""The engine "opencl": the GPU engine on the OpenCL devices there are."""
 
 from __future__ import annotations
 
-from treadle.base.errors import OptionError
+from treadle.engines.gpu.devices import numbered
 from treadle.engines.gpu.driver import DeviceDriver
 from treadle.engines.gpu.engine import provide
 from treadle.engines.gpu.opencl.driver import OpenClDriver, devices
 
+__all__: list[str] = []
 
-def driver() -> DeviceDriver:
-    """The driver of the first device, or OptionError where there is none."""
-    found = devices()
-    if not found:
-        raise OptionError(
-            "there is no OpenCL device",
-            hint="install a driver, such as Debian's pocl-opencl-icd for processors",
-        )
-    return OpenClDriver(found[0][0])
+HINT = "install a driver, such as Debian's pocl-opencl-icd for processors"
+
+
+def driver(number: int) -> DeviceDriver:
+    """The driver of a device, or OptionError where there is none."""
+    return OpenClDriver(numbered("OpenCL", devices(), number, HINT))
 
 
 provide("opencl", driver)

@@ -90,10 +90,7 @@ class WebGpuDriver:
         self.device = DeviceTraits(
             name=f"{adapter.info['device']} by {adapter.info['backend_type']}",
             api="webgpu",
-            memory=0,
             vector_bytes=host().vector_bytes if is_cpu else STEP,
-            group=256,
-            local=limits["max-compute-workgroup-storage-size"],
             buffers=limits["max-storage-buffers-per-shader-stage"] - 1,
             alignment=ALIGNMENT,
             dtypes=frozenset(DTYPES),  # Mesa 22's lavapipe gets loops over i64 wrong
@@ -173,11 +170,7 @@ class WebGpuDriver:
         return found
 
     def _compiled(self, work: Work) -> WebGpuKernel:
-        wide = work.wide
-        try:
-            text = self._text(work, wide)
-        except WiderError:
-            wide, text = True, self._text(work, True)
+        wide, text = self._written(work)
         count = len(work.buffers)
         kinds = ["storage"] * count + ["read-only-storage"]
         entries = [
@@ -192,10 +185,19 @@ class WebGpuDriver:
             made = self._handle.create_compute_pipeline(layout=whole, compute=stage)
         return WebGpuKernel(made, layout, wide, next(_numbers))
 
-    def _text(self, work: Work, wide: bool) -> str:
-        builder = WgslBuilder(work, wide)
-        work.write(builder)
-        return builder.text()
+    def text(self, work: Work) -> str:
+        return self._written(work)[1]
+
+    def _written(self, work: Work) -> tuple[bool, str]:
+        """Whether the integers of a kernel are of 64 bits, and its text."""
+        for wide in (work.wide, True):
+            builder = WgslBuilder(work, wide)
+            try:
+                work.write(builder)
+            except WiderError:
+                continue
+            return wide, builder.text()
+        raise AssertionError("64 bits are as many as there are")
 
     def numbers(self, work: Work, values: Sequence[int]) -> WebGpuMemory:
         wide = self.compile(work).wide
@@ -260,8 +262,3 @@ class WebGpuDriver:
         self._queue.submit([self._encoder.finish()])
         self._pass = self._encoder = None
         self._gathered = 0
-
-    def synchronize(self) -> None:
-        with self._refusals():
-            self._flush()
-            self._queue.on_submitted_work_done_sync()
