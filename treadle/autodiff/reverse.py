@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from treadle.autodiff.expressions import Expressed, expressions_in, inlined
 from treadle.autodiff.tape import TWICE, twice
 from treadle.autodiff.targets import Targets
@@ -24,8 +22,8 @@ from treadle.graph.leaves import (
     Cut,
     Leaf,
     bits_of,
-    constant_node,
     literal_node,
+    zeros_of,
 )
 from treadle.graph.op import FLAT, Cotangents
 from treadle.graph.operators import Operand, functions, provide
@@ -199,7 +197,7 @@ def seed_for(y: Tensor) -> Tensor:
 
 def zeros_like(x: Operand) -> Tensor:
     """A zero cotangent for x."""
-    return constant_node(np.zeros(x.shape, x.dtype), x.axes)
+    return zeros_of(x.type)
 
 
 @provide

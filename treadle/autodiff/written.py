@@ -6,8 +6,6 @@ from bisect import bisect
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
-import numpy as np
-
 from treadle.autodiff.reverse import pull, zeros_like
 from treadle.autodiff.tape import (
     TapeGradient,
@@ -17,10 +15,10 @@ from treadle.autodiff.tape import (
     twice,
 )
 from treadle.autodiff.targets import Targets
-from treadle.base.types import TupleType
+from treadle.base.types import TupleType, Type
 from treadle.core import native
 from treadle.graph.frame import apart
-from treadle.graph.leaves import Cut, constant_node
+from treadle.graph.leaves import Cut, constant_node, zeros_of
 from treadle.graph.op import Op, op
 from treadle.graph.operators import provide
 from treadle.graph.serials import newest_serial
@@ -105,7 +103,7 @@ def _of_rows(node: Tensor, replacements: Mapping[int, Tensor]) -> list[Tensor]:
         # The parts of a source are added up: one of them has all.
         g = cotangents.pop(place[part.source.serial], None)
         if g is None:
-            g = constant_node(np.zeros(part.type.shape, part.type.dtype))
+            g = zeros_of(Type(part.type.shape, part.type.dtype))
         elif part.ids is not None:
             g = shares(g, constant_node(part.ids))
         results.append(g)

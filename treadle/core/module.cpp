@@ -14,7 +14,8 @@ PyMODINIT_FUNC PyInit_native() {
   for (PyMethodDef* functions : {treadle::node_functions, treadle::walk_functions,
                                  treadle::value_functions, treadle::call_functions,
                                  treadle::row_functions, treadle::look_functions,
-                                 treadle::run_functions, treadle::loop_functions})
+                                 treadle::run_functions, treadle::loop_functions,
+                                 treadle::size_functions})
     if (PyModule_AddFunctions(module, functions) < 0) return nullptr;
   const bool well = treadle::add_call_types(module) && treadle::add_run_types(module) &&
                     treadle::add_pool_type(module) && treadle::add_value_types(module);

@@ -114,7 +114,7 @@ PyObject* own_state();
 // The functions of each file, and what it needs of the graph's classes.
 extern PyMethodDef node_functions[], walk_functions[], value_functions[];
 extern PyMethodDef call_functions[], row_functions[], look_functions[];
-extern PyMethodDef run_functions[], loop_functions[];
+extern PyMethodDef run_functions[], loop_functions[], size_functions[];
 bool add_call_types(PyObject* module);
 bool add_run_types(PyObject* module);
 bool add_pool_type(PyObject* module);

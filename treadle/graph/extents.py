@@ -6,7 +6,7 @@ without extents, are equal; the extents stand beside it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 from treadle.base.caches import Cache
 from treadle.base.symbolic import LEAST
 from treadle.base.types import Type
+from treadle.core import native
 from treadle.graph.body import Body, sign_of
 from treadle.graph.leaves import Constant
 from treadle.graph.look import CODES, WRITTEN, Look
@@ -33,7 +34,11 @@ LARGE = 1 << 31  # no size in a literal
 
 Open = tuple[Any, tuple[int, ...]]  # what is left without extents, and these
 
-_open: Cache[int, Open] = Cache("ops and types without extents", KNOWN)
+SIZED = 1 << 62  # a word in the place of a literal that may be a size
+Written = tuple[int, tuple[int, ...], tuple[int, ...]]
+
+# By number; and of literals by that of the type and their word.
+_open: Cache[Any, Open] = Cache("ops and types without extents", KNOWN)
 
 
 def family(key: Sequence[int], nodes: Sequence[Tensor]) -> Open | None:
@@ -55,40 +60,72 @@ def family(key: Sequence[int], nodes: Sequence[Tensor]) -> Open | None:
     return tuple(parts), tuple(extents)
 
 
-def family_of(look: Look) -> Open | None:
+def family_of(look: Look) -> tuple[bytes, tuple[int, ...]] | None:
     """The same of a graph by how it looks; None if too much has been numbered since."""
-    parts: list[int | None] = []
+    family = native.family if native else _family
+    found: tuple[bytes, tuple[int, ...]] | None = family(
+        look.key,
+        (CODES, WRITTEN),
+        _open,
+        lambda own: _without_extents(own, look.nodes),
+        lambda own, place: _literal(own, place, look),
+    )
+    return found
+
+
+def _family(
+    key: bytes,
+    codes: tuple[int, int],
+    known: Mapping[Any, Open],
+    numbered: Callable[[int], Open | None],
+    written: Callable[[int, int], Written],
+) -> tuple[bytes, tuple[int, ...]] | None:
+    """As the core does it: the words without extents, and these."""
+    parts: list[int] = []
     extents: list[int] = []
-    words = np.frombuffer(look.key, np.int64).tolist()
-    k = 0
+    words = np.frombuffer(key, np.int64).tolist()
+    k, (base, literal) = 0, codes
     while k < len(words):
         word = words[k]
         k += 1
         if word >= 0:
             parts.append(word)
             continue
-        own, code = divmod(word, CODES)
-        known = _without_extents(own, look.nodes)
-        if known is None:
+        own, code = divmod(word, base)
+        found = known.get(own) or numbered(own)
+        if found is None:
             return None
-        parts.append(known[0] * CODES + code)
-        extents += known[1]
-        if code != WRITTEN:
+        parts.append(found[0] * base + code)
+        extents += found[1]
+        if code != literal:
             continue
-        # Its bytes follow.
-        t: Any = known_by(own) or next(
-            x.type for x in look.nodes if getattr(x.type, "_number", None) == own
-        )
-        count = -(-t.nbytes // 8)
-        raw = np.array(words[k : k + count], np.int64).tobytes()[: t.nbytes]
-        value = np.frombuffer(raw, t.dtype)
-        if not t.shape and sized(value[0]):
-            parts.append(None)
-            extents.append(int(value[0]))
+        found = known.get((own, words[k])) if k < len(words) else None
+        if found is None:  # its words follow
+            count, more, sizes = written(own, k)
         else:
-            parts += words[k : k + count]
+            count, more, sizes = 1, (found[0],), found[1]
+        parts += more
+        extents += sizes
         k += count
-    return tuple(parts), tuple(extents)
+    return np.array(parts, np.int64).tobytes(), tuple(extents)
+
+
+def _literal(own: int, place: int, look: Look) -> Written:
+    """The words of a literal of a type from a place of a key on: how many there are,
+    those without a size, and that. A number is known by its word from then on.
+    """
+    t: Any = known_by(own) or next(
+        x.type for x in look.nodes if getattr(x.type, "_number", None) == own
+    )
+    words = np.frombuffer(look.key, np.int64, -(-t.nbytes // 8), 8 * place).tolist()
+    if t.shape:
+        return len(words), tuple(words), ()
+    (value,) = np.frombuffer(look.key, t.dtype, 1, 8 * place)
+    known = (SIZED, (int(value),)) if sized(value) else (words[0], ())
+    if len(words) == 1:
+        _open[own, words[0]] = known
+        return 1, (known[0],), known[1]
+    return len(words), tuple(words), ()
 
 
 def _without_extents(part: int, nodes: Sequence[Tensor]) -> Open | None:

@@ -24,7 +24,7 @@ from treadle.base.dtypes import (
 )
 from treadle.base.errors import DTypeError, UnboundError
 from treadle.base.options import current
-from treadle.base.symbolic import Symbolic, SymbolicNumber, bits, plain
+from treadle.base.symbolic import Symbolic, SymbolicNumber, bits, plain, zeros
 from treadle.base.types import Names, Shape, Type, as_names
 from treadle.graph.awaited import NUMBERS, waited
 from treadle.graph.interchange import is_shared
@@ -147,6 +147,11 @@ def constant_node(array: Any, axes: Names | None = None) -> Tensor:
     array.setflags(write=False)
     type_ = Type(array.shape, OWN[array.dtype], axes)
     return new_node(CONSTANT, (), type_, 2, array)
+
+
+def zeros_of(t: Type) -> Tensor:
+    """A leaf of zeros, such as a cotangent that is missing."""
+    return constant_node(zeros(t.shape, t.dtype), t.axes)
 
 
 def integer_node(value: int) -> Tensor:

@@ -11,7 +11,7 @@ from treadle.base.dtypes import float32
 from treadle.base.errors import ArityError, ShapeError, TreadleError
 from treadle.base.types import TupleType, Type
 from treadle.graph.body import Body, Trace, trace
-from treadle.graph.leaves import Argument, Leaf, as_tensor, constant_node
+from treadle.graph.leaves import Argument, Leaf, as_tensor
 from treadle.graph.op import Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.rows import batched, row_count
@@ -22,11 +22,6 @@ from treadle.ops.families import Family, Output, outputs_of
 from treadle.ops.flow import Again
 
 __all__ = ["Call", "in_place", "inputs_of", "inside", "place_inside", "without_calls"]
-
-
-def zeros_of(t: Type) -> Tensor:
-    """A zero of a type, for a cotangent that is missing."""
-    return constant_node(np.zeros(t.shape, t.dtype), t.axes)
 
 
 def match(body: Body, types: Sequence[Type]) -> None:

@@ -12,7 +12,7 @@ from treadle.base.dtypes import bool_, float64, is_inexact
 from treadle.base.errors import DTypeError, ShapeError, TraceError
 from treadle.base.types import TupleType, Type
 from treadle.graph.body import Body, Trace, trace
-from treadle.graph.leaves import Argument, as_tensor
+from treadle.graph.leaves import Argument, as_tensor, zeros_of
 from treadle.graph.op import Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import functions
 from treadle.graph.rows import batched, row_count, widened
@@ -24,7 +24,6 @@ from treadle.ops.call import (
     called,
     inputs_of,
     match,
-    zeros_of,
 )
 from treadle.ops.families import Family, outputs_of
 

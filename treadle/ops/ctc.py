@@ -15,8 +15,9 @@ from treadle.base.errors import (
     ShapeError,
     TreadleError,
 )
+from treadle.base.symbolic import arange, array_of
 from treadle.base.types import Type
-from treadle.graph.leaves import as_tensor, constant_node
+from treadle.graph.leaves import as_tensor, constant_node, zeros_of
 from treadle.graph.op import Array, Input, Mistake, Sample, matched, op
 from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.rows import row_count, spread
@@ -79,11 +80,12 @@ class CTC(Composite):
     def expand(self, *xs: Tensor) -> Tensor:
         x, labels, steps, counts = (functions.unname(v) for v in xs)
         most, batch = labels.type.shape[1], labels.type.shape[0]
-        known = constant_node(np.arange(most)) < counts.reshape(batch, 1)
+        known = constant_node(arange(most)) < counts.reshape(batch, 1)
         labels = where(known, astype(labels, int64), self.blank)
-        blanks = constant_node(np.full((batch, most, 1), self.blank))
-        between = stack([blanks[:, :, 0], labels], -1).reshape(batch, 2 * most)
-        last = constant_node(np.full((batch, 1), self.blank))
+        blanks, last = (
+            zeros_of(Type((batch, count), int64)) + self.blank for count in (most, 1)
+        )
+        between = stack([blanks, labels], -1).reshape(batch, 2 * most)
         states = concat([between, last], 1)
         # A label may follow another one at once, unless it is the same.
         leaps = (states != functions.shift(states, 2, 1, self.blank)) & (
@@ -91,9 +93,9 @@ class CTC(Composite):
         )
         shape = (*x.type.shape[:2], 2 * most + 1)
         emitted = TakeAlong(2, labels=True)(x, broadcast_to(states, shape))
-        times = constant_node(np.arange(x.type.shape[0]).reshape(-1, 1))
-        first = np.full(shape[1:], -np.inf, x.type.dtype)
-        first[:, 0] = 0
+        n = x.type.shape[0]
+        times = constant_node(arange(n)).reshape(n, 1)
+        first = array_of(_first, shape[1:], *shape[1:], x.type.dtype)
 
         def step(a: Tensor, row: Any) -> tuple[Tensor, tuple[()]]:
             here, live = row
@@ -154,6 +156,13 @@ class CTC(Composite):
             Mistake(lambda: op(x, far, one, one).numpy(), RunError, "out of range"),
             Mistake(lambda: op(x, below, one, one).numpy(), RunError, "out of range"),
         ]
+
+
+def _first(count: int, states: int, dtype: Any) -> Array:
+    """Logarithms of the paths before the first step: all begin in the first state."""
+    first = np.full((count, states), -np.inf, dtype)
+    first[:, 0] = 0
+    return first
 
 
 def _path_sum(x: Array, labels: Array, blank: int) -> Any:

@@ -11,13 +11,13 @@ from treadle.base.dtypes import float64, is_inexact
 from treadle.base.errors import ArgumentError, ArityError, GradientError, ShapeError
 from treadle.base.types import TupleType, Type, broadcast_shapes
 from treadle.graph.body import Body, trace
-from treadle.graph.leaves import as_tensor
+from treadle.graph.leaves import as_tensor, zeros_of
 from treadle.graph.op import Cotangents, Input, Mistake, Sample, op
 from treadle.graph.rows import batched, repeated, row_count
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach
 from treadle.graph.variable import variable_of
-from treadle.ops.call import Call, inputs_of, match, zeros_of
+from treadle.ops.call import Call, inputs_of, match
 from treadle.ops.families import Composite, outputs_of
 from treadle.ops.flow import StopGradient, stop_gradient
 

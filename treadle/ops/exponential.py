@@ -8,7 +8,7 @@ import numpy as np
 
 from treadle.base.dtypes import complex64
 from treadle.base.types import Type
-from treadle.graph.leaves import constant_node
+from treadle.graph.leaves import zeros_of
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
@@ -77,7 +77,7 @@ class MatrixExp(OfMatrices):
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         # The derivative along g stands beside the diagonal of e**[[x^H, g], [0, x^H]].
         back, n = adjoint(xs[0]), xs[0].type.shape[-1]
-        zero = constant_node(np.zeros(g.type.shape, g.type.dtype))
+        zero = zeros_of(Type(g.type.shape, g.type.dtype))
         above = functions.concat([back, g], -1)
         below = functions.concat([zero, back], -1)
         whole = MatrixExp()(functions.concat([above, below], -2))

@@ -13,9 +13,11 @@ import numpy as np
 
 from treadle.base.dtypes import COMPLEX, complex64, complex_of, float32, real_of
 from treadle.base.errors import AxisError, DTypeError, ShapeError
+from treadle.base.symbolic import array_of
 from treadle.base.types import Type, normalize_axis
 from treadle.graph.leaves import as_tensor, constant_node
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
+from treadle.graph.operators import functions
 from treadle.graph.rows import along_axes
 from treadle.graph.tensor import Tensor
 from treadle.ops.families import Opaque
@@ -97,11 +99,17 @@ def _weights(t: Type, axis: int, n: int, inner: float) -> Tensor:
     """1 for the frequencies that stand for themselves, `inner` for those that stand for
     their conjugates too, shaped to meet t.
     """
-    w = np.full(t.shape[axis], inner, t.dtype)
+    size = t.shape[axis]
+    w = constant_node(array_of(_alone, (size,), size, n % 2, inner, t.dtype))
+    return functions.reshape(w, [size if k == axis else 1 for k in range(t.ndim)])
+
+
+def _alone(size: int, odd: int, inner: float, dtype: Any) -> Array:
+    w = np.full(size, inner, dtype)
     w[0] = 1
-    if n % 2 == 0:
+    if not odd:
         w[-1] = 1
-    return constant_node(w.reshape([-1 if k == axis else 1 for k in range(t.ndim)]))
+    return w
 
 
 @op(linear=True)

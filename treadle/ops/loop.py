@@ -19,13 +19,13 @@ from treadle.base.errors import (
 )
 from treadle.base.types import TupleType, Type, as_names
 from treadle.graph.body import Body, trace
-from treadle.graph.leaves import as_tensor
+from treadle.graph.leaves import as_tensor, zeros_of
 from treadle.graph.op import Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.rows import batched, repeated, row_count
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
-from treadle.ops.call import called, match, zeros_of
+from treadle.ops.call import called, match
 from treadle.ops.control import call, inexact, union
 from treadle.ops.families import Family, outputs_of
 

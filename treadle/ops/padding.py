@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.errors import ArgumentError, ShapeError
+from treadle.base.symbolic import array_of
 from treadle.base.types import Type, resolve_axis
 from treadle.graph.leaves import as_tensor, constant_node
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, Traits, op
@@ -118,10 +119,15 @@ def pad(x: Any, widths: Any, mode: str = "constant", value: Any = 0) -> Tensor:
             raise ArgumentError(
                 f"axis {axis} of {node.type} has no border of {pair} by {mode}"
             ).located("pad")
-        places = np.pad(np.arange(n), pair, mode=mode)  # type: ignore[call-overload]
-        wide = functions.take(functions.unname(node), as_tensor(places), axis)
+        places = array_of(_places, (n + sum(pair),), n, *pair, mode)
+        wide = functions.take(functions.unname(node), constant_node(places), axis)
         node = functions.reshape(wide, wide.type.shape, axes=node.type.axes)
     return node
+
+
+def _places(n: int, before: int, after: int, mode: Any) -> Array:
+    """Which element of n stands at each place, the border's among them."""
+    return np.pad(np.arange(n), (before, after), mode=mode)
 
 
 def _widths(widths: Any, ndim: int) -> Widths:

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.dtypes import int64
 from treadle.base.errors import ArgumentError, DTypeError, RunError, ShapeError
+from treadle.base.symbolic import arange
 from treadle.base.types import Type
-from treadle.graph.leaves import as_tensor, constant_node
+from treadle.graph.leaves import as_tensor, constant_node, zeros_of
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
@@ -66,10 +68,11 @@ class IndexSet(Family):
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         ids = xs[2:]
-        zero = constant_node(np.zeros(xs[1].type.shape, g.type.dtype))
-        number = constant_node(np.arange(zero.type.size).reshape(zero.type.shape))
+        zero = zeros_of(Type(xs[1].type.shape, g.type.dtype))
+        flat = constant_node(arange(zero.type.size))
+        number = functions.reshape(flat, zero.type.shape)
         # Which value holds each element in the end: the others have no gradient.
-        empty = constant_node(np.zeros(xs[0].type.shape, np.int64))
+        empty = zeros_of(Type(xs[0].type.shape, int64))
         owner = Index(self.axes, self.place)(self(empty, number, *ids), *ids)
         ge = Index(self.axes, self.place)(g, *ids)
         ge = functions.where(functions.equal(owner, number), ge, zero)

@@ -10,7 +10,7 @@ import numpy as np
 from treadle.base.errors import ShapeError
 from treadle.base.slices import SliceRange
 from treadle.base.types import Shape, Type
-from treadle.graph.leaves import as_tensor, constant_node
+from treadle.graph.leaves import as_tensor, zeros_of
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, common_axes, op
 from treadle.graph.rows import spread
 from treadle.graph.tensor import Tensor
@@ -174,7 +174,7 @@ class SetSlice(Family):
         return y
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        zero = constant_node(np.zeros(xs[1].type.shape, g.type.dtype))
+        zero = zeros_of(Type(xs[1].type.shape, g.type.dtype))
         return self(g, zero), Slice(self.starts, self.stops, self.steps)(g)
 
     def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.symbolic import arange
 from treadle.base.types import Type, resolve_axis
-from treadle.graph.leaves import as_tensor
+from treadle.graph.leaves import as_tensor, constant_node
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.recorded import recorded
@@ -149,7 +150,8 @@ class Sparsemax(AlongAxis):
         x = xs[0] - stop_gradient(xs[0].max(self.axis, keepdims=True))
         shape = [1] * x.type.ndim
         shape[self.axis] = n = x.type.shape[self.axis]
-        k = as_tensor(np.arange(1, n + 1, dtype=x.type.dtype).reshape(shape))
+        places = functions.reshape(constant_node(arange(n, x.type.dtype)), shape)
+        k = places + 1.0
         ordered = functions.sort(x, axis=self.axis, descending=True)
         sums = functions.cumulative_sum(ordered, axis=self.axis)
         inside = (ordered * k + 1.0) > sums

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from treadle.base.caches import cached
-from treadle.base.symbolic import whole
+from treadle.base.symbolic import is_same, whole
 from treadle.graph.tensor import Tensor
 from treadle.loops.index import Axis, Index
 from treadle.loops.kernel import (
@@ -74,7 +74,7 @@ def overwrites(program: Program) -> dict[int, int]:
                 free = [n for n in dying if buffers[n].place == "arena"]
             for old in free:
                 a, b = buffers[old].type, buffers[new].type
-                alike = a.size == b.size and a.dtype.itemsize == b.dtype.itemsize
+                alike = a.dtype.itemsize == b.dtype.itemsize and is_same(a.size, b.size)
                 if alike and old not in taken and _may_overwrite(step, new, old):
                     overwritten[new] = old
                     taken.add(old)

@@ -13,7 +13,6 @@ from collections.abc import (
 from dataclasses import dataclass, replace
 
 from treadle.base.caches import lazy
-from treadle.base.symbolic import call
 from treadle.base.types import Type
 from treadle.graph.leaves import Argument
 from treadle.graph.origin import Origin
@@ -77,7 +76,7 @@ def ready(
     final = verified(streaming(scheduled, nodes), nodes, whole)
     structure, integers = parameterize(final)
     named = replace(structure, name=kernel.name)
-    grain = call(grain_of, total, multiple, cost)
+    grain = grain_of(total, multiple, cost)
     return Ready(named, tuple(integers), total, grain, operations(scheduled))
 
 

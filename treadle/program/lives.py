@@ -8,19 +8,20 @@ from itertools import chain
 
 import numpy as np
 
-from treadle.base.caches import Cache, lazy
+from treadle.base.caches import lazy
+from treadle.base.symbolic import plain
 from treadle.program.alias import overwrites
-from treadle.program.memory import Plan, Range, largest_live_set, plan
+from treadle.program.memory import ALIGNMENT, Plan, Range, largest_live_set, plan
 from treadle.program.program import Launch, Program
+from treadle.program.stack import Stack
 from treadle.program.sweep import Times
 
 __all__ = ["Lives", "SizedPlans", "demand", "lives"]
 
 Ints = np.ndarray[tuple[int], np.dtype[np.int64]]
-ALIGNMENT = 64
-FINE = 3  # binary digits after the first of the sizes that plans are made for
-PLANS = 16  # of a program
-SPARE, SMALL = 4, 1 << 18  # a plan may be larger by such a part, and so many bytes
+PLANS = 8  # of a program
+NEAR = 1.15  # of the largest live set: a plan for another size may take so much
+SMALL = 1 << 18  # bytes that are worth no other plan
 
 
 @dataclass(frozen=True)
@@ -70,42 +71,46 @@ class Lives:
 
 
 class SizedPlans:
-    """Plans for the ranges of a program in many sizes: one serves all that fit in it,
-    where it is not much larger than they are.
+    """Plans for the ranges of a program in many sizes: stacked as in one that was made,
+    or made anew where that takes too much more than the largest live set.
     """
 
     def __init__(self, like: Lives) -> None:
         self._like = like
-        # By the sizes a plan was made for: these, and what they are together.
-        self._known: Cache[bytes, tuple[Ints, int, Plan]]
-        self._known = Cache("plans of memory for sizes", PLANS)
+        self._stacks = [_Stacked.of(like)]
 
     def at(self, sizes: Ints) -> Plan:
         """A plan for ranges of these sizes."""
-        need = int(sizes.sum())
-        most = need + need // SPARE + SMALL
-        for wide, whole, planned in reversed(list(self._known.values())):
-            if need <= whole <= most and (sizes <= wide).all():
-                return planned
-        wide = _rounded(sizes)
-        ranges = self._like.resized(wide.tolist(), self._like.plan).ranges
-        planned = plan(ranges, regions=self._like.regions)
-        self._known[wide.tobytes()] = wide, int(wide.sum()), planned
-        return planned
+        for one in self._stacks:
+            made, bound = one.stack.plan(sizes)
+            if made.size <= max(SMALL, one.near * bound):
+                break
+        else:
+            like = self._like.resized(sizes.tolist(), made)
+            made = plan(like.ranges, regions=like.regions)
+            one = _Stacked.of(like.resized(sizes.tolist(), made))
+        rest = [x for x in self._stacks if x is not one]
+        self._stacks = [one, *rest[: PLANS - 1]]  # the next size may be like this one
+        return made
 
 
-def _rounded(sizes: Ints) -> Ints:
-    """Sizes as `room` rounds them up."""
-    _, digits = np.frexp(sizes.astype(np.float64))
-    step = np.left_shift(1, np.maximum(digits.astype(np.int64) - 1 - FINE, 0))
-    wide: Ints = -(-sizes // step) * step
-    return wide
+@dataclass(frozen=True)
+class _Stacked:
+    """A plan for other sizes, and how much of their largest live set it may take."""
+
+    stack: Stack
+    near: float
+
+    @staticmethod
+    def of(lives: Lives) -> _Stacked:
+        stack = Stack.of(lives.ranges, lives.plan, lives.regions)
+        return _Stacked(stack, max(NEAR, lives.plan.size / max(lives.bound, 1)))
 
 
 def demand(program: Program) -> int:
     """The bytes that its buffers take at most, if none is written over another."""
     touches = _Touches.of(program)
-    sizes = [b.type.nbytes if b.place == "arena" else 0 for b in program.buffers]
+    sizes = [plain(b.type.nbytes) if b.place == "arena" else 0 for b in program.buffers]
     size = -(-np.array(sizes, np.int64) // ALIGNMENT)
     numbers = np.arange(len(size))
     first, last = touches.spans(numbers, len(size))

@@ -21,11 +21,12 @@ from treadle.base.caches import lazy
 from treadle.base.errors import ArgumentError
 from treadle.program.sweep import Times, sweep
 
-__all__ = ["Plan", "Range", "largest_live_set", "plan"]
+__all__ = ["ALIGNMENT", "Chains", "Plan", "Range", "largest_live_set", "plan"]
 
 Ints = np.ndarray[tuple[int], np.dtype[np.int64]]
 Chains = Sequence[tuple[int, int]]  # of a region: the first and last step of each
 
+ALIGNMENT = 64  # of offsets
 GOOD_ENOUGH = 256  # a plan within 1/256 of the bound is not improved
 LONG, NEAR = 1000, 32  # of more ranges than that, one within 1/32
 FEW = 250  # below it plain lists beat NumPy's fixed cost a call
@@ -57,7 +58,7 @@ class Plan:
 
 
 def plan(
-    ranges: Sequence[Range], alignment: int = 64, regions: Sequence[Chains] = ()
+    ranges: Sequence[Range], alignment: int = ALIGNMENT, regions: Sequence[Chains] = ()
 ) -> Plan:
     """Offsets, multiples of `alignment`, at which no two live ranges share a byte.
 
@@ -72,7 +73,7 @@ def plan(
 
 
 def largest_live_set(
-    ranges: Sequence[Range], alignment: int = 64, regions: Sequence[Chains] = ()
+    ranges: Sequence[Range], alignment: int = ALIGNMENT, regions: Sequence[Chains] = ()
 ) -> int:
     """The most bytes alive in one step, sizes rounded up: no plan is smaller."""
     return _Problem.of(ranges, alignment, regions).bound() * alignment

@@ -12,6 +12,7 @@ import numpy as np
 
 from treadle.base.caches import lazy
 from treadle.base.dtypes import DType
+from treadle.base.symbolic import exceeds, most
 from treadle.base.types import Type
 from treadle.graph.op import Op
 from treadle.graph.origin import Origin
@@ -261,10 +262,9 @@ def operations(kernel: Kernel) -> int:
 
 def grain_of(total: int, multiple: int, cost: int) -> int:
     """The number of items in one part: all of them where the step is small."""
-    if total * cost <= SMALL:
-        return max(total, 1)
     part = -(-PART // cost)
-    return -(-part // multiple) * multiple
+    whole, parts = most(total, 1), -(-part // multiple) * multiple
+    return whole + exceeds(total * cost, SMALL) * (parts - whole)
 
 
 def program_text(program: Program) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
+from treadle.base.symbolic import zeros
 from treadle.base.types import Type
 from treadle.graph.leaves import LITERAL
 from treadle.graph.meaning import is_empty
@@ -17,8 +16,8 @@ __all__ = ["empty", "is_computed", "without_empty"]
 
 def empty(type_: Type) -> Tensor:
     """The constant of a type without elements."""
-    array = np.empty(type_.shape, type_.dtype)
-    array.flags.writeable = False
+    array = zeros(type_.shape, type_.dtype)
+    array.setflags(write=False)
     return Tensor(LITERAL, (), type_, array)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.caches import Cache
+from treadle.base.symbolic import SymbolicTrace, Table, compiled
 from treadle.core import native
 from treadle.graph.extents import Open, family_of
 from treadle.graph.look import Look
@@ -82,7 +83,7 @@ class _Family:
         self.seen: list[tuple[Extents, Extents]] = []
         self.even = True
         self._fixed: list[Array] | None = None  # constants that programs are given
-        self._told: tuple[list[int], list[int]] | None = None
+        self._table: Table | None = None  # extents of programs by those of graphs
 
     def add(self, extents: Extents, plan: Plan, nodes: int) -> None:
         """Remember a plan; those before it that are not alike are of no use."""
@@ -92,7 +93,7 @@ class _Family:
         if before and len(before[0][1]) != len(own[1]):
             before = []  # another graph was run beside what was asked for
         self.seen = [*before, own][-SEEN:]
-        self._told = None
+        self._table = _table(self.seen) if before else None
         fixed = [x for x in part.sources if isinstance(x, np.ndarray)]
         if self._fixed is not None and not _are_same(self._fixed, fixed):
             self.even = False  # numbers that come from sizes, in code nobody sees
@@ -103,12 +104,12 @@ class _Family:
 
     def at(self, extents: Extents, look: Look) -> Plan | None:
         """The plan for some extents, if it is known which those of its program are."""
-        several = self.even and len(self.seen) > 1
-        own = self._program(extents) if several else None
-        newest: Any = next(reversed(self.plans.values()), None)
-        if own is None or newest is None:
+        table, newest = self._table, next(reversed(self.plans.values()), None)
+        if table is None or newest is None or not self.even:
             return None
-        program = newest.parts[0].program.resized(own)
+        last: Any = newest.parts[0]
+        own = table(extents)
+        program = None if own is None else last.program.resized(tuple(own))
         plan = None if program is None else self.plans.get(program.variant)
         if program is None or plan is None:
             return None
@@ -134,44 +135,22 @@ class _Family:
             found.small = at_once(found, small, self.nodes)
         return found
 
-    def _program(self, extents: Extents) -> Extents | None:
-        """The extents of the program of a graph; None where they are not told by those
-        of the others."""
-        if self._told is None:
-            self._told = _moves([x for x, _ in self.seen], [x for _, x in self.seen])
-        graph, program = self._told
-        now: dict[int, int] = {}
-        last, own = self.seen[-1]
-        for move, size, before in zip(graph, extents, last, strict=True):
-            known = now.setdefault(move, size) if move >= 0 else before
-            if known != size:
-                return None  # it never moved so far, or always as another one
-        found = []
-        for move, before in zip(program, own, strict=True):
-            if move >= 0 and move not in now:
-                return None
-            found.append(now[move] if move >= 0 else before)
-        return tuple(found)
 
-
-def _moves(
-    graphs: Sequence[Extents], programs: Sequence[Extents]
-) -> tuple[list[int], list[int]]:
-    """Numbers for the extents of graphs, and of their programs: those that always were
-    equal have the same, those that never moved -1.
+def _table(seen: Sequence[tuple[Extents, Extents]]) -> Table | None:
+    """The extents of programs by those of graphs: those that always were equal are one
+    symbol, those that never moved are as they were. None where a program's are no
+    graph's.
     """
-    numbers: dict[Extents, int] = {}
-
-    def number(column: Extents) -> int:
-        if len(set(column)) == 1:
-            return -1
-        return numbers.setdefault(column, len(numbers))
-
-    graph, program = (
-        [number(column) for column in zip(*own, strict=True)]
-        for own in (graphs, programs)
+    graphs, programs = (list(zip(*own, strict=True)) for own in zip(*seen, strict=True))
+    moves = [x for x in dict.fromkeys(graphs) if len(set(x)) > 1]
+    trace = SymbolicTrace([x[-1] for x in moves])
+    symbols: dict[Extents, Any] = dict(zip(moves, trace.symbols, strict=True))
+    if any(len(set(x)) > 1 and x not in symbols for x in programs):
+        return None
+    inputs, wanted = (
+        [symbols.get(x, x[-1]) for x in columns] for columns in (graphs, programs)
     )
-    return graph, program
+    return compiled(trace, wanted, inputs=inputs)
 
 
 def _is_one(plan: Plan) -> bool:

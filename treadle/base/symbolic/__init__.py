@@ -7,8 +7,8 @@ a guard that the value is this one: nothing is lost in silence.
 
 They are no subclass of int: C code would read such a one, and nobody would know.
 Expressions are polynomials (`forms.py`) of atoms: a symbol, a floored quotient, a
-remainder, or a function of expressions. Guards and expressions become one function of
-the symbols' values (`writer.py`), which a new size is held against.
+remainder, or a function of expressions. Guards and expressions become one table
+(`table.py`), which the core evaluates for each new size.
 """
 
 from treadle.base.symbolic.integers import (
@@ -17,7 +17,9 @@ from treadle.base.symbolic.integers import (
     SymbolicTrace,
     at_least,
     call,
+    exceeds,
     gcd,
+    is_same,
     is_symbolic,
     least,
     most,
@@ -30,17 +32,18 @@ from treadle.base.symbolic.numbers import (
     bits,
     counted,
     plain,
-    truncated,
+    zeros,
 )
+from treadle.base.symbolic.table import Table
 from treadle.base.symbolic.text import guards_of
-from treadle.base.symbolic.writer import Evaluate, compiled
+from treadle.base.symbolic.writer import compiled
 
 __all__ = [
     "LEAST",
-    "Evaluate",
     "SymbolicNumber",
     "Symbolic",
     "SymbolicTrace",
+    "Table",
     "arange",
     "array_of",
     "at_least",
@@ -48,12 +51,14 @@ __all__ = [
     "call",
     "compiled",
     "counted",
+    "exceeds",
     "gcd",
     "guards_of",
+    "is_same",
     "is_symbolic",
     "least",
     "most",
     "plain",
-    "truncated",
     "whole",
+    "zeros",
 ]

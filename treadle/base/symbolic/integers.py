@@ -20,9 +20,11 @@ __all__ = [
     "SymbolicTrace",
     "at_least",
     "call",
+    "exceeds",
     "form_of",
     "gcd",
     "inexact",
+    "is_same",
     "is_symbolic",
     "least",
     "most",
@@ -64,9 +66,13 @@ class SymbolicTrace:
 
     def make(self, value: int, form: Form) -> Any:
         """The symbolic integer of a form; an int where that is a constant."""
-        form = self._known.get(form, form)
+        form = self.known(form)
         constant = forms.constant(form)
         return Symbolic(self, value, form) if constant is None else constant
+
+    def known(self, form: Form) -> Form:
+        """What a form is by equalities that held."""
+        return self._known.get(form, form)
 
     def compare(
         self, x: Form, sign: str, y: Form, holds: bool, loose: bool = False
@@ -76,7 +82,7 @@ class SymbolicTrace:
         """
         if not self.open:
             return
-        x, y = self._known.get(x, x), self._known.get(y, y)
+        x, y = self.known(x), self.known(y)
         difference = forms.total(x, y, -1)
         if forms.constant(difference) is not None:
             return
@@ -207,6 +213,14 @@ def is_symbolic(x: Any) -> bool:
     return type(x) is Symbolic
 
 
+def is_same(x: Any, y: Any) -> bool:
+    """Whether two integers are equal for all sizes: no guard tells of one alone."""
+    trace = _trace_of((x, y))
+    if trace is None:
+        return bool(x == y)
+    return trace.known(form_of(x)) == trace.known(form_of(y))
+
+
 def whole(x: Any) -> Any:
     """As `int`, but a symbolic integer stays what it is."""
     return x if type(x) is Symbolic else int(x)
@@ -243,6 +257,16 @@ def at_least(x: Any, y: Any) -> bool:
     return answer
 
 
+def exceeds(x: Any, y: Any) -> Any:
+    """Whether x > y, as 1 or 0: no guard tells which, where they are symbolic."""
+    return call(exceeding, x, y)
+
+
+def exceeding(x: int, y: int) -> int:
+    """What `exceeds` calls: an operator of tables."""
+    return int(x > y)
+
+
 def least(x: Any, y: Any) -> Any:
     """The lesser of two integers: no guard tells which, where they are symbolic."""
     return call(min, x, y)
@@ -263,11 +287,10 @@ def gcd(*integers: Any) -> int:
 
     None is left where one of them is it, and the others are multiples of it.
     """
-    trace = _trace_of(integers)
-    if trace is None:
-        return math.gcd(*integers)
     divisor = call(math.gcd, *integers)
-    value = int(divisor.value if type(divisor) is Symbolic else divisor)
+    if type(divisor) is not Symbolic:
+        return int(divisor)
+    value = divisor.value
     divided = all(c % value == 0 for x in integers for _, c in form_of(x))
     if divided and any(type(x) is not Symbolic and x == value for x in integers):
         return value

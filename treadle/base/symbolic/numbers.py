@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.symbolic.integers import LEAST, Symbolic, inexact
+from treadle.base.symbolic.table import NUMBER
 
 __all__ = [
     "SymbolicNumber",
@@ -19,7 +20,7 @@ __all__ = [
     "bits",
     "counted",
     "plain",
-    "truncated",
+    "zeros",
 ]
 
 
@@ -82,9 +83,6 @@ class SymbolicNumber:
     def __bool__(self) -> bool:
         return bool(self.integer(_Compared("eq"), 0) != 1)
 
-    def __round__(self) -> Any:
-        return self.integer(_rounded)
-
     def __abs__(self) -> SymbolicNumber:
         return SymbolicNumber(_Operated("abs"), self)
 
@@ -118,11 +116,10 @@ class SymbolicNumber:
     def setflags(self, write: bool) -> None:
         assert not write
 
-    def write(self, writer: Any) -> str:
-        """The name of its array in a function of sizes."""
-        function = writer.object(self.function)
+    def write(self, writer: Any) -> int:
+        """The number of its array in a table of sizes."""
         arguments = [writer.value(x) for x in self.arguments]
-        return str(writer.named(self.key, f"{function}({', '.join(arguments)})"))
+        return int(writer.call(NUMBER, self.function, arguments, self.key))
 
 
 def arange(size: Any, dtype: Any = np.int64) -> Any:
@@ -143,6 +140,11 @@ def array_of(
     array = SymbolicNumber(function, *arguments)
     array.shape = shape
     return array
+
+
+def zeros(shape: tuple[Any, ...], dtype: Any) -> Any:
+    """Zeros of a shape, as an array; symbolic if a size is."""
+    return array_of(_zeros, shape, dtype, *shape)
 
 
 def counted(size: Any) -> Any:
@@ -168,11 +170,6 @@ def plain(x: Any) -> Any:
     return x.value if type(x) in (Symbolic, SymbolicNumber) else x
 
 
-def truncated(x: Any) -> Any:
-    """As `int`, of a float that may have been computed from sizes."""
-    return x.integer(_truncated) if type(x) is SymbolicNumber else int(x)
-
-
 def _key(x: Any) -> Any:
     if type(x) is SymbolicNumber:
         return x.key
@@ -181,16 +178,12 @@ def _key(x: Any) -> Any:
     return x
 
 
+def _zeros(dtype: Any, *shape: int) -> Any:
+    return np.zeros(shape, dtype)
+
+
 def _counted(size: int, dtype: Any) -> Any:
     return np.arange(size, dtype=dtype)
-
-
-def _truncated(value: Any) -> int:
-    return int(value.item())
-
-
-def _rounded(value: Any) -> int:
-    return round(value.item())
 
 
 # -- operators -------------------------------------------------------------------------

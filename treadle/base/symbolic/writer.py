@@ -1,29 +1,56 @@
-"""A trace as a function of sizes: it checks the guards and computes what is wanted."""
+"""The writer of tables: guards and integers of a trace as rows over the sizes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+import math
+import operator
+from collections.abc import Iterable, Sequence
+from functools import reduce
 from typing import Any
 
-from treadle.base.symbolic import forms
-from treadle.base.symbolic.bounds import Bounds
+import numpy as np
+
+from treadle.base.symbolic import forms, table
 from treadle.base.symbolic.forms import Form
-from treadle.base.symbolic.integers import Symbolic, SymbolicTrace
+from treadle.base.symbolic.integers import LEAST, Symbolic, SymbolicTrace, exceeding
 from treadle.base.symbolic.numbers import SymbolicNumber
+from treadle.base.symbolic.table import Table
 
-__all__ = ["Evaluate", "compiled"]
+__all__ = ["compiled"]
 
-Evaluate = Callable[[Sequence[int]], "list[Any] | None"]
-Guard = tuple[Form, str, bool]
+OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
+# How something plus an integer compares with 0: a guard, and what is added to the
+# integer with its sign changed.
+GUARDS = {
+    "<": (table.AT_MOST, -1),
+    "<=": (table.AT_MOST, 0),
+    ">": (table.AT_LEAST, 1),
+    ">=": (table.AT_LEAST, 0),
+    "==": (table.EQUAL, 0),
+    "!=": (table.UNEQUAL, 0),
+}
+# Functions of integers that are operators of tables.
+KNOWN: dict[Any, int] = {
+    min: table.LEAST,
+    max: table.MOST,
+    exceeding: table.EXCEEDS,
+    math.gcd: table.DIVISOR,
+    operator.lshift: table.SHIFT_LEFT,
+    operator.rshift: table.SHIFT_RIGHT,
+}
 
 
 def compiled(
-    trace: SymbolicTrace, wanted: Iterable[Any], guards: str = "all"
-) -> Evaluate:
-    """What tells symbolic integers and numbers for the values of the symbols: a
-    function that is None where a guard does not hold. `guards`: "all", those that
-    decide "bits", or "none".
+    trace: SymbolicTrace,
+    wanted: Iterable[Any],
+    guards: str = "all",
+    inputs: Sequence[Any] | None = None,
+) -> Table:
+    """The table that gives symbolic integers and numbers for other sizes, or None where
+    a guard does not hold.
+
+    `guards`: "all", those that decide "bits", or "none". `inputs` are what it is given,
+    as integers of the trace: its symbols, and others that sizes have to agree with.
 
     >>> trace = SymbolicTrace([6, 4])
     >>> n, m = trace.symbols
@@ -34,125 +61,138 @@ def compiled(
     >>> serves([8, 5]), serves([3, 3])
     ([48], None)
     """
-    return _Writer(trace).function(wanted, guards)
+    writer = _Writer(trace, trace.symbols if inputs is None else inputs)
+    loose = trace.loose if guards == "bits" else ()
+    for guard in trace.guards if guards != "none" else ():
+        if guard not in loose:
+            writer.guard(*guard)
+    return writer.table([writer.value(x) for x in wanted])
 
 
 class _Writer:
-    """Lines of Python, with a name for each value that is used."""
+    """Rows, each once, and the numbers of their values."""
 
-    def __init__(self, trace: SymbolicTrace) -> None:
+    def __init__(self, trace: SymbolicTrace, inputs: Sequence[Any]) -> None:
         self.trace = trace
-        self.lines: list[str] = []
-        self.names: dict[Any, str] = {}
-        self.objects: dict[str, Any] = {}
-        self._named: dict[str, str] = {}  # by texts
-        self._functions: dict[Any, str] = {}
+        self.inputs = len(inputs)
+        self.objects: list[Any] = []
+        self.operands: list[int] = []
+        self.rows: dict[tuple[int, int, int], int] = {}  # with the numbers of values
+        self._count = len(inputs)  # of values
+        self._forms: dict[Form, int] = {}
+        self._known: dict[Any, int] = {}  # what functions make, and these, by keys
+        self._begin(inputs)
 
-    def function(self, wanted: Iterable[Any], guards: str) -> Evaluate:
-        """The function of all lines."""
-        loose = self.trace.loose if guards == "bits" else ()
-        every = [x for x in self.trace.guards if x not in loose]
-        for difference, sign, holds in self.within(every if guards != "none" else []):
-            word = "not " if holds else ""
-            text = self.form(difference)
-            self.lines.append(f"if {word}({text} {sign} 0): return None")
-        results = [self.value(x) for x in wanted]
-        body = "\n    ".join([*self.lines, f"return [{', '.join(results)}]"])
-        exec(f"def evaluate(v):\n    {body}", self.objects)
-        evaluate = self.objects["evaluate"]
+    def _begin(self, inputs: Sequence[Any]) -> None:
+        """Find the symbols among the inputs, and have the others agree with them."""
+        for k, x in enumerate(inputs):
+            if type(x) is Symbolic and self._is_symbol(x.form):
+                self._forms.setdefault(x.form, k)
+        for k, x in enumerate(inputs):
+            if type(x) is not Symbolic:
+                self._row(table.EQUAL, k, x)
+            elif self._forms.get(x.form) == k:
+                self._row(table.AT_LEAST, k, LEAST)
+            else:
+                self._row(table.SAME, k, self.form(x.form))
 
-        def checked(sizes: Sequence[int]) -> list[Any] | None:
-            try:
-                values: list[Any] | None = evaluate(sizes)
-            except (ArithmeticError, ValueError):
-                return None  # a quotient by nothing: not the program of these sizes
-            return values
+    def _is_symbol(self, form: Form) -> bool:
+        return form in [x.form for x in self.trace.symbols]
 
-        return checked
+    def table(self, wanted: Sequence[int]) -> Table:
+        """The table of all rows."""
+        rows = np.array([*self.rows], np.int64).reshape(-1, 3)
+        operands, places = (np.array(x, np.int64) for x in (self.operands, wanted))
+        return Table(self.inputs, tuple(self.objects), rows, operands, places)
 
-    def within(self, guards: Sequence[Guard]) -> list[Guard]:
-        """Write between what each symbol has to be, and which values it has not: sizes
-        of other programs end here. The guards that say more are left.
-        """
-        bounds: dict[int, Bounds] = {}
-        others = []
-        for guard in guards:
-            symbol = self.symbol(guard[0])
-            limits = bounds.setdefault(symbol, Bounds()) if symbol is not None else None
-            if limits is None or not limits.take(*guard):
-                others.append(guard)
-        for symbol, limits in bounds.items():
-            test = limits.test(self.atom(symbol))
-            if test:
-                self.lines.append(f"if {test}: return None")
-        return others
+    def guard(self, form: Form, sign: str, holds: bool) -> None:
+        """A guard: how a form compares with 0, and whether that held."""
+        more = sum(c for m, c in form if not m)
+        op, other = GUARDS[sign if holds else OPPOSITE[sign]]
+        self._row(op, self.form(tuple([x for x in form if x[0]])), other - more)
 
-    def symbol(self, form: Form) -> int | None:
-        """The one symbol of a form that is so many times it and a number."""
-        atoms = [m for m, _ in form if m]
-        if len(atoms) != 1 or len(atoms[0]) != 1:
-            return None
-        (number,) = atoms[0]
-        return number if self.trace.definitions[number][0] == "symbol" else None
-
-    def value(self, x: Any) -> str:
-        """The text of a value."""
+    def value(self, x: Any) -> int:
+        """The number of a value."""
         if type(x) is Symbolic:
             return self.form(x.form)
         return x.write(self) if type(x) is SymbolicNumber else self.object(x)
 
-    def object(self, x: Any) -> str:
-        """A name for something that the function reads; equal functions have one."""
-        name = f"c{len(self.objects)}"
-        if callable(x):
-            of = getattr(x, "__func__", x), getattr(x, "__self__", None)
-            with suppress(TypeError):  # what cannot be a key
-                name = self._functions.setdefault(of, name)
-        self.objects[name] = x
-        return name
+    def call(self, op: int, function: Any, given: Sequence[int], key: Any) -> int:
+        """What a function makes of values, known by a key."""
+        if key not in self._known:
+            first = len(self.operands)
+            self.operands += [self.object(function), *given]
+            self._known[key] = self._row(op, first, 1 + len(given))
+        return self._known[key]
 
-    def named(self, key: Any, text: str) -> str:
-        """A name for the value of a text, which is computed once."""
-        if key not in self.names:
-            if text not in self._named:
-                self._named[text] = f"t{len(self._named)}"
-                self.lines.append(f"{self._named[text]} = {text}")
-            self.names[key] = self._named[text]
-        return self.names[key]
+    def form(self, form: Form) -> int:
+        """The number of the value of a form."""
+        if form not in self._forms:
+            self._forms[form] = self._sum(form)
+        return self._forms[form]
 
-    def form(self, form: Form) -> str:
-        """The text of a form."""
-        known = self.names.get(form)
-        if known is not None:
-            return known
-        constant = forms.constant(form)
-        if constant is not None:
-            return f"({constant})"
-        terms = []
+    def _sum(self, form: Form) -> int:
+        found = None
+        more = 0
         for monomial, c in form:
-            factors = [self.atom(a) for a in monomial]
-            if c != 1 or not factors:
-                factors.append(f"({c})")
-            terms.append("*".join(factors))
-        if len(terms) == 1 and "*" not in terms[0]:
-            return terms[0]
-        return self.named(form, " + ".join(terms))
+            if not monomial:
+                more = c
+                continue
+            term = reduce(self._product, map(self._atom, monomial))
+            if c != 1:
+                term = self._row(table.SCALE, term, c)
+            found = term if found is None else self._row(table.ADD, found, term)
+        if found is None:
+            return self._row(table.CONSTANT, more, 0)
+        return self._row(table.OFFSET, found, more) if more else found
 
-    def atom(self, number: int) -> str:
-        """The text of an atom."""
-        known = self.names.get(number)
-        if known is not None:
-            return known
+    def _product(self, x: int, y: int) -> int:
+        return self._row(table.MULTIPLY, x, y)
+
+    def _atom(self, number: int) -> int:
+        form = forms.atom(number)
+        if form in self._forms:
+            return self._forms[form]
         kind, *parts = self.trace.definitions[number]
-        if kind == "symbol":
-            text = f"v[{parts[0]}]"
-        elif kind in ("//", "%"):
-            text = f"{self.form(parts[0])} {kind} {self.form(parts[1])}"
+        if kind == "number":
+            function, own, others = parts
+            given = [own.write(self), *map(self.object, others)]
+            found = self.call(table.CALL, function, given, number)
         elif kind == "call":
-            arguments = ", ".join([self.form(x) for x in parts[1]])
-            text = f"{self.object(parts[0])}({arguments})"
-        else:  # an integer of a number
-            function, array, others = parts
-            arguments = ", ".join([array.write(self), *map(self.object, others)])
-            text = f"{self.object(function)}({arguments})"
-        return self.named(number, text)
+            found = self._called(parts[0], list(map(self.form, parts[1])), number)
+        else:
+            op = table.QUOTIENT if kind == "//" else table.REMAINDER
+            found = self._row(op, *map(self.form, parts))
+        self._forms[form] = found
+        return found
+
+    def _called(self, function: Any, given: list[int], number: int) -> int:
+        """What a function makes of integers: an atom."""
+        if function is int.bit_length:
+            return self._row(table.BITS, given[0], 0)
+        if function in KNOWN:
+            op = KNOWN[function]
+            return reduce(lambda x, y: self._row(op, x, y), given)
+        return self.call(table.CALL, function, given, number)
+
+    def object(self, x: Any) -> int:
+        """The number of something that functions read; equal functions have one."""
+        key: Any = "object", id(x)
+        if callable(x):
+            key = "object", getattr(x, "__func__", x), getattr(x, "__self__", None)
+        try:
+            known = self._known.get(key)
+        except TypeError:  # what cannot be a key
+            key, known = ("object", id(x)), None
+        if known is None:
+            self.objects.append(x)  # it stays, and so does its address
+            known = self._known[key] = self._row(table.OBJECT, len(self.objects) - 1, 0)
+        return known
+
+    def _row(self, op: int, a: int, b: int) -> int:
+        """The number of the value of a row, which is there once."""
+        row = op, a, b
+        if row not in self.rows:
+            self.rows[row] = self._count
+            self._count += op < table.AT_LEAST
+        return self.rows[row]

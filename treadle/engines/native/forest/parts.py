@@ -82,7 +82,7 @@ class _Variant:
             body = make(trace.symbols[0])  # type: ignore[arg-type]
             own = _Translated(body, lambda drafts: next(drafts).build())
             inside = tuple([x for x in own.order if type(x) is SymbolicNumber])
-            self.sized = SymbolicProgram(trace, own.made, inside)
+            self.sized = SymbolicProgram(trace, trace.symbols, own.made, inside)
         finally:
             trace.open = False
         self.order, self.outputs = own.order, own.outputs

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treadle.base.locks import lock
-from treadle.base.symbolic import LEAST, SymbolicTrace, guards_of
+from treadle.base.symbolic import SymbolicTrace, guards_of
 from treadle.engines.lowered import Served
 from treadle.engines.native.execution.linked import Linked
 from treadle.engines.native.translation.symbolic import SymbolicProgram
@@ -57,45 +57,31 @@ class _Variant:
     ) -> None:
         """Compiled for the last extents seen; may raise Unsized."""
         self.family = family
-        self.here = here = seen[-1]
-        self.places, self.like = _alike(seen)
-        self.trace = trace = SymbolicTrace([here[k] for k in self.places])
-        symbols = dict(zip(self.places, trace.symbols, strict=True))
-        extents = [
+        here = seen[-1]
+        places, like = _alike(seen)
+        self.trace = trace = SymbolicTrace([here[k] for k in places])
+        symbols = dict(zip(places, trace.symbols, strict=True))
+        inputs = [
             n if k is None else symbols[k] + more
-            for n, (k, more) in zip(here, self.like, strict=True)
+            for n, (k, more) in zip(here, like, strict=True)
         ]
         try:
-            translation = make(extents)
+            translation = make(inputs)
             if translation is None:
                 raise Unsized
             self.sized = SymbolicProgram(
-                trace, translation.program, translation.inside, lanes
+                trace, inputs, translation.program, translation.inside, lanes
             )
         finally:
             trace.open = False
         self.again, self.leaves = translation.again, translation.leaves
 
-    def sizes(self, extents: Extents) -> list[int] | None:
-        """The values of the symbols, if these may be such extents."""
-        for n, extent, (k, more) in zip(extents, self.here, self.like, strict=True):
-            if n != (extent if k is None else extents[k] + more):
-                return None
-        sizes = [extents[k] for k in self.places]
-        return sizes if min(sizes) >= LEAST else None
-
-    def values(self, extents: Extents, loosely: bool = False) -> Sequence[Any] | None:
-        """Of the program's integers, if it is one for some extents; `loosely`: with the
-        same results, though another one might be faster.
-        """
-        sizes = self.sizes(extents)
-        if sizes is None:
-            return None
-        return (self.sized.loosely if loosely else self.sized.values)(sizes)
-
     def at(self, extents: Extents, loosely: bool = False) -> Entry | None:
-        """The program for some extents, if it is one for them."""
-        values = self.values(extents, loosely)
+        """The program for some extents, if it is one for them; `loosely`: with the same
+        results, though another one might be faster.
+        """
+        table = self.sized.loosely if loosely else self.sized.values
+        values = table(extents)
         if values is None:
             return None
         linked, inside = self.sized.linked(values)
@@ -202,7 +188,8 @@ class Families:
         if family is None:
             return None
         variants = family.variants
-        one = next((v for v in variants.all if v.values(graph[1]) is not None), None)
+        serving = (v for v in variants.all if v.sized.values(graph[1]) is not None)
+        one = next(serving, None)
         guards = guards_of(one.trace) if one is not None else ()
         failed = [f"{type(e).__name__}: {e}" for e in variants.failed]
         return Served(len(variants.all), tuple(guards), tuple(failed))

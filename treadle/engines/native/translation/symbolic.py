@@ -1,12 +1,12 @@
 """A program for many sizes: compiled once with symbolic ones, the same in numbers.
 
 Everything that a size decides is an integer of the program or a guard: for other sizes
-one function (`base/symbolic/writer.py`) holds the guards and gives the integers.
+one table (`base/symbolic/table.py`) holds the guards and gives the integers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -16,7 +16,7 @@ import numpy as np
 
 from treadle.base.arrays import Numbers
 from treadle.base.caches import lazy
-from treadle.base.symbolic import Symbolic, SymbolicTrace, compiled, plain
+from treadle.base.symbolic import Symbolic, SymbolicTrace, Table, compiled, plain
 from treadle.engines.native.codegen.code import Code
 from treadle.engines.native.execution.interface import Interface
 from treadle.engines.native.execution.layout import (
@@ -51,10 +51,15 @@ class SymbolicProgram:
     """A program for all sizes that its guards admit."""
 
     def __init__(
-        self, trace: SymbolicTrace, program: Program, more: Any = (), lanes: int = 1
+        self,
+        trace: SymbolicTrace,
+        inputs: Sequence[Any],
+        program: Program,
+        more: Any = (),
+        lanes: int = 1,
     ) -> None:
-        """`program` was made in a trace, which ends here; `more` may hold symbolic
-        integers too. Raises Unsized.
+        """`program` was made in a trace, which ends here, of some `inputs`; `more` may
+        hold symbolic integers too. Raises Unsized.
         """
         slots = Slots()
         codes = codes_of(program)
@@ -68,18 +73,18 @@ class SymbolicProgram:
         self.whole = _Template(first, program, [codes[k] for k in order], slots)
         self.more, self._more = more, maker(more, slots)
         trace.open = False
-        self.trace, self._wanted = trace, slots.wanted
-        self.values = compiled(trace, slots.wanted)
+        self.trace, self.inputs, self._wanted = trace, inputs, slots.wanted
+        self.values = compiled(trace, slots.wanted, inputs=inputs)
 
     @lazy
-    def loosely(self) -> Callable[[Sequence[int]], Values | None]:
+    def loosely(self) -> Table:
         """The `values`, whatever another program might do faster."""
-        return compiled(self.trace, self._wanted, "bits")
+        return compiled(self.trace, self._wanted, "bits", self.inputs)
 
     @lazy
-    def unguarded(self) -> Callable[[Sequence[int]], Values | None]:
+    def unguarded(self) -> Table:
         """The `values`, of any sizes."""
-        return compiled(self.trace, self._wanted, "none")
+        return compiled(self.trace, self._wanted, "none", self.inputs)
 
     @property
     def steps(self) -> int:

@@ -74,8 +74,8 @@ def _rows(machine: Machine, dtype: str, height: int, sources: Sources) -> Builde
     ranges = [(b.i64(0), whole, together), (whole, arg["columns"], 1)]
     for start, stop, width in ranges:
         with b.loop(start, stop, b.i64(width)) as over:
-            shape = height, width
-            sums = _group(b, machine, dtype, shape, sources, over.index, mask)
+            tile = height, width
+            sums = _group(b, machine, dtype, tile, sources, over.index, mask)
             row = b.offset(arg["out"], over.index, dtype)
             for i in range(height):
                 x = _reduce(b, sums[i * width : (i + 1) * width], width)
@@ -89,13 +89,13 @@ def _group(
     b: Builder,
     machine: Machine,
     dtype: str,
-    shape: tuple[int, int],
+    tile: tuple[int, int],
     sources: Sources,
     column: Value,
     mask: Value,
 ) -> list[Value]:
     """The vectors of partial sums of some columns, row after row."""
-    arg, (height, width) = b.arguments, shape
+    arg, (height, width) = b.arguments, tile
     count = machine.lanes(dtype)
     kind = vector(dtype, count)
     rows, columns = [arg["a"]], [_step(b, arg["b"], column, arg["column_b"])]

@@ -178,7 +178,7 @@ class Sums:
                 Pointer("scratch"),
             ],
             [*(values[name] for name in FIELDS), *table],
-            (self.total, blocking.seconds(conv)),
+            (self.total, blocking.nanoseconds(conv)),
             values["scratch"],
         )
 

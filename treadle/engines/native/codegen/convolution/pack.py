@@ -164,5 +164,5 @@ def cleared(
     work = size * side * math.prod(counts)
     values = dict(zip(_CLEAR, [*counts, *steps, side * size], strict=True))
     arguments = [values[name] for name in _CLEAR]
-    cut = counts[0], work / 10e9
+    cut = counts[0], work // 10
     return [step(_clear_kernel(), [], [Pointer(name)], arguments, cut, 0)]

@@ -158,7 +158,7 @@ def _classes(axis: Along) -> Iterator[tuple[Along, int, int]]:
         part = Along(
             axis.count,
             taps,
-            len(range(first, axis.extent, s)),
+            -(-(axis.extent - first) // s),
             1,
             apart,
             before,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from treadle.base.symbolic import most, truncated
+from treadle.base.symbolic import most
 from treadle.engines.native.codegen.contraction.text import Function
 
 __all__ = ["Pointer", "Plan", "Step", "step"]
@@ -56,13 +56,13 @@ def step(
     functions: Sequence[Function],
     pointers: Sequence[Pointer],
     arguments: Sequence[int],
-    items: tuple[int, float],
+    items: tuple[int, int],
     scratch: int,
     constant: bool = False,
 ) -> Step:
-    """A step of `items` = (how many, seconds of all), some microseconds a part."""
-    total, seconds = items
-    grain = most(1, truncated(total * 4e-6 / max(seconds, 1e-9)))
+    """A step of `items` = (how many, nanoseconds of all), some 4,000 a part."""
+    total, nanoseconds = items
+    grain = most(1, total * 4000 // most(1, nanoseconds))
     return Step(
         function.name,
         function.text,

@@ -158,7 +158,7 @@ class _Weights:
                 Pointer("scratch"),
             ],
             [*(values[name] for name in FIELDS), *table],
-            (total, blocking.seconds(conv)),
+            (total, blocking.nanoseconds(conv)),
             values["scratch"],
         )
 
@@ -285,7 +285,7 @@ class _Weights:
             [fill_function(self.machine, conv.dtype, 1, 1 if by_output else 0)],
             [Pointer("w", conv.at[1] * size), Pointer("workspace"), Pointer("scratch")],
             [values[name] for name in SUM],
-            (self.items, self.workspace / 10e9),
+            (self.items, self.workspace // 10),
             values["scratch"],
         )
 
