@@ -94,15 +94,16 @@ def test_tables_have_the_integers_that_python_computes(
 @needs_core
 def test_tables_have_numbers_of_sizes() -> None:
     trace = SymbolicTrace([7])
-    (n,) = trace.symbols
-    mean = SymbolicNumber(np.float32, 1 / n)
+    n: Any = trace.symbols[0]
+    mean: Any = SymbolicNumber(np.float32, 1 / n)
     assert mean < 1
     own = compiled(trace, [mean, mean * 2.0, counted(n), n])
     for size in (2, 9, 1 << 40):
         found = own([size])
         with in_python(table):
             wanted = own([size])
-        assert found == wanted and [*map(type, found or ())] == [*map(type, wanted)]
+        assert found is not None and wanted is not None and found == wanted
+        assert [*map(type, found)] == [*map(type, wanted)]
 
 
 def test_what_a_function_refuses_is_no_size() -> None:
