@@ -63,14 +63,14 @@ def family(key: Sequence[int], nodes: Sequence[Tensor]) -> Open | None:
 def family_of(look: Look) -> tuple[bytes, tuple[int, ...]] | None:
     """The same of a graph by how it looks; None if too much has been numbered since."""
     family = native.family if native else _family
-    found: tuple[bytes, tuple[int, ...]] | None = family(
+    parts: tuple[bytes, tuple[int, ...]] | None = family(
         look.key,
         (CODES, WRITTEN),
         _open,
         lambda own: _without_extents(own, look.nodes),
         lambda own, place: _literal(own, place, look),
     )
-    return found
+    return parts
 
 
 def _family(
@@ -92,18 +92,18 @@ def _family(
             parts.append(word)
             continue
         own, code = divmod(word, base)
-        found = known.get(own) or numbered(own)
-        if found is None:
+        opened = known.get(own) or numbered(own)
+        if opened is None:
             return None
-        parts.append(found[0] * base + code)
-        extents += found[1]
+        parts.append(opened[0] * base + code)
+        extents += opened[1]
         if code != literal:
             continue
-        found = known.get((own, words[k])) if k < len(words) else None
-        if found is None:  # its words follow
+        opened = known.get((own, words[k])) if k < len(words) else None
+        if opened is None:  # its words follow
             count, more, sizes = written(own, k)
         else:
-            count, more, sizes = 1, (found[0],), found[1]
+            count, more, sizes = 1, (opened[0],), opened[1]
         parts += more
         extents += sizes
         k += count

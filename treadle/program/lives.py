@@ -82,16 +82,16 @@ class SizedPlans:
     def at(self, sizes: Ints) -> Plan:
         """A plan for ranges of these sizes."""
         for one in self._stacks:
-            made, bound = one.stack.plan(sizes)
-            if made.size <= max(SMALL, one.near * bound):
+            planned, bound = one.stack.plan(sizes)
+            if planned.size <= max(SMALL, one.near * bound):
                 break
         else:
-            like = self._like.resized(sizes.tolist(), made)
-            made = plan(like.ranges, regions=like.regions)
-            one = _Stacked.of(like.resized(sizes.tolist(), made))
+            like = self._like.resized(sizes.tolist(), planned)
+            planned = plan(like.ranges, regions=like.regions)
+            one = _Stacked.of(like.resized(sizes.tolist(), planned))
         rest = [x for x in self._stacks if x is not one]
         self._stacks = [one, *rest[: PLANS - 1]]  # the next size may be like this one
-        return made
+        return planned
 
 
 @dataclass(frozen=True)

@@ -33,22 +33,22 @@ class Stack:
     times: Times
 
     @staticmethod
-    def of(ranges: Sequence[Range], made: Plan, regions: Sequence[Chains]) -> Stack:
+    def of(ranges: Sequence[Range], layout: Plan, regions: Sequence[Chains]) -> Stack:
         """As ranges lie in a plan."""
         first = np.array([r.first for r in ranges], np.int64)
         last = np.array([r.last for r in ranges], np.int64)
         times = Times.of(int(last.max(initial=-1)) + 1, regions)
         none = np.array([not r.bytes for r in ranges], bool)  # they go on top
-        order = np.lexsort((made.table, none))
+        order = np.lexsort((layout.table, none))
         top = np.full(len(times.chain), -1)  # the highest at each step
         under: list[Numbers] = []
         for count, k in enumerate(order.tolist()):
-            own = slice(first[k], last[k] + 1)
+            span = slice(first[k], last[k] + 1)
             before = order[:count]
             beside = before[_abreast(first, last, times, k, before)]
-            there = np.unique(np.concatenate([top[own], beside]))
+            there = np.unique(np.concatenate([top[span], beside]))
             under.append(there[there >= 0])
-            top[own] = k
+            top[span] = k
         starts = np.cumsum([0, *map(len, under)])
         joined = np.concatenate(under) if under else np.zeros(0)
         return Stack(order, starts, joined.astype(np.int64), first, last, times)
@@ -59,19 +59,19 @@ class Stack:
         if native is None:
             offsets, height, bound = self._stacked(size)
         else:
-            own = self.order, self.starts, self.under, self.first, self.last
+            places = self.order, self.starts, self.under, self.first, self.last
             times = self.times.chain, self.times.region
-            offsets, height, bound = native.stacked(*own, *times, size)
+            offsets, height, bound = native.stacked(*places, *times, size)
         return Plan(tuple(offsets.tolist()), height), bound
 
     def _stacked(self, size: Numbers) -> tuple[Numbers, int, int]:
         """As the core does it: offsets, the height of all, and their live set."""
         ends = np.zeros(len(size), np.int64)
         offsets = np.zeros(len(size), np.int64)
-        for k, own in enumerate(self.order.tolist()):
+        for k, number in enumerate(self.order.tolist()):
             under = self.under[self.starts[k] : self.starts[k + 1]]
-            offsets[own] = ends[under].max(initial=0)
-            ends[own] = offsets[own] + size[own]
+            offsets[number] = ends[under].max(initial=0)
+            ends[number] = offsets[number] + size[number]
         bound = self.times.most(self.first, self.last, size) if len(size) else 0
         return offsets, int(ends.max(initial=0)), bound
 
@@ -85,8 +85,8 @@ def _abreast(
     chain, region = times.chain, times.region
 
     def meets(end: Numbers, begin: Numbers) -> Marks:
-        found: Marks
-        found = (region[end] == region[begin]) & (chain[end] != chain[begin])
-        return found & (end < begin)
+        pairs: Marks
+        pairs = (region[end] == region[begin]) & (chain[end] != chain[begin])
+        return pairs & (end < begin)
 
     return meets(last[others], first[k]) | meets(last[k], first[others])

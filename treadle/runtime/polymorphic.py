@@ -108,8 +108,8 @@ class _Family:
         if table is None or newest is None or not self.even:
             return None
         last: Any = newest.parts[0]
-        own = table(extents)
-        program = None if own is None else last.program.resized(tuple(own))
+        sizes = table(extents)
+        program = None if sizes is None else last.program.resized(tuple(sizes))
         plan = None if program is None else self.plans.get(program.variant)
         if program is None or plan is None:
             return None
@@ -141,7 +141,7 @@ def _table(seen: Sequence[tuple[Extents, Extents]]) -> Table | None:
     symbol, those that never moved are as they were. None where a program's are no
     graph's.
     """
-    graphs, programs = (list(zip(*own, strict=True)) for own in zip(*seen, strict=True))
+    graphs, programs = (list(zip(*x, strict=True)) for x in zip(*seen, strict=True))
     moves = [x for x in dict.fromkeys(graphs) if len(set(x)) > 1]
     trace = SymbolicTrace([x[-1] for x in moves])
     symbols: dict[Extents, Any] = dict(zip(moves, trace.symbols, strict=True))

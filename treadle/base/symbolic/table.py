@@ -88,26 +88,26 @@ class Table:
             return None
         if native is None:
             return self._interpreted(sizes)
-        found: list[Any] | None = native.evaluate(
+        result: list[Any] | None = native.evaluate(
             self.rows, self.operands, self.wanted, self.objects, sizes
         )
-        return found
+        return result
 
     def _interpreted(self, sizes: Sequence[int]) -> list[Any] | None:
         values: list[Any] = [*sizes]
         operands = self.operands.tolist()
         for op, a, b in self.rows.tolist():
             try:
-                found = self._row(op, a, b, values, operands)
+                result = self._row(op, a, b, values, operands)
             except (ArithmeticError, ValueError):
                 return None
             if op >= AT_LEAST:
-                if not found:
+                if not result:
                     return None
                 continue
-            if op not in (NUMBER, OBJECT) and not -LIMIT <= found < LIMIT:
+            if op not in (NUMBER, OBJECT) and not -LIMIT <= result < LIMIT:
                 return None
-            values.append(found)
+            values.append(result)
         return [values[k] for k in self.wanted.tolist()]
 
     def _row(
@@ -118,9 +118,9 @@ class Table:
         if op == OBJECT:
             return self.objects[a]
         if op in (CALL, NUMBER):
-            function, *given = [values[k] for k in operands[a : a + b]]
-            made = function(*given)
-            return operator.index(made) if op == CALL else made
+            function, *arguments = [values[k] for k in operands[a : a + b]]
+            result = function(*arguments)
+            return operator.index(result) if op == CALL else result
         if op in VALUES:
             return VALUES[op](values[a], values[b])
         return INTEGERS[op](values[a], b)

@@ -49,7 +49,7 @@ def compiled(
     """The table that gives symbolic integers and numbers for other sizes, or None where
     a guard does not hold.
 
-    `guards`: "all", those that decide "bits", or "none". `inputs` are what it is given,
+    `guards`: "all", those that decide "bits", or "none". `inputs` are what it takes,
     as integers of the trace: its symbols, and others that sizes have to agree with.
 
     >>> trace = SymbolicTrace([6, 4])
@@ -117,12 +117,12 @@ class _Writer:
             return self.form(x.form)
         return x.write(self) if type(x) is SymbolicNumber else self.object(x)
 
-    def call(self, op: int, function: Any, given: Sequence[int], key: Any) -> int:
+    def call(self, op: int, function: Any, arguments: Sequence[int], key: Any) -> int:
         """What a function makes of values, known by a key."""
         if key not in self._known:
             first = len(self.operands)
-            self.operands += [self.object(function), *given]
-            self._known[key] = self._row(op, first, 1 + len(given))
+            self.operands += [self.object(function), *arguments]
+            self._known[key] = self._row(op, first, 1 + len(arguments))
         return self._known[key]
 
     def form(self, form: Form) -> int:
@@ -132,7 +132,7 @@ class _Writer:
         return self._forms[form]
 
     def _sum(self, form: Form) -> int:
-        found = None
+        result = None
         more = 0
         for monomial, c in form:
             if not monomial:
@@ -141,10 +141,10 @@ class _Writer:
             term = reduce(self._product, map(self._atom, monomial))
             if c != 1:
                 term = self._row(table.SCALE, term, c)
-            found = term if found is None else self._row(table.ADD, found, term)
-        if found is None:
+            result = term if result is None else self._row(table.ADD, result, term)
+        if result is None:
             return self._row(table.CONSTANT, more, 0)
-        return self._row(table.OFFSET, found, more) if more else found
+        return self._row(table.OFFSET, result, more) if more else result
 
     def _product(self, x: int, y: int) -> int:
         return self._row(table.MULTIPLY, x, y)
@@ -155,25 +155,25 @@ class _Writer:
             return self._forms[form]
         kind, *parts = self.trace.definitions[number]
         if kind == "number":
-            function, own, others = parts
-            given = [own.write(self), *map(self.object, others)]
-            found = self.call(table.CALL, function, given, number)
+            function, array, others = parts
+            arguments = [array.write(self), *map(self.object, others)]
+            result = self.call(table.CALL, function, arguments, number)
         elif kind == "call":
-            found = self._called(parts[0], list(map(self.form, parts[1])), number)
+            result = self._called(parts[0], list(map(self.form, parts[1])), number)
         else:
             op = table.QUOTIENT if kind == "//" else table.REMAINDER
-            found = self._row(op, *map(self.form, parts))
-        self._forms[form] = found
-        return found
+            result = self._row(op, *map(self.form, parts))
+        self._forms[form] = result
+        return result
 
-    def _called(self, function: Any, given: list[int], number: int) -> int:
+    def _called(self, function: Any, arguments: list[int], number: int) -> int:
         """What a function makes of integers: an atom."""
         if function is int.bit_length:
-            return self._row(table.BITS, given[0], 0)
+            return self._row(table.BITS, arguments[0], 0)
         if function in KNOWN:
             op = KNOWN[function]
-            return reduce(lambda x, y: self._row(op, x, y), given)
-        return self.call(table.CALL, function, given, number)
+            return reduce(lambda x, y: self._row(op, x, y), arguments)
+        return self.call(table.CALL, function, arguments, number)
 
     def object(self, x: Any) -> int:
         """The number of something that functions read; equal functions have one."""

@@ -143,7 +143,7 @@ class Sums:
                 Pointer("scratch"),
             ],
             [values[name] for name in PACK],
-            (conv.groups * self.panels * values["count_1"], bytes_ / 5e9),
+            (conv.groups * self.panels * values["count_1"], bytes_ // 5),
             values["scratch"],
             constant=True,
         )
