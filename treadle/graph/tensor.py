@@ -53,19 +53,9 @@ class Tensor(Operand):
     """
 
     __slots__ = (
-        "__weakref__",
-        "_code",
-        "_metadata",
-        "_name",
-        "_offset",
-        "depth",
-        "inputs",
-        "mark",
-        "op",
-        "serial",
-        "stored",
-        "type",
-    )
+        "__weakref__", "_code", "_metadata", "_name", "_offset", "depth", "inputs",
+        "mark", "op", "serial", "stored", "type",
+    )  # fmt: skip
     op: Op
     inputs: tuple[Tensor, ...]
     type: Type  # no property: it is read hundreds of times a node on the way to code

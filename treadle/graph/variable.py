@@ -81,20 +81,9 @@ class Variable(Operand):
     """
 
     __slots__ = (
-        "__weakref__",
-        "_grad",
-        "_trainable",
-        "_type",
-        "allowed",
-        "committed",
-        "frozen",
-        "metadata",
-        "name",
-        "plans",
-        "sparse",
-        "version",
-        "wanted",
-    )
+        "__weakref__", "_grad", "_trainable", "_type", "allowed", "committed", "frozen",
+        "metadata", "name", "plans", "sparse", "version", "wanted",
+    )  # fmt: skip
     persistent: ClassVar[bool] = True  # or at its initial value again after each run
 
     def __init__(

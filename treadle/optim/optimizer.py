@@ -33,7 +33,7 @@ from treadle.optim.groups import (
     Work,
     named,
     parameters_of,
-)  # fmt: skip
+)
 from treadle.optim.norms import NormAverage
 from treadle.optim.release import release
 from treadle.optim.scaling import LossScale
@@ -61,9 +61,8 @@ class Optimizer(OptimizerState):
     `nn.Embedding(sparse=True)`), only those rows of it and of its states change: rules
     that move a row without a gradient (momentum, running means, weight decay) wait for
     its next one. Other parameters change in all rows. `sparse_updates` says so of all
-    parameters (True) or of none (False). `decay_after` shrinks the parameters of a step
-    to 1 - decay_after of what they are after it, whatever the rate is: DyNet's weight
-    decay.
+    parameters (True) or of none (False). `decay_after` shrinks parameters to 1 -
+    decay_after of what they are after a step, whatever the rate: DyNet's weight decay.
 
     `accumulate=k` updates every k steps, with the mean of their gradients (2.5: after 3
     and 2 steps in turn; `flush()` at the end); `kahan` carries on what rounding lost of
@@ -279,25 +278,20 @@ class Optimizer(OptimizerState):
 
     def _graded(self) -> list[Variable]:
         """The parameters with gradients, if a group takes what no other one names."""
-        for group in self.groups:
-            if group.parameters is None:
-                return graded(self._since)
-        return []
+        open_groups = [g for g in self.groups if g.parameters is None]
+        return graded(self._since) if open_groups else []
 
-    def _candidates(
-        self, group: Group, reached: Sequence[Variable]
-    ) -> Sequence[Variable]:
+    def _candidates(self, group: Group, read: Sequence[Variable]) -> Sequence[Variable]:
         """The parameters of a group; one without a list takes those nobody names."""
         if group.parameters is not None:
             return group.parameters
         named = {id(p) for other in self.groups for p in other.parameters or ()}
-        return [p for p in reached if id(p) not in named]
+        return [p for p in read if id(p) not in named]
 
     def _asked(
         self, loss: Any, only: set[int] | None, now: Now
     ) -> tuple[list[Tensor], Tensor | None, Changes, int, set[int]]:
-        """What a step runs for its gradients; what `_changes` says; and the parameters
-        that change, by id."""
+        """The roots of a step, what `_changes` gives, and the ids of what changes."""
         if loss is None:
             work = self._accumulated(only)
             roots = [g for _, _, g in work]
@@ -380,24 +374,19 @@ class Optimizer(OptimizerState):
         self, work: Work, now: Now, flush: bool = False
     ) -> tuple[Tensor | None, Changes, int]:
         """Whether the gradients are finite (None: nobody asks), all new versions as
-        expressions, and a serial newer than all they are made from; nothing is assigned
-        yet."""
+        expressions, and a serial newer than their operands; nothing is assigned yet."""
         controls, sparse = self.controls, self.sparse_updates
         states, since = self._states_in(work), newest_serial()
         sums = [state.pop("accumulated") for state in states if controls.gathers]
-        controlled = controls.apply(
-            [
-                prepare(g, not sums and group.by_rows(p, sparse), p.frozen)
-                for group, p, g in work
-            ],
-            [v.node() for v in sums],
-            flush,
-        )
+        prepared = [
+            prepare(g, not sums and group.by_rows(p, sparse), p.frozen)
+            for group, p, g in work
+        ]
+        controlled = controls.apply(prepared, [v.node() for v in sums], flush)
         rates = {id(g): x for g, x in zip(self.groups, now.rates, strict=True)}
         changes: Changes = [*zip(sums, controlled.sums, strict=True)]
-        for (group, p, _), state, gradient in zip(
-            work, states, controlled.gradients, strict=True
-        ):
+        each = zip(work, states, controlled.gradients, strict=True)
+        for (group, p, _), state, gradient in each:
             rate = rates[id(group)].astype(gradient.value.type.dtype)
             once = group.rule.fixed and gradient.ids is None and not top().tracing
             make = self._traced if once else next_value
