@@ -187,3 +187,13 @@ def test_closed_traces_note_nothing() -> None:
     trace.open = False
     assert n < 100 and int(n) == 7 and not trace.guards
     assert isinstance(n + 1, Symbolic)
+
+
+def test_long_guards_are_shown_in_part() -> None:
+    trace = SymbolicTrace([7])
+    n: Any = trace.symbols[0]
+    for _ in range(6):
+        n = least(n * n, n + 9)
+    assert n < 1000
+    ((text, line),) = guards_of(trace)
+    assert len(text) < 200 and text.endswith(" ...") and line

@@ -9,6 +9,7 @@ from treadle.base.symbolic.integers import SymbolicTrace
 
 __all__ = ["guards_of"]
 
+LONGEST = 160  # characters of a guard that are shown
 TURNED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 
 
@@ -29,7 +30,10 @@ def guards_of(trace: SymbolicTrace) -> list[tuple[str, str]]:
         right = [(m, -c) for m, c in form if not m or c < 0]
         shown = sign if holds else TURNED[sign]
         sides = _terms(trace, tuple(left)), _terms(trace, tuple(right))
-        lines.append((f"{sides[0]} {shown} {sides[1]}", line))
+        text = f"{sides[0]} {shown} {sides[1]}"
+        if len(text) > LONGEST:  # such as blocks of products: the line tells it
+            text = f"{text[:LONGEST]} ..."
+        lines.append((text, line))
     return lines
 
 
