@@ -41,10 +41,10 @@ def test_the_two_parts_are_the_whole() -> None:
     body = body_of(cell, (3,), (4,), (3, 4), (4, 4))
     apart = apart_from(body, (0, 1), (0,))
     assert apart is not None
-    assert apart.given == (0, 2) and apart.left == (1, 3)
+    assert apart.inputs == (0, 2) and apart.left == (1, 3)
     draw = np.random.default_rng(1)
     arrays = [draw.normal(size=x.type.shape) for x in body.arguments]
-    made = apart.first.numpy([arrays[k] for k in apart.given])
+    made = apart.first.numpy([arrays[k] for k in apart.inputs])
     found = apart.rest.numpy([*(arrays[k] for k in apart.left), *made])
     np.testing.assert_allclose(found[0], body.numpy(arrays)[0], rtol=1e-12)
     assert apart_from(body, (0, 1), (0,)) is apart

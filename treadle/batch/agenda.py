@@ -31,20 +31,24 @@ def agenda(
     """
     span = int(depths.max(initial=0)) + 1
     codes, classes, counts = _different(signatures * span + depths)
-    own, lies = codes // span, codes % span
+    signature_of, depth_of = codes // span, codes % span
     # By what is read: the readers of one class lie side by side.
     edges = _different(classes[read] * len(codes) + classes[readers])[0]
     behind, ends = edges % len(codes), np.arange(len(codes) + 1) * len(codes)
     waits = np.bincount(behind, minlength=len(codes)).tolist()
     follow, starts = behind.tolist(), edges.searchsorted(ends).tolist()
     many = int(signatures.max(initial=0)) + 1
-    left = np.bincount(own, counts, many).tolist()
-    depth = np.bincount(own, counts * lies, many).tolist()
-    own, lies, counts = own.tolist(), lies.tolist(), counts.tolist()
+    left = np.bincount(signature_of, counts, many).tolist()
+    depth = np.bincount(signature_of, counts * depth_of, many).tolist()
+    signature_of, depth_of, counts = (
+        signature_of.tolist(),
+        depth_of.tolist(),
+        counts.tolist(),
+    )
     ready: dict[int, list[int]] = {}
     for k, n in enumerate(waits):
         if not n:
-            ready.setdefault(own[k], []).append(k)
+            ready.setdefault(signature_of[k], []).append(k)
     step = np.zeros(len(codes), np.int64)
     done = 0
     while ready:
@@ -52,11 +56,11 @@ def agenda(
         for k in ready.pop(chosen):
             step[k] = done
             left[chosen] -= counts[k]
-            depth[chosen] -= counts[k] * lies[k]
+            depth[chosen] -= counts[k] * depth_of[k]
             for reader in follow[starts[k] : starts[k + 1]]:
                 waits[reader] -= 1
                 if not waits[reader]:
-                    ready.setdefault(own[reader], []).append(reader)
+                    ready.setdefault(signature_of[reader], []).append(reader)
         done += 1
     return step[classes]
 

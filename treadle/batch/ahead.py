@@ -28,11 +28,11 @@ WIDER = 8  # times the bytes of what it reads: more is not worth its memory
 class Apart:
     """A body in two: `first` makes what `rest` reads after its own arguments.
 
-    `given` and `left` have the arguments of both, by those of the body.
+    `inputs` and `left` have the arguments of both, by those of the body.
     """
 
     first: Body
-    given: tuple[int, ...]
+    inputs: tuple[int, ...]
     rest: Body
     left: tuple[int, ...]
 
@@ -47,8 +47,8 @@ def apart_from(body: Body, rows: Sequence[int], early: Sequence[int]) -> Apart |
     if key not in body.memo:
         with tracing(body.name):
             body.memo[key] = _apart(body, rows, early)
-    found: Apart | None = body.memo[key]
-    return found
+    apart: Apart | None = body.memo[key]
+    return apart
 
 
 def _apart(body: Body, rows: Sequence[int], early: Sequence[int]) -> Apart | None:
@@ -70,9 +70,9 @@ def _apart(body: Body, rows: Sequence[int], early: Sequence[int]) -> Apart | Non
     if sum(x.type.nbytes for x in ends) > WIDER * size:
         return None
     name = body.name
-    first, given = _body(f"inputs of {name}", body, ends, ())
+    first, inputs = _body(f"inputs of {name}", body, ends, ())
     rest, left = _body(name, body, body.outputs, ends)
-    return Apart(first, given, rest, left)
+    return Apart(first, inputs, rest, left)
 
 
 def _ends(body: Body, ahead: set[int]) -> list[Tensor]:
@@ -87,12 +87,12 @@ def _ends(body: Body, ahead: set[int]) -> list[Tensor]:
 
 
 def _body(
-    name: str, body: Body, outputs: Sequence[Tensor], given: Sequence[Tensor]
+    name: str, body: Body, outputs: Sequence[Tensor], ahead: Sequence[Tensor]
 ) -> tuple[Body, tuple[int, ...]]:
-    """The body of some nodes from the arguments of another and what is `given`, and
+    """The body of some nodes from the arguments of another and what is `ahead`, and
     which of the arguments it reads.
     """
-    known = {x.serial for x in given}
+    known = {x.serial for x in ahead}
     stack, read = list(outputs), set[int]()
     while stack:
         node = stack.pop()
@@ -102,7 +102,7 @@ def _body(
     places = [k for k, x in enumerate(body.arguments) if x.serial in read]
     replaced = {
         x.serial: Tensor(Argument(k), (), x.type)
-        for k, x in enumerate([*(body.arguments[k] for k in places), *given])
+        for k, x in enumerate([*(body.arguments[k] for k in places), *ahead])
     }
-    made = rebuild(outputs, replaced)
-    return Body(name, list(replaced.values()), made), tuple(places)
+    rebuilt = rebuild(outputs, replaced)
+    return Body(name, list(replaced.values()), rebuilt), tuple(places)

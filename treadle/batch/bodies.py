@@ -39,15 +39,15 @@ def body_of(
         tuple(types),
         tuple(results),
     )
-    found = _bodies.get(key)
-    if found is not None:
-        return found
+    body = _bodies.get(key)
+    if body is not None:
+        return body
     with tracing(name):
         arguments = [Tensor(Argument(k), (), t) for k, t in enumerate(types)]
-        made = _again(nodes, operands, arguments)
-        ends = [y for k in results for y in outputs_of(made[k])]
-        found = _bodies[key] = Body(name, arguments, ends)
-    return found
+        copies = _again(nodes, operands, arguments)
+        ends = [y for k in results for y in outputs_of(copies[k])]
+        body = _bodies[key] = Body(name, arguments, ends)
+    return body
 
 
 def _again(
@@ -56,19 +56,19 @@ def _again(
     arguments: Sequence[Tensor],
 ) -> list[Tensor]:
     """The nodes made again, of arguments."""
-    made: list[Tensor] = []
+    copies: list[Tensor] = []
     rest = iter(operands)
 
     def operand() -> Tensor:
         x = next(rest)
         if isinstance(x, Tensor):
             return x
-        return made[x] if x >= 0 else arguments[~x]
+        return copies[x] if x >= 0 else arguments[~x]
 
     for node in nodes:
         read = [operand() for _ in node.inputs]
         if type(node.op) is Output:
-            made.append(outputs_of(read[0])[node.op.position])
+            copies.append(outputs_of(read[0])[node.op.position])
         else:
-            made.append(node.op(*read))
-    return made
+            copies.append(node.op(*read))
+    return copies

@@ -61,19 +61,19 @@ def join_cells(
         return []
     roles[ends] += np.where(roles[ends] >= RESULT, ENDS, 0)
     codes = ops.sign * (int(ops.position.max()) + 1) + ops.position
-    types, references = walk.found.types, walk.found.references
+    types, references = walk.columns.types, walk.columns.references
     columns = walk.starts, walk.operands, roles, shares, codes, types, references
     graph = Graph(*columns)
     members = members_of(graph)
     often = np.flatnonzero(np.bincount(members.kinds) >= LEAST)
-    found = []
+    joined = []
     for kind in often.tolist():
         cells = _cells(walk, graph, members, np.flatnonzero(members.kinds == kind))
         if cells is not None:
-            found.append(cells)
-    if found:
-        _rewire(walk, ops, found)
-    return found
+            joined.append(cells)
+    if joined:
+        _rewire(walk, ops, joined)
+    return joined
 
 
 def _roles(
@@ -81,25 +81,25 @@ def _roles(
 ) -> Numbers:
     """What each node is to cells."""
     products = ops.marked(lambda op: isinstance(op, Contract))
-    fits = ((ops.kind == PLAIN) | (ops.kind == MOVE)) & ~lone & ~walk.found.marked
+    fits = ((ops.kind == PLAIN) | (ops.kind == MOVE)) & ~lone & ~walk.columns.marked
     fits &= (walk.sizes > 0) & (walk.sizes <= WIDE)
     moves = ops.marked(lambda op: op.family in ("movement", "join"))
     parts = np.where(products, PRODUCT, np.where(moves, MOVES, PART))
     roles = np.where(fits, parts, LONE)
     roles[ops.kind == OUTPUT] = RESULT
     if asked:
-        roles[[serial in asked for serial in walk.found.serials.tolist()]] = LONE
+        roles[[serial in asked for serial in walk.columns.serials.tolist()]] = LONE
     roles[~walk.waiting] = LEAF
     roles[shares >= 0] = SHARED
     return roles
 
 
-def _cells(walk: Walk, graph: Graph, members: Members, own: Numbers) -> Cells | None:
+def _cells(walk: Walk, graph: Graph, members: Members, chosen: Numbers) -> Cells | None:
     """Cells of one kind; None if they can be no rows."""
-    inside = members.inside(own)
-    rows, which = _once(members.read(own))
+    inside = members.inside(chosen)
+    rows, which = _once(members.read(chosen))
     places, count = inside[0].tolist(), rows.shape[1]
-    first = int(members.began[own[0]])
+    first = int(members.began[chosen[0]])
     seen = np.flatnonzero(members.seen[inside].any(0)).tolist()
     results = sorted(seen, key=lambda k: (places[k] != first, k))
     nodes = [walk.nodes[k] for k in places]
@@ -115,14 +115,14 @@ def _cells(walk: Walk, graph: Graph, members: Members, own: Numbers) -> Cells | 
             operands.append(walk.nodes[x])
         else:
             operands.append(~(count + shared.setdefault(x, len(shared))))
-    given = [walk.nodes[k] for k in (*rows[0].tolist(), *shared)]
-    types = [x.type for x in given]
+    read_nodes = [walk.nodes[k] for k in (*rows[0].tolist(), *shared)]
+    types = [x.type for x in read_nodes]
     body = body_of("cell", nodes, operands, types, results)
-    signature = Signature.whole(body, count, given[count:])
+    signature = Signature.whole(body, count, read_nodes[count:])
     if signature is None:
         return None
     signature.origin = walk.nodes[first].origin
-    return Cells(signature, members.began[own], rows, inside, results)
+    return Cells(signature, members.began[chosen], rows, inside, results)
 
 
 def _once(read: Numbers) -> tuple[Numbers, Iterator[int]]:
@@ -131,8 +131,8 @@ def _once(read: Numbers) -> tuple[Numbers, Iterator[int]]:
     """
     kept: list[int] = []
     which: list[int] = []
-    for k, own in enumerate(read.T):
-        same = (n for n, j in enumerate(kept) if (read[:, j] == own).all())
+    for k, column in enumerate(read.T):
+        same = (n for n, j in enumerate(kept) if (read[:, j] == column).all())
         number = next(same, len(kept))
         which.append(number)
         if number == len(kept):
@@ -140,28 +140,28 @@ def _once(read: Numbers) -> tuple[Numbers, Iterator[int]]:
     return read[:, kept], iter(which)
 
 
-def _rewire(walk: Walk, ops: Ops, found: Sequence[Cells]) -> None:
+def _rewire(walk: Walk, ops: Ops, every: Sequence[Cells]) -> None:
     """Let the nodes that cells go by read what these read, and results read them."""
     stays = np.ones(len(walk.nodes), np.bool_)
     sizes = walk.sizes.copy()
-    for cells in found:
+    for cells in every:
         inside = cells.inside
         stays[inside] = False
         sizes[inside] = 0
         ops.kind[inside] = LEFT
         walk.waiting[inside] = False
         for place, k in enumerate(cells.results):
-            own = inside[:, k]
-            ops.kind[own], ops.position[own], sizes[own] = OUTPUT, place, 1
-            walk.waiting[own] = True
+            members = inside[:, k]
+            ops.kind[members], ops.position[members], sizes[members] = OUTPUT, place, 1
+            walk.waiting[members] = True
         ops.kind[cells.nodes] = LEFT
         walk.waiting[cells.nodes] = True
         sizes[cells.nodes] = cells.rows.shape[1]
     walk.resize(sizes, stays)
     starts, operands = walk.starts, walk.operands
-    for cells in found:
+    for cells in every:
         for k in cells.results:
-            own = cells.inside[:, k]
-            operands[starts[own]] = cells.nodes  # of one that goes by itself: below
+            members = cells.inside[:, k]
+            operands[starts[members]] = cells.nodes  # of one that goes by itself: below
         at = starts[cells.nodes][:, None] + np.arange(cells.rows.shape[1])
         operands[at] = cells.rows

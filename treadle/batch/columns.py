@@ -71,7 +71,8 @@ def columns(roots: Sequence[Tensor]) -> Columns:
     things: dict[int, int] = {}
     ids = [map(id, ops), map(id, map(type, ops)), map(id, map(_type, nodes))]
     numbers, kinds, types = [
-        _numbers([things.setdefault(x, len(things)) for x in own], count) for own in ids
+        _numbers([things.setdefault(x, len(things)) for x in column], count)
+        for column in ids
     ]
     return Columns(
         nodes,

@@ -24,13 +24,13 @@ __all__ = ["equals"]
 def equals(
     walk: Walk,
     ops: Ops,
-    found: Sequence[tuple[Numbers, Numbers]],
+    units: Sequence[tuple[Numbers, Numbers]],
     possible: Marks,
     inside: Inside,
 ) -> Numbers:
     """Of each node, the first that is equal to it.
 
-    `found` has nodes of one signature each with what they read, where they are
+    `units` has nodes of one signature each with what they read, where they are
     `possible`; `inside` has views. Ids and labels are equal if they are one object, as
     those of an int are; nobody derives by them.
     """
@@ -40,18 +40,18 @@ def equals(
     words: list[Numbers] = []
     place = 0
 
-    def note(own: Numbers, kind: Numbers | int, read: Numbers) -> None:
+    def note(members: Numbers, kind: Numbers | int, read: Numbers) -> None:
         nonlocal place
         width = read.shape[1]
-        kinds[own], sizes[own] = kind, width
-        starts[own] = place + width * np.arange(len(own))
+        kinds[members], sizes[members] = kind, width
+        starts[members] = place + width * np.arange(len(members))
         words.append(read.ravel())
         place += read.size
 
-    of_nodes = walk.found.count  # kinds of data and views are types
+    of_nodes = walk.columns.count  # kinds of data and views are types
     (data,) = np.nonzero(ops.marked(lambda op: op is CONSTANT) & ~walk.waiting)
     data = data[~walk.inexact(data)]
-    note(data, walk.types(data), walk.found.values[data][:, None])
+    note(data, walk.types(data), walk.columns.values[data][:, None])
     if inside:
         views = np.fromiter(inside, np.int64, len(inside))
         lies = np.array(list(inside.values()), np.int64)
@@ -60,9 +60,9 @@ def equals(
     makers = walk.operands[walk.starts[results]]
     note(results, of_nodes + ops.position[results], makers[:, None])
     first = of_nodes + int(ops.position.max(initial=0)) + 1
-    for number, (own, read) in enumerate(found):
-        kept = possible[own]
-        note(own[kept], first + number, read[kept])
+    for number, (members, read) in enumerate(units):
+        kept = possible[members]
+        note(members[kept], first + number, read[kept])
     return number_values(kinds, starts, sizes, np.concatenate(words), of_nodes)
 
 
@@ -75,15 +75,15 @@ def number_values(
     words[starts[k] : starts[k] + sizes[k]], which are nodes from kind `nodes` on.
     """
     if native is not None:
-        found: Numbers = native.equals(kinds, starts, sizes, words, nodes)
-        return found
+        result: Numbers = native.equals(kinds, starts, sizes, words, nodes)
+        return result
     one = list(range(len(kinds)))
     known: dict[tuple[int, ...], int] = {}
     every = words.tolist()
     columns = zip(kinds.tolist(), starts.tolist(), sizes.tolist(), strict=True)
     for k, (kind, start, size) in enumerate(columns):
         if kind >= 0:
-            own = every[start : start + size]
-            read = [one[x] for x in own] if kind >= nodes else own
+            content = every[start : start + size]
+            read = [one[x] for x in content] if kind >= nodes else content
             one[k] = known.setdefault((kind, *read), k)
     return np.array(one, np.int64)

@@ -68,21 +68,21 @@ class Forest:
         units that come one after the other are rows, if there are many (`_often`).
         """
         self.all = units
-        own, first = units.own, units.first
+        unit_kinds, first = units.signatures, units.first
         readers, read = _edges(units)
         self.first = first
         self._makers = np.repeat(
-            np.arange(len(own)), np.diff(first, append=units.count)
+            np.arange(len(unit_kinds)), np.diff(first, append=units.count)
         )
         makers = self.makers(read)
-        step = agenda(own, units.walk.depths[units.nodes], readers, makers)
+        step = agenda(unit_kinds, units.walk.depths[units.nodes], readers, makers)
         often = _often(units) & once
-        kept = _needed(own, step, readers, makers, often, _heavy(units))
+        kept = _needed(unit_kinds, step, readers, makers, often, _heavy(units))
         self.kept = kept
         self.instances: list[Instance] = []
-        self.instance = np.full(len(own), -1, np.int64)  # of each unit
-        self.row = np.zeros(len(own), np.int64)
-        found: list[Groups] = []
+        self.instance = np.full(len(unit_kinds), -1, np.int64)  # of each unit
+        self.row = np.zeros(len(unit_kinds), np.int64)
+        every: list[Groups] = []
         for kind, many in zip(units.kinds, often.tolist(), strict=True):
             (places,) = np.nonzero(kept[kind.units])
             if not len(places):
@@ -96,11 +96,11 @@ class Forest:
             self.row[mine] = np.arange(len(mine))
             for k, argument in enumerate(kind.signature.rows):
                 instance.sources[argument] = kind.read[places, k]
-            found.append(_groups(2 * step[mine] + 1))
-        for number, groups in enumerate(found[:]):
+            every.append(_groups(2 * step[mine] + 1))
+        for number, groups in enumerate(every[:]):
             if len(groups.turns) > 1:
-                found += self._go_ahead(number, groups, step)
-        self.groups = self._take_turns(found)
+                every += self._go_ahead(number, groups, step)
+        self.groups = self._take_turns(every)
         self.whole = np.ones(len(units.leaves), np.bool_)
         self.whole[[view.leaf for view in units.views]] = False
         self.derived = _derived(units.leaves, self.whole, asked)
@@ -122,9 +122,9 @@ class Forest:
         if apart is None:
             return []
         first = Instance(
-            whole.part(apart.first, apart.given), instance.units[:0], instance.count
+            whole.part(apart.first, apart.inputs), instance.units[:0], instance.count
         )
-        first.sources = _those(instance.sources, apart.given)
+        first.sources = _those(instance.sources, apart.inputs)
         instance.signature = whole.part(apart.rest, apart.left)
         instance.sources = _those(instance.sources, apart.left)
         for k in range(len(apart.first.outputs)):
@@ -139,14 +139,14 @@ class Forest:
         for instance in self.instances:
             instance.signature.forget()
 
-    def _take_turns(self, found: Sequence[Groups]) -> int:
+    def _take_turns(self, groups: Sequence[Groups]) -> int:
         """Give each group its turn among all, in the order of steps."""
-        steps = [x.turns for x in found]
+        steps = [x.turns for x in groups]
         order = order_of(np.concatenate(steps)) if steps else np.zeros(0, np.int64)
         turns = np.empty(len(order), np.int64)
         turns[order] = np.arange(len(order))
         first = 0
-        for instance, x in zip(self.instances, found, strict=True):
+        for instance, x in zip(self.instances, groups, strict=True):
             last = first + len(x.turns)
             instance.groups = Groups(turns[first:last], x.starts, x.counts)
             first = last
@@ -165,8 +165,8 @@ class Forest:
                 behind = sources < 0
                 if not behind.all() or derived[-1 - sources[behind]].any():
                     wanted.append(k)
-            given = instance.signature, wanted, tuple(instance.aligned)
-            instance.template = template_of(*given, asked)
+            arguments = instance.signature, wanted, tuple(instance.aligned)
+            instance.template = template_of(*arguments, asked)
 
     @property
     def rows(self) -> int:
@@ -204,8 +204,8 @@ class Forest:
 
     def makers(self, values: Numbers) -> Numbers:
         """The units that make some values, which are no leaves."""
-        found: Numbers = self._makers[values]
-        return found
+        units: Numbers = self._makers[values]
+        return units
 
     def alone(self) -> Numbers:
         """The nodes that are no rows after all, though they might have been."""
@@ -238,12 +238,12 @@ def _groups(steps: Numbers) -> Groups:
 
 def _derived(leaves: Leaves, whole: Marks, asked: Container[int]) -> Marks:
     """The leaves below which a derivative may go on, or that it is taken by."""
-    found = np.zeros(len(leaves), np.bool_)
+    derived = np.zeros(len(leaves), np.bool_)
     for k in np.flatnonzero(whole & ~leaves.constant).tolist():
-        found[k] = carries(leaves.nodes[k])
+        derived[k] = carries(leaves.nodes[k])
     if asked:
-        found |= np.array([serial in asked for serial in leaves.serials.tolist()])
-    return found
+        derived |= np.array([serial in asked for serial in leaves.serials.tolist()])
+    return derived
 
 
 def _edges(units: Units) -> tuple[Numbers, Numbers]:
@@ -273,7 +273,7 @@ def _heavy(units: Units) -> Marks:
 
 
 def _needed(
-    own: Numbers,
+    unit_kinds: Numbers,
     step: Numbers,
     readers: Numbers,
     makers: Numbers,
@@ -286,11 +286,11 @@ def _needed(
     """
     sizes = np.bincount(step)[step]
     largest = np.zeros(len(often), np.int64)
-    np.maximum.at(largest, own, sizes)
+    np.maximum.at(largest, unit_kinds, sizes)
     # Each unit counts for its part of its group, so that a kind has its groups.
-    groups = np.rint(np.bincount(own, 1.0 / sizes, len(often)))
-    pays = heavy | (np.bincount(own, minlength=len(often)) > 2 * groups)
-    kept = (((largest > 1) & pays) | often)[own]
+    groups = np.rint(np.bincount(unit_kinds, 1.0 / sizes, len(often)))
+    pays = heavy | (np.bincount(unit_kinds, minlength=len(often)) > 2 * groups)
+    kept = (((largest > 1) & pays) | often)[unit_kinds]
     (single,) = np.nonzero(~kept[makers])
     order = single[np.argsort(-step[readers[single]], kind="stable")]
     edges = zip(readers[order].tolist(), makers[order].tolist(), strict=True)

@@ -47,8 +47,8 @@ def grown(starts: Numbers, operands: Numbers, roles: Numbers) -> Numbers:
     Nodes are in creation order; node k reads operands[starts[k] : starts[k + 1]].
     """
     if native is not None:
-        found: Numbers = native.grown(starts, operands, roles)
-        return found
+        cells: Numbers = native.grown(starts, operands, roles)
+        return cells
     ends = starts.tolist()
     every = operands.tolist()
     read = [every[a:b] for a, b in pairwise(ends)]
@@ -78,14 +78,14 @@ class _Growth:
 
     def __init__(self, read: Sequence[Sequence[int]], roles: Sequence[int]) -> None:
         self.read, self.roles = read, roles
-        self.own: list[_Cell | None] = []
+        self.cell_of: list[_Cell | None] = []
         self.cells: list[_Cell] = []
 
     def grow(self) -> list[int]:
         """Find the cells; a node of each, by nodes. What has not grown is none."""
         for k, role in enumerate(self.roles):
-            self.own.append(self._place(k, role & ENDS - 1, role >= ENDS))
-        for mine, read in zip(self.own, self.read, strict=True):
+            self.cell_of.append(self._place(k, role & ENDS - 1, role >= ENDS))
+        for mine, read in zip(self.cell_of, self.read, strict=True):
             for cell in self._of(read) if mine is not None else ():
                 if cell is not mine:
                     cell.readers.add(mine.began)  # type: ignore[union-attr]
@@ -96,11 +96,11 @@ class _Growth:
                 cell.began = cell.into.began
             elif not cell.opens or cell.size == 1:
                 cell.began = -1
-        return [-1 if cell is None else cell.began for cell in self.own]
+        return [-1 if cell is None else cell.began for cell in self.cell_of]
 
     def _of(self, nodes: Iterable[int]) -> list[_Cell]:
-        found = [self.own[x] for x in nodes]
-        return [cell for cell in found if cell is not None]
+        cells = [self.cell_of[x] for x in nodes]
+        return [cell for cell in cells if cell is not None]
 
     def _place(self, k: int, role: int, ends: bool) -> _Cell | None:
         """The cell of a node: one that it joins, or begins."""
@@ -108,8 +108,8 @@ class _Growth:
             return None
         cells = {cell.began: cell for cell in self._of(self.read[k])}
         waits = [cells[began] for began in sorted(cells)]
-        if role == RESULT and self.own[self.read[k][0]] is not None:
-            cell = self.own[self.read[k][0]]
+        if role == RESULT and self.cell_of[self.read[k][0]] is not None:
+            cell = self.cell_of[self.read[k][0]]
             assert cell is not None
             cell.size += 1
             cell.ends |= ends
@@ -156,10 +156,10 @@ class _Growth:
         if any(x is not cell and x not in awaited for x in waits):
             return False
         for x in self.read[k]:
-            own = self.own[x]
-            if own is cell and self.roles[x] >= ENDS:
+            other = self.cell_of[x]
+            if other is cell and self.roles[x] >= ENDS:
                 return False
-            if own is not None and own is not cell and x >= cell.began:
+            if other is not None and other is not cell and x >= cell.began:
                 return False
         return True
 

@@ -48,5 +48,5 @@ class Ops:
 
     def marked(self, wanted: Callable[[Any], bool]) -> Marks:
         """The nodes with an op for which `wanted` holds."""
-        found = np.array([wanted(op) for op in self.ops], np.bool_)
-        return found[self.which]
+        marks = np.array([wanted(op) for op in self.ops], np.bool_)
+        return marks[self.which]

@@ -37,12 +37,12 @@ class Live:
         self.room = max(counts) + 1
         self.ends = self.starts[forest.instance[units]] + forest.row[units]
 
-    def reached(self, given: Iterable[Numbers]) -> list[Marks] | None:
-        """The rows of each instance that those `given` are, or have read; None if it is
+    def reached(self, seeds: Iterable[Numbers]) -> list[Marks] | None:
+        """The rows of each instance that those `seeds` are, or have read; None if it is
         all of them. A row is told by its instance, an output and its number.
         """
         live = np.zeros(int(self.starts[-1]), np.bool_)
-        for spots in given:
+        for spots in seeds:
             live[self.starts[spots[:, 0]] + spots[:, 2]] = True
         if live[self.ends].all():
             return None
@@ -56,13 +56,13 @@ class Live:
             instance, start = forest.instances[number], int(self.starts[number])
             first = int(instance.groups.starts[k])
             last = first + int(instance.groups.counts[k])
-            own = first + np.flatnonzero(live[start + first : start + last])
+            rows = first + np.flatnonzero(live[start + first : start + last])
             for sources in instance.sources.values():
-                values = sources[own]
+                values = sources[rows]
                 units = forest.makers(values[values >= 0])
                 live[self.starts[forest.instance[units]] + forest.row[units]] = True
             for ahead, _ in instance.aligned.values():
-                live[self.starts[ahead] + own] = True
+                live[self.starts[ahead] + rows] = True
         return np.split(live, self.starts[1:-1])
 
 
@@ -79,5 +79,5 @@ def living(groups: Groups, live: Marks | None, room: int) -> Groups:
     begins = np.flatnonzero(np.diff(codes, prepend=-1))
     counts = np.diff(begins, append=len(codes))
     some = codes[begins] > 0
-    starts, own = begins[some], codes[begins[some]] - 1
-    return Groups(groups.turns[own] * room + starts, starts, counts[some])
+    starts, owners = begins[some], codes[begins[some]] - 1
+    return Groups(groups.turns[owners] * room + starts, starts, counts[some])

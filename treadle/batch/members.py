@@ -72,32 +72,32 @@ class Members:
 
 def _ranges(starts: Numbers, cells: Numbers) -> Numbers:
     first = int(cells[0])
-    found: Numbers = starts[cells][:, None] + np.arange(
+    result: Numbers = starts[cells][:, None] + np.arange(
         starts[first + 1] - starts[first]
     )
-    return found
+    return result
 
 
 def members_of(graph: Graph) -> Members:
     """The cells of a graph."""
-    own = grown(graph.starts, graph.operands, graph.roles)
+    cells = grown(graph.starts, graph.operands, graph.roles)
     if native is None:
-        return _Found(graph, own.tolist()).members()
+        return _Found(graph, cells.tolist()).members()
     columns = graph.starts, graph.operands, graph.shares, graph.codes
-    return Members(*native.members(*columns, graph.types, graph.references, own))
+    return Members(*native.members(*columns, graph.types, graph.references, cells))
 
 
 class _Found:
     """The search for members in Python, with kinds by what they do word for word."""
 
-    def __init__(self, graph: Graph, own: list[int]) -> None:
-        self.own = own
+    def __init__(self, graph: Graph, cells: list[int]) -> None:
+        self.cell_of = cells
         starts, operands = graph.starts.tolist(), graph.operands.tolist()
         self.read = [operands[a:b] for a, b in pairwise(starts)]
         self.shares, self.types = graph.shares.tolist(), graph.types.tolist()
         self.codes, self.references = graph.codes.tolist(), graph.references.tolist()
         self.cells: dict[int, list[int]] = {}
-        for k, cell in enumerate(own):
+        for k, cell in enumerate(cells):
             if cell >= 0:
                 self.cells.setdefault(cell, []).append(k)
         self.cells = dict(sorted(self.cells.items()))
@@ -113,7 +113,7 @@ class _Found:
             kinds.append(known.setdefault(words, len(known)))
             opens.append(len(rows))
             starts.append(starts[-1] + len(nodes))
-        nodes = [k for own in self.cells.values() for k in own]
+        nodes = [k for members in self.cells.values() for k in members]
         numbers = list(self.cells), starts, nodes, opens, rows, kinds
         columns: list[Any] = [np.array(x, np.int64) for x in numbers]
         columns.append(np.array(self._seen(), np.bool_))
@@ -127,7 +127,7 @@ class _Found:
             for x in self.read[k]:
                 if self.shares[x] >= 0:
                     words += SHARES, self.shares[x], self.types[x]
-                elif self.own[x] == began:
+                elif self.cell_of[x] == began:
                     words += INSIDE, self.place[x], self.types[x]
                 else:
                     words += ROW, 0, self.types[x]
@@ -140,5 +140,5 @@ class _Found:
         seen = [not times[k] or n > times[k] for k, n in enumerate(self.references)]
         for k, read in enumerate(self.read):
             for x in read:
-                seen[x] |= self.own[x] != self.own[k]
+                seen[x] |= self.cell_of[x] != self.cell_of[k]
         return seen

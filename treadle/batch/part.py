@@ -21,10 +21,10 @@ class Part:
 
     body: Body
     sources: tuple[tuple[str, int], ...]
-    given: tuple[bool, ...]
+    has_rows: tuple[bool, ...]
 
     def at(self, n: int) -> Body:
         """The body for n rows."""
-        made = batched(self.body, self.given, n)
-        assert made is not None, f"{self.body.name} is not done by rows"
-        return made
+        body = batched(self.body, self.has_rows, n)
+        assert body is not None, f"{self.body.name} is not done by rows"
+        return body

@@ -42,8 +42,8 @@ def shared_of(body: Body) -> tuple[list[int], list[int]]:
         shared = [k for k, v in enumerate(marks) if v is not None]
         rows = [k for k, v in enumerate(marks) if v is None]
         known = body.memo["shared"] = shared, rows
-    found: tuple[list[int], list[int]] = known
-    return found
+    result: tuple[list[int], list[int]] = known
+    return result
 
 
 class Signature:
@@ -79,31 +79,31 @@ class Signature:
         """Whether there are products of matrices among what a unit does."""
         memo = self.body.memo
         if "multiplies" not in memo:
-            found = any(isinstance(x.op, Contract) for x in self.body.nodes)
-            memo["multiplies"] = found
+            multiplies = any(isinstance(x.op, Contract) for x in self.body.nodes)
+            memo["multiplies"] = multiplies
         return bool(memo["multiplies"])
 
     def forget(self) -> None:
         """Let go of the nodes; the serials stay."""
         self.shared = {}
 
-    def part(self, body: Body, given: Sequence[int]) -> Signature:
-        """That of a part of the body, whose first arguments are those `given`; what
+    def part(self, body: Body, places: Sequence[int]) -> Signature:
+        """That of a part of the body, whose first arguments are those `places`; what
         comes after them is rows.
         """
-        shared = {k: self.shared[x] for k, x in enumerate(given) if x in self.shared}
+        shared = {k: self.shared[x] for k, x in enumerate(places) if x in self.shared}
         rows = [k for k in range(len(body.arguments)) if k not in shared]
-        made = Signature(body, shared, rows)
-        made.origin = self.origin
-        return made
+        signature = Signature(body, shared, rows)
+        signature.origin = self.origin
+        return signature
 
     @classmethod
     def whole(cls, body: Body, rows: int, shared: Sequence[Tensor]) -> Any:
         """That of a body whose first arguments are rows, so many, and the others these
         nodes; None if it can be done for no rows.
         """
-        given = tuple(k < rows for k in range(len(body.arguments)))
-        if not any(given) or not _works(body, given):
+        has_rows = tuple(k < rows for k in range(len(body.arguments)))
+        if not any(has_rows) or not _works(body, has_rows):
             return None
         return cls(body, dict(enumerate(shared, rows)), range(rows))
 
@@ -112,11 +112,11 @@ class Signature:
         cls,
         node: Tensor,
         inputs: Sequence[Tensor],
-        own: Container[int],
+        shares: Container[int],
         body: Body | None = None,
     ) -> Any:
-        """The signature of a node that shares the operands numbered in `own`; None if
-        it can be no row. The operands have values or are rows.
+        """The signature of a node that shares the operands numbered in `shares`; None
+        if it can be no row. The operands have values or are rows.
 
         `body` is what the node does with them, if that is not its op alone.
         """
@@ -127,20 +127,20 @@ class Signature:
             body = _single(node, inputs)
         plain = type(op) is not Call  # whose literals are part of its body
         numbers = [k for k, x in enumerate(inputs) if not plain or x.op is not LITERAL]
-        shared = {k: inputs[n] for k, n in enumerate(numbers) if n in own}
+        shared = {k: inputs[n] for k, n in enumerate(numbers) if n in shares}
         rows = [k for k in range(len(numbers)) if k not in shared]
-        made = cls(body, shared, rows)
-        made.origin = node.origin if plain else None
-        given = tuple(k not in shared for k in range(len(body.arguments)))
-        return made if any(given) and _works(body, given) else None
+        signature = cls(body, shared, rows)
+        signature.origin = node.origin if plain else None
+        has_rows = tuple(k not in shared for k in range(len(body.arguments)))
+        return signature if any(has_rows) and _works(body, has_rows) else None
 
 
 def _single(node: Tensor, inputs: Sequence[Tensor]) -> Body:
     """The body of one op, with the literals among its inputs."""
-    given = [x for x in inputs if x.op is not LITERAL]
-    numbers = iter(range(len(given)))
+    arguments = [x for x in inputs if x.op is not LITERAL]
+    numbers = iter(range(len(arguments)))
     operands = [x if x.op is LITERAL else ~next(numbers) for x in inputs]
-    return body_of(node.op.name, [node], operands, [x.type for x in given], [0])
+    return body_of(node.op.name, [node], operands, [x.type for x in arguments], [0])
 
 
 def _loops(body: Body) -> bool:
@@ -152,16 +152,16 @@ def _loops(body: Body) -> bool:
     return False
 
 
-def _works(body: Body, given: tuple[bool, ...]) -> bool:
+def _works(body: Body, has_rows: tuple[bool, ...]) -> bool:
     """Whether every op of a body has a rule for rows that steps of a forest can do."""
-    key = "rows", given
+    key = "rows", has_rows
     if key not in body.memo and _loops(body):
         body.memo[key] = False
     if key not in body.memo:
         with tracing(body.name):
-            body.memo[key] = batched(body, given, 2) is not None
-    found: bool = body.memo[key]
-    return found
+            body.memo[key] = batched(body, has_rows, 2) is not None
+    works: bool = body.memo[key]
+    return works
 
 
 def template_of(
@@ -174,20 +174,20 @@ def template_of(
     of the `lasting` ones stay. What rows share gets one if it is trained or `asked`.
     """
     body, shared = signature.body, signature.shared
-    given = tuple(k not in shared for k in range(len(body.arguments)))
+    has_rows = tuple(k not in shared for k in range(len(body.arguments)))
 
     def gets(k: int) -> bool:
-        if given[k]:
+        if has_rows[k]:
             return k in wanted
         return _trainable(shared[k]) or shared[k].serial in asked
 
     types = [x.type.dtype for x in body.arguments]
     derived = tuple([is_inexact(t) and gets(k) for k, t in enumerate(types)])
-    key = current().compilation, body.number, given, derived, tuple(lasting)
-    found = _templates.get(key)
-    if found is None:
-        found = _templates[key] = Template(body, given, derived, lasting)
-    return found
+    key = current().compilation, body.number, has_rows, derived, tuple(lasting)
+    template = _templates.get(key)
+    if template is None:
+        template = _templates[key] = Template(body, has_rows, derived, lasting)
+    return template
 
 
 def _trainable(node: Tensor) -> bool:

@@ -30,37 +30,44 @@ def join_spelled(walk: Walk, ops: Ops, asked: Container[int]) -> dict[int, Body]
     if not ends.any():
         return {}
     waits = walk.waiting & (ops.kind != LEFT)
-    inner = set(walk.found.serials[waits].tolist())
+    inner = set(walk.columns.serials[waits].tolist())
 
     def between(x: Tensor) -> bool:
         return x.serial in inner and x.serial not in asked
 
     nodes = [walk.nodes[k] for k in np.flatnonzero(ends).tolist()]
-    found = expressions_in(nodes, between)
-    if not found:
+    expressions = expressions_in(nodes, between)
+    if not expressions:
         return {}
-    bodies = {body.number: body for body, _ in found.values()}
+    bodies = {body.number: body for body, _ in expressions.values()}
     first = int(ops.sign.max(initial=0)) + 1
     signs = {number: first + k for k, number in enumerate(bodies)}
-    last = walk.number([own.inside[-1] for _, own in found.values()])
-    ops.sign[last] = [signs[body.number] for body, _ in found.values()]
-    _rewire(walk, ops, last, [own for _, own in found.values()])
+    last = walk.number(
+        [expression.inside[-1] for _, expression in expressions.values()]
+    )
+    ops.sign[last] = [signs[body.number] for body, _ in expressions.values()]
+    _rewire(walk, ops, last, [expression for _, expression in expressions.values()])
     return {signs[number]: body for number, body in bodies.items()}
 
 
-def _rewire(walk: Walk, ops: Ops, last: Numbers, found: Sequence[Expression]) -> None:
+def _rewire(
+    walk: Walk, ops: Ops, last: Numbers, expressions: Sequence[Expression]
+) -> None:
     """Have the last nodes of expressions read what these read, and forget what is read
     no more.
     """
     count = len(walk.nodes)
-    held = walk.found.references > np.bincount(walk.operands, minlength=count)
+    held = walk.columns.references > np.bincount(walk.operands, minlength=count)
     sizes, stays = walk.sizes.copy(), np.ones(count, np.bool_)
-    sizes[last], stays[last] = [len(own.read) for own in found], False
+    sizes[last], stays[last] = (
+        [len(expression.read) for expression in expressions],
+        False,
+    )
     walk.resize(sizes, stays)
-    for k, own in zip(last.tolist(), found, strict=True):
-        walk.read(k)[:] = walk.number(own.read)
+    for k, expression in zip(last.tolist(), expressions, strict=True):
+        walk.read(k)[:] = walk.number(expression.read)
     readers = np.bincount(walk.operands, minlength=count)
-    inside = [x for own in found for x in own.inside[:-1]]
+    inside = [x for expression in expressions for x in expression.inside[:-1]]
     for k in sorted(set(walk.number(inside).tolist()), reverse=True):
         if not readers[k]:
             walk.waiting[k] = held[k]

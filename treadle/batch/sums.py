@@ -48,28 +48,28 @@ def _has_product(node: Tensor, rowwise: set[int], known: Container[int]) -> bool
 
 def frontier(g: Tensor, rowwise: set[int], known: Container[int]) -> list[Tensor]:
     """The values of a row that a sum over rows is taken of."""
-    found, stack = [], [g]
+    values, stack = [], [g]
     while stack:
         node = stack.pop()
         if node.serial in known:
-            found.append(node)
+            values.append(node)
         elif adds(node, rowwise) and _has_product(node, rowwise, known):
             stack += node.inputs
         elif isinstance(node.op, Contract):
-            found += [x for x in node.inputs if x.serial in rowwise]
+            values += [x for x in node.inputs if x.serial in rowwise]
         else:
-            found.append(node)
-    return [x for x in found if x.serial in rowwise]
+            values.append(node)
+    return [x for x in values if x.serial in rowwise]
 
 
 def _by_rows(part: Part) -> set[int]:
     """The nodes of a part that differ between rows."""
-    pairs = zip(part.body.arguments, part.given, strict=True)
-    found = {x.serial for x, given in pairs if given}
+    pairs = zip(part.body.arguments, part.has_rows, strict=True)
+    rowwise = {x.serial for x, is_row in pairs if is_row}
     for node in part.body.nodes:
-        if any(x.serial in found for x in node.inputs):
-            found.add(node.serial)
-    return found
+        if any(x.serial in rowwise for x in node.inputs):
+            rowwise.add(node.serial)
+    return rowwise
 
 
 def only_rows(part: Part) -> bool:
@@ -89,11 +89,13 @@ def summed(part: Part, n: int) -> Body:
     """The outputs of a part summed over n rows."""
     rows: dict[int, Tensor] = {}
     arguments = []
-    for k, (x, given) in enumerate(zip(part.body.arguments, part.given, strict=True)):
-        t = Type((n, *x.type.shape), x.type.dtype) if given else x.type
-        own = Tensor(Argument(k), (), t)
-        arguments.append(own)
-        rows[x.serial] = own
+    for k, (x, is_row) in enumerate(
+        zip(part.body.arguments, part.has_rows, strict=True)
+    ):
+        t = Type((n, *x.type.shape), x.type.dtype) if is_row else x.type
+        argument = Tensor(Argument(k), (), t)
+        arguments.append(argument)
+        rows[x.serial] = argument
     rowwise = _by_rows(part)
 
     def one(node: Tensor) -> Tensor:
@@ -123,6 +125,6 @@ def _product(node: Tensor, xs: Sequence[Tensor], rowwise: set[int]) -> Tensor:
     if all(both):
         return Contract(f"{letter}{a},{letter}{b}->{out}")(*xs)
     folded = [
-        Sum((0,), False)(x) if own else x for x, own in zip(xs, both, strict=True)
+        Sum((0,), False)(x) if is_row else x for x, is_row in zip(xs, both, strict=True)
     ]
     return op(*folded)

@@ -38,7 +38,7 @@ class Sparse:
 
 
 class Template:
-    """A body of which the inputs marked in `given` are rows, the others shared.
+    """A body of which the inputs marked in `has_rows` are rows, the others shared.
 
     `wanted` marks the inputs whose cotangents can be asked for; those of the `lasting`
     inputs stay where they are, and sums are taken of them there.
@@ -47,27 +47,27 @@ class Template:
     def __init__(
         self,
         body: Body,
-        given: Sequence[bool],
+        has_rows: Sequence[bool],
         wanted: Sequence[bool],
         lasting: Sequence[int] = (),
     ) -> None:
         self.body = body
-        self.given = tuple(given)
+        self.has_rows = tuple(has_rows)
         self.wanted = tuple(wanted)
         self.lasting = tuple(lasting)
 
     @lazy
     def forward(self) -> Part:
         """Outputs, then what is kept for the gradient."""
-        made = Body(self.body.name, self.body.arguments, self._every)
-        inputs = tuple(("input", k) for k in range(len(self.given)))
-        return Part(made, inputs, self.given)
+        body = Body(self.body.name, self.body.arguments, self._every)
+        inputs = tuple(("input", k) for k in range(len(self.has_rows)))
+        return Part(body, inputs, self.has_rows)
 
     @lazy
     def plain(self) -> Part:
         """Outputs alone, where no gradient follows."""
-        inputs = tuple(("input", k) for k in range(len(self.given)))
-        return Part(self.body, inputs, self.given)
+        inputs = tuple(("input", k) for k in range(len(self.has_rows)))
+        return Part(self.body, inputs, self.has_rows)
 
     @property
     def kept(self) -> tuple[Type, ...]:
@@ -130,9 +130,9 @@ class _Derived:
     """The gradient of a template for one row, cut into its parts."""
 
     def __init__(self, template: Template) -> None:
-        body, given = template.body, template.given
+        body, has_rows = template.body, template.has_rows
         self.body = body
-        self.given = given
+        self.has_rows = has_rows
         count = len(body.arguments)
         floats = [k for k, t in enumerate(body.types) if is_inexact(t.dtype)]
         gs = [
@@ -142,8 +142,8 @@ class _Derived:
         places = [k for k, w in enumerate(template.wanted) if w]
         xs = [body.arguments[k] for k in places]
         ys = [body.outputs[k] for k in floats]
-        found = functions.pullback(ys, gs, xs) if gs and xs else ()
-        grads = {k: g for k, g in zip(places, found, strict=False) if g is not None}
+        gradients = functions.pullback(ys, gs, xs) if gs and xs else ()
+        grads = {k: g for k, g in zip(places, gradients, strict=False) if g is not None}
         self.source: dict[int, tuple[str, int]] = {}
         for k, x in enumerate(body.arguments):
             self.source[x.serial] = "input", k
@@ -151,12 +151,12 @@ class _Derived:
             self.source[g.serial] = "cotangent", k
         for k, y in enumerate(body.outputs):
             self.source.setdefault(y.serial, ("output", k))
-        self.own = {x.serial for x in body.nodes}
+        self.body_serials = {x.serial for x in body.nodes}
         self.rowwise = self._rowwise(list(grads.values()))
         self.kept: list[Tensor] = []
         self.extra: list[Tensor] = []
-        self.row_inputs = tuple(k for k in grads if given[k])
-        dense = {k: g for k, g in grads.items() if not given[k]}
+        self.row_inputs = tuple(k for k in grads if has_rows[k])
+        dense = {k: g for k, g in grads.items() if not has_rows[k]}
         self.sparse = self._sparse(dense)
         self.shared_inputs = tuple(dense)
         wanted = [grads[k] for k in self.row_inputs]
@@ -171,29 +171,29 @@ class _Derived:
         """The nodes that differ between rows."""
         rows = {
             x.serial
-            for x, given in zip(self.body.arguments, self.given, strict=True)
-            if given
+            for x, is_row in zip(self.body.arguments, self.has_rows, strict=True)
+            if is_row
         }
-        found = {s for s, (kind, _) in self.source.items() if kind == "cotangent"}
-        found |= rows
+        serials = {s for s, (kind, _) in self.source.items() if kind == "cotangent"}
+        serials |= rows
         for node in reach([*roots, *self.body.outputs]):
-            if any(x.serial in found for x in node.inputs):
-                found.add(node.serial)
-        return found
+            if any(x.serial in serials for x in node.inputs):
+                serials.add(node.serial)
+        return serials
 
     def _sparse(self, dense: dict[int, Tensor]) -> dict[int, Any]:
         """Gradients that are rows of a table; they leave `dense`."""
-        found: dict[int, Any] = {}
+        sparse: dict[int, Any] = {}
         for k, g in list(dense.items()):
             parts = sparse_rows(g)
             if parts is None:
                 continue
             ids, values = map(_bare, parts)
-            known = ids.serial in self.own or ids.serial in self.source
+            known = ids.serial in self.body_serials or ids.serial in self.source
             if known and values.serial in self.rowwise:
-                found[k] = ids, values, g.type.shape
+                sparse[k] = ids, values, g.type.shape
                 del dense[k]
-        return found
+        return sparse
 
     def _split(self, wanted: list[Tensor], dense: list[Tensor]) -> None:
         leaves: dict[int, Tensor] = {}
@@ -225,17 +225,17 @@ class _Derived:
     ) -> tuple[dict[int, Tensor], list[tuple[str, int]]]:
         """Arguments in place of what the forward pass made; that is kept."""
 
-        def made(node: Tensor) -> bool:
+        def is_forward(node: Tensor) -> bool:
             return (
-                node.serial in self.own
+                node.serial in self.body_serials
                 and node.serial in self.rowwise
                 and not isinstance(node.type, TupleType)
             )
 
         ends = [
             x
-            for x in reach(roots, lambda n: n.serial in self.source or made(n))
-            if x.serial in self.source or made(x)
+            for x in reach(roots, lambda n: n.serial in self.source or is_forward(n))
+            if x.serial in self.source or is_forward(x)
         ]
         replaced: dict[int, Tensor] = {}
         sources: list[tuple[str, int]] = []
@@ -258,7 +258,7 @@ class _Derived:
             return None
         done = rebuild(roots, replaced)
         body = Body(f"{name} of {self.body.name}", list(replaced.values()), done)
-        rows = tuple(kind != "input" or self.given[k] for kind, k in sources)
+        rows = tuple(kind != "input" or self.has_rows[k] for kind, k in sources)
         return Part(body, tuple(sources), rows)
 
     def _totals(self, dense: Sequence[Tensor]) -> Part | None:

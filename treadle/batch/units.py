@@ -59,7 +59,7 @@ class Units:
 
     walk: Walk
     nodes: Numbers  # of each unit
-    own: Numbers  # signature of each unit
+    signatures: Numbers  # signature of each unit
     first: Numbers  # number of its first value
     kinds: list[Kind]
     value: Numbers  # of each node
@@ -88,11 +88,11 @@ class Units:
     @property
     def size(self) -> float:
         """The bytes that a unit makes, on average."""
-        made = [
+        sizes = [
             len(kind.units) * sum(t.nbytes for t in kind.signature.body.types)
             for kind in self.kinds
         ]
-        return sum(made) / max(len(self.nodes), 1)
+        return sum(sizes) / max(len(self.nodes), 1)
 
 
 @dataclass(frozen=True)
@@ -129,18 +129,18 @@ def collect(
     shared = _Shared(walk, ops, asked)
     lone = np.isin(ops.sign, list(bodies)) if bodies else np.zeros_like(walk.waiting)
     cells = join_cells(walk, ops, shared.numbers(), lone, ends, asked)
-    found = [(int(x.nodes[0]), x.signature, x.nodes, x.rows) for x in cells]
+    parts = [(int(x.nodes[0]), x.signature, x.nodes, x.rows) for x in cells]
     possible = np.zeros(len(walk.nodes), np.bool_)
     fits = walk.waiting & (walk.sizes > 0) & (walk.sizes <= WIDE)
     plain = fits & ((ops.kind == PLAIN) | (ops.kind == MOVE))
     calls = walk.waiting & (ops.kind == CALL)
     for members in _alike(ops.sign, calls):
-        found += _calls(walk, members)
+        parts += _calls(walk, members)
     code = ops.sign * (WIDE + 1) + walk.sizes
     for members in _alike(code, _for_rows(walk, code, plain)):
         body = bodies.get(int(ops.sign[members[0]]))
-        found += _plain(walk, members, shared, body)
-    for _, _, nodes, _ in found:
+        parts += _plain(walk, members, shared, body)
+    for _, _, nodes, _ in parts:
         possible[nodes] = True
     _drop_what_reads_others(walk, ops, possible)
     one = np.arange(len(walk.nodes))
@@ -148,13 +148,13 @@ def collect(
         free = possible.copy()
         results = held[ops.kind[held] == OUTPUT]
         free[held] = free[walk.operands[walk.starts[results]]] = False
-        read = [(nodes, rows) for _, _, nodes, rows in found]
+        read = [(nodes, rows) for _, _, nodes, rows in parts]
         views = {k: inside[k] for k in inside.keys() - set(held.tolist())}
         one = equals(walk, ops, read, free, views)
-        found = [(k, sign, nodes, one[rows]) for k, sign, nodes, rows in found]
+        parts = [(k, sign, nodes, one[rows]) for k, sign, nodes, rows in parts]
         walk.operands = one[walk.operands]
         possible &= one == np.arange(len(one))
-    units = _numbered(walk, ops, found, possible, inside, one)
+    units = _numbered(walk, ops, parts, possible, inside, one)
     units.expressions = shared.expressions
     units.moves = any(type(walk.nodes[k].op) is Embedding for k in inside)
     return units
@@ -187,19 +187,19 @@ def _calls(walk: Walk, members: Numbers) -> Found:
     """The calls of one body, by the Variables that they share."""
     body = walk.nodes[members[0]].op.body
     places, rows = shared_of(body)
-    found: Found = []
+    calls: Found = []
     every = walk.read_by(members, len(body.arguments))
     if not rows:
-        return found
-    for own in split(every[:, places]):
-        nodes = members[own]
-        if walk.waiting[every[own[0]][places]].any():
+        return calls
+    for alike in split(every[:, places]):
+        nodes = members[alike]
+        if walk.waiting[every[alike[0]][places]].any():
             continue
-        inputs = _at(walk.nodes, every[own[0]])
+        inputs = _at(walk.nodes, every[alike[0]])
         signature = Signature.of(walk.nodes[nodes[0]], inputs, places)
         if signature is not None:
-            found.append((int(nodes[0]), signature, nodes, every[own][:, rows]))
-    return found
+            calls.append((int(nodes[0]), signature, nodes, every[alike][:, rows]))
+    return calls
 
 
 class _Shared:
@@ -220,9 +220,9 @@ class _Shared:
 
     def numbers(self) -> Numbers:
         """A number for each of these, the same for what is equal; -1 for others."""
-        own = np.where(self.literals, 2 * self.content + 1, -1)
-        places = 2 * np.arange(len(own))
-        return np.where(self.versions, places, own)
+        literals = np.where(self.literals, 2 * self.content + 1, -1)
+        places = 2 * np.arange(len(literals))
+        return np.where(self.versions, places, literals)
 
     def _add_expressions(self, walk: Walk, ops: Ops, asked: Container[int]) -> None:
         """Let all that read an expression of Variables read one of its equals."""
@@ -245,11 +245,11 @@ class _Shared:
                     one[members[equal]] = members[equal[0]]
             marks = more
         if marks.any():
-            own = np.unique(one[marks])
-            self.expressions = _at(walk.nodes, own.tolist())
+            firsts = np.unique(one[marks])
+            self.expressions = _at(walk.nodes, firsts.tolist())
             walk.operands = one[walk.operands]
             walk.waiting[marks] = False
-            self.versions[own] = True
+            self.versions[firsts] = True
 
 
 def _plain(
@@ -264,16 +264,16 @@ def _plain(
     version, literal = shared.versions[every], shared.literals[every]
     what = np.where(version, every, np.where(literal, shared.content[every], 0))
     marks = version + 2 * literal
-    found: Found = []
-    for own in split(np.concatenate([types, what, marks], 1)):
-        nodes = members[own]
-        inputs = _at(walk.nodes, every[own[0]])
-        mine = np.flatnonzero(marks[own[0]] == 1).tolist()
+    parts: Found = []
+    for alike in split(np.concatenate([types, what, marks], 1)):
+        nodes = members[alike]
+        inputs = _at(walk.nodes, every[alike[0]])
+        mine = np.flatnonzero(marks[alike[0]] == 1).tolist()
         signature = Signature.of(walk.nodes[nodes[0]], inputs, mine, body)
         if signature is not None:
-            rows = every[own][:, marks[own[0]] == 0]
-            found.append((int(nodes[0]), signature, nodes, rows))
-    return found
+            rows = every[alike][:, marks[alike[0]] == 0]
+            parts.append((int(nodes[0]), signature, nodes, rows))
+    return parts
 
 
 def _drop_what_reads_others(walk: Walk, ops: Ops, possible: Marks) -> None:
@@ -296,30 +296,30 @@ def _drop_what_reads_others(walk: Walk, ops: Ops, possible: Marks) -> None:
 def _numbered(
     walk: Walk,
     ops: Ops,
-    found: Found,
+    parts: Found,
     possible: Marks,
     inside: Inside,
     one: Numbers,
 ) -> Units:
     """Units, and their values, by numbers; nodes have those of the `one` they equal."""
-    found.sort(key=lambda x: x[0])
+    parts.sort(key=lambda x: x[0])
     (nodes,) = np.nonzero(possible)
     unit = np.full(len(walk.nodes), -1, np.int64)
     unit[nodes] = np.arange(len(nodes))
     kind_of = np.zeros(len(nodes), np.int64)
     outputs = np.zeros(len(nodes), np.int64)
-    for k, (_, signature, members, _) in enumerate(found):
+    for k, (_, signature, members, _) in enumerate(parts):
         mine = unit[members[possible[members]]]
         kind_of[mine], outputs[mine] = k, signature.outputs
     first = np.cumsum(outputs) - outputs
     value = np.full(len(walk.nodes), NONE, np.int64)
     value[nodes] = first
     (selected,) = np.nonzero(walk.waiting & (ops.kind == OUTPUT))
-    made = walk.operands[walk.starts[selected]]
-    mine = possible[made]
-    value[selected[mine]] = value[made[mine]] + ops.position[selected[mine]]
+    makers = walk.operands[walk.starts[selected]]
+    mine = possible[makers]
+    value[selected[mine]] = value[makers[mine]] + ops.position[selected[mine]]
     kinds, used = [], np.zeros(len(walk.nodes), np.bool_)
-    for number, (_, signature, members, read) in enumerate(found):
+    for number, (_, signature, members, read) in enumerate(parts):
         kept = possible[members]
         signature.number = number
         kinds.append(Kind(signature, unit[members[kept]], read[kept]))
@@ -327,11 +327,11 @@ def _numbered(
     (leaves,) = np.nonzero(used & ~walk.waiting)
     views = []
     if inside:
-        own = [k for k in leaves.tolist() if k in inside]
-        sources = np.array([inside[k][0] for k in own], np.int64)
+        inner = [k for k in leaves.tolist() if k in inside]
+        sources = np.array([inside[k][0] for k in inner], np.int64)
         leaves = np.union1d(leaves, sources)
         place = dict(zip(leaves.tolist(), range(len(leaves)), strict=True))
-        views = [View(place[k], place[inside[k][0]], inside[k][1]) for k in own]
+        views = [View(place[k], place[inside[k][0]], inside[k][1]) for k in inner]
     value[leaves] = -1 - np.arange(len(leaves))
     value = value[one]
     for kind in kinds:
@@ -354,10 +354,10 @@ def _numbered(
 def _leaves(walk: Walk, ops: Ops, places: Numbers) -> Leaves:
     """The leaves at some places, and what is asked of all of them together."""
     nodes = _at(walk.nodes, places.tolist())
-    own = grouped(np.arange(len(places)), walk.types(places))
-    types = [(nodes[k[0]].type, k) for k in own]
+    groups = grouped(np.arange(len(places)), walk.types(places))
+    types = [(nodes[k[0]].type, k) for k in groups]
     constant = ops.marked(lambda op: op is CONSTANT)[places]
-    return Leaves(nodes, walk.found.serials[places], constant, types)
+    return Leaves(nodes, walk.columns.serials[places], constant, types)
 
 
 def _at(nodes: Sequence[Tensor], which: Iterable[int]) -> list[Tensor]:

@@ -45,16 +45,16 @@ def views_of_leaves(walk: Walk, ops: Ops, asked: Container[int]) -> Inside:
             break
         parts = more
     some, first, leaf = some[parts], first[parts], leaf[parts]
-    found: Inside = {}
+    views: Inside = {}
     nodes = walk.nodes
     shifts: dict[tuple[int, Type], int | None] = {}
     triples = zip(some.tolist(), first.tolist(), leaf.tolist(), strict=True)
     for k, of, begins in triples:
         base = 0
         if not begins:
-            if of not in found:
+            if of not in views:
                 continue
-            of, base = found[of]
+            of, base = views[of]
         node = nodes[k]
         source = node.inputs[0].type
         if type(node.op) is Embedding:
@@ -65,9 +65,9 @@ def views_of_leaves(walk: Walk, ops: Ops, asked: Container[int]) -> Inside:
                 shifts[key] = _shift(node.op, source, node.type)
             shift = shifts[key]
         if shift is not None and node.serial not in asked:
-            found[k] = of, base + shift
-    walk.waiting[list(found)] = False
-    return found
+            views[k] = of, base + shift
+    walk.waiting[list(views)] = False
+    return views
 
 
 def _row(node: Tensor) -> int | None:
@@ -86,12 +86,12 @@ def _shift(op: Any, source: Type, result: Type) -> int | None:
     shift, stride = 0, source.dtype.itemsize
     whole = True  # as far as the dimensions behind go
     dims = zip(op.starts, op.steps, source.shape, result.shape, strict=True)
-    for start, step, n, own in reversed(list(dims)):
-        if own > 1 and (step != 1 or not whole):
+    for start, step, n, extent in reversed(list(dims)):
+        if extent > 1 and (step != 1 or not whole):
             return None
         shift += start * stride
         stride *= n
-        whole = whole and own == n
+        whole = whole and extent == n
     return shift
 
 

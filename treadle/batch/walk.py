@@ -25,23 +25,23 @@ class Walk:
     Node k reads `operands[starts[k] : starts[k + 1]]`; one with a value reads nothing.
     """
 
-    def __init__(self, found: Columns) -> None:
-        self.found = found
-        self.nodes = found.nodes
-        self.waiting = found.waiting
-        self.sizes = found.sizes
-        self.operands = found.operands
-        self.depths = found.depths
-        self.starts = np.concatenate([[0], np.cumsum(found.sizes)])
+    def __init__(self, columns: Columns) -> None:
+        self.columns = columns
+        self.nodes = columns.nodes
+        self.waiting = columns.waiting
+        self.sizes = columns.sizes
+        self.operands = columns.operands
+        self.depths = columns.depths
+        self.starts = np.concatenate([[0], np.cumsum(columns.sizes)])
 
     def forget(self) -> None:
         """Let go of the nodes; the numbers stay."""
-        self.nodes = self.found.nodes = []
+        self.nodes = self.columns.nodes = []
 
     def held(self) -> Numbers:
         """The nodes without a value that something besides these nodes refers to."""
         inside = np.bincount(self.operands, minlength=len(self.nodes))
-        return np.flatnonzero(self.waiting & (self.found.references > inside))
+        return np.flatnonzero(self.waiting & (self.columns.references > inside))
 
     def alike(self, which: Numbers) -> bool:
         """Whether some nodes have one type."""
@@ -66,27 +66,27 @@ class Walk:
 
     def has(self, family: str) -> bool:
         """Whether an op of a family is there."""
-        first = _first(self.found.kinds, self.found.count)
+        first = _first(self.columns.kinds, self.columns.count)
         return any(self.nodes[k].op.family == family for k in first if k >= 0)
 
     def ops(self) -> tuple[list[Any], Numbers]:
         """The different op objects, as they come first, and which one each node has."""
-        first = _first(self.found.ops, self.found.count)
+        first = _first(self.columns.ops, self.columns.count)
         known = np.flatnonzero(first >= 0)
         known = known[np.argsort(first[known])]
         rank = np.empty(len(first), np.int64)
         rank[known] = np.arange(len(known))
-        return [self.nodes[k].op for k in first[known]], rank[self.found.ops]
+        return [self.nodes[k].op for k in first[known]], rank[self.columns.ops]
 
     def types(self, which: Numbers) -> Numbers:
         """A number for the type of each of some nodes, the same for the same type."""
-        return self.found.types[which]
+        return self.columns.types[which]
 
     def read_by(self, which: Numbers, count: int) -> Numbers:
         """A row of operands for each of some nodes that read so many."""
         places = self.starts[which][:, None] + np.arange(count)
-        found: Numbers = self.operands[places]
-        return found
+        rows: Numbers = self.operands[places]
+        return rows
 
     def read(self, k: int) -> Numbers:
         """What a node reads."""
@@ -107,25 +107,25 @@ class Walk:
 
     def of_operands(self, which: Marks, marks: Marks) -> Marks:
         """Which of some nodes read marked operands alone, and at least one."""
-        found = np.zeros(len(self.nodes), np.bool_)
+        marked = np.zeros(len(self.nodes), np.bool_)
         (some,) = np.nonzero(which & (self.sizes > 0))
         some = some[marks[self.operands[self.starts[some]]]]  # few are left, mostly
         sizes = self.sizes[some]
         ends = np.cumsum(sizes)
         if len(some):
             places = np.repeat(self.starts[some] - (ends - sizes), sizes)
-            own = marks[self.operands[places + np.arange(len(places))]]
-            found[some] = np.logical_and.reduceat(own, ends - sizes)
-        return found
+            reads = marks[self.operands[places + np.arange(len(places))]]
+            marked[some] = np.logical_and.reduceat(reads, ends - sizes)
+        return marked
 
     def number(self, nodes: Sequence[Tensor]) -> Numbers:
         """The places of some nodes, -1 for one that is not here."""
-        known = self.found.serials
+        known = self.columns.serials
         serials = np.fromiter(map(_serial, nodes), np.int64, len(nodes))
-        found = np.searchsorted(known, serials)
-        found[found == len(known)] = 0
-        found[known[found] != serials] = -1
-        return found
+        places = np.searchsorted(known, serials)
+        places[places == len(known)] = 0
+        places[known[places] != serials] = -1
+        return places
 
 
 def _first(values: Numbers, count: int) -> Numbers:

@@ -228,8 +228,8 @@ def provide_devices(name: str, make: Callable[[int], Engine]) -> None:
     """Register an engine for each of several devices: "opencl" is the one with number
     0, "opencl:1" the next."""
     _numbered[name] = make
-    for own in [x for x in _made if x.partition(":")[0] == name]:
-        del _made[own]
+    for other in [x for x in _made if x.partition(":")[0] == name]:
+        del _made[other]
     register_engine(name, numbered=True)
 
 

@@ -39,9 +39,11 @@ class Awaited(NDArrayOperatorsMixin):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return np.array(self.value, dtype)
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *given: Any, **more: Any) -> Any:
-        own = map(waited, given)
-        return getattr(ufunc, method)(*own, **more)
+    def __array_ufunc__(
+        self, ufunc: Any, method: str, *inputs: Any, **more: Any
+    ) -> Any:
+        arrays = map(waited, inputs)
+        return getattr(ufunc, method)(*arrays, **more)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

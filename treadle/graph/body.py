@@ -71,8 +71,8 @@ class Body:
 
     def numpy(self, arrays: Arrays) -> tuple[np.ndarray[Any, Any], ...]:
         """The outputs for these argument values, by the NumPy rule of each op."""
-        given = zip(self.arguments, arrays, strict=True)
-        values: dict[int, Any] = {x.serial: array for x, array in given}
+        pairs = zip(self.arguments, arrays, strict=True)
+        values: dict[int, Any] = {x.serial: array for x, array in pairs}
         for node in self.nodes:
             if node.serial in values:
                 continue
@@ -87,12 +87,12 @@ class Body:
 
     def resized(self, types: Sequence[Type]) -> Body:
         """The same with outputs of other extents, for who runs it in another way."""
-        made = object.__new__(Body)
+        copy = object.__new__(Body)
         for name in Body.__slots__[1:]:
-            setattr(made, name, getattr(self, name))
-        made.types = tuple(types)
-        made.result = types[0] if len(types) == 1 else TupleType(types)
-        return made
+            setattr(copy, name, getattr(self, name))
+        copy.types = tuple(types)
+        copy.result = types[0] if len(types) == 1 else TupleType(types)
+        return copy
 
     def shared(self) -> Body:
         """The first body of the same structure, numbers and name as this one.
@@ -153,8 +153,8 @@ class Called(Body):
         self.run = run
 
     def numpy(self, arrays: Arrays) -> tuple[np.ndarray[Any, Any], ...]:
-        found: tuple[np.ndarray[Any, Any], ...] = self.run(arrays)
-        return found
+        outputs: tuple[np.ndarray[Any, Any], ...] = self.run(arrays)
+        return outputs
 
 
 def _names(op: Op) -> tuple[str, ...]:
@@ -177,15 +177,15 @@ def bodies(op: Op) -> dict[str, Body]:
 
 def effect_of(op: Op) -> str:
     """What is seen from outside of an op or of those in its bodies: as in Traits."""
-    found = op.traits.effect
+    effect = op.traits.effect
     for body in bodies(op).values() if op.family == "control" else ():
         known = body.memo.get("effect")
         if known is None:
             every = {effect_of(node.op) for node in body.nodes}
             known = next((e for e in ("each", "once") if e in every), "")
             body.memo["effect"] = known
-        found = known if known == "each" else found or known
-    return found
+        effect = known if known == "each" else effect or known
+    return effect
 
 
 def is_repeatable(op: Op) -> bool:
@@ -195,12 +195,12 @@ def is_repeatable(op: Op) -> bool:
     )
 
 
-def with_bodies(op: Op, made: Callable[[Body], Body]) -> Op:
+def with_bodies(op: Op, make: Callable[[Body], Body]) -> Op:
     """The op with what is made of each of its bodies in the body's place."""
-    found = {name: made(body) for name, body in bodies(op).items()}
-    if all(getattr(op, name) is body for name, body in found.items()):
+    replaced = {name: make(body) for name, body in bodies(op).items()}
+    if all(getattr(op, name) is body for name, body in replaced.items()):
         return op
-    return replace(op, **found)  # type: ignore[type-var]
+    return replace(op, **replaced)  # type: ignore[type-var]
 
 
 def sign_of(op: Op) -> Any:
@@ -252,15 +252,15 @@ def close(frame: TraceFrame, arguments: list[Tensor], outputs: list[Tensor]) -> 
     count = len(outputs)
     assigned = [_variable(update) for update in _last_updates(frame)]
     everything = outputs + [update.inputs[1] for update in _last_updates(frame)]
-    own = {x.serial for x in arguments}
+    argument_serials = {x.serial for x in arguments}
     reads = list(frame.reads.values())
-    own |= {x.serial for _, x in reads}
+    argument_serials |= {x.serial for _, x in reads}
 
     def outside(node: Tensor) -> bool:
         # Of a node of several results each one is read, and not the node.
         several = node.op.family == "output"
         source = node.inputs[0] if several else node
-        return source.serial < frame.start and node.serial not in own
+        return source.serial < frame.start and node.serial not in argument_serials
 
     nodes = reach(everything, outside)
     captured = [n for n in nodes if outside(n)]
@@ -287,8 +287,8 @@ def _last_updates(frame: TraceFrame) -> list[Tensor]:
 
 
 def _variable(update: Tensor) -> Variable:
-    found: Variable = update.op.variable  # type: ignore[attr-defined]
-    return found
+    variable: Variable = update.op.variable  # type: ignore[attr-defined]
+    return variable
 
 
 def argument_error(node: Tensor) -> TraceError:

@@ -97,7 +97,7 @@ class Plan:
     identity is kept alive in `things`.
     """
 
-    given: int
+    operand_count: int
     variables: tuple[Any, ...]
     captured: tuple[Tensor, ...]
     leaves: tuple[Tensor, ...]
@@ -112,7 +112,7 @@ class Plan:
     @property
     def size(self) -> int:
         """How many values there are."""
-        read = self.given + len(self.variables) + len(self.captured)
+        read = self.operand_count + len(self.variables) + len(self.captured)
         return read + len(self.leaves) + len(self.steps)
 
 
@@ -176,8 +176,10 @@ class Called:
         self.latest[:] = NOTHING, None
         self.plans[key] = _written(plan)
         things = things_of((*args, *named.values()))
-        told = [x for x in things if isinstance(x, Variable)]
-        self.watched[key] = [weakref.ref(v, lambda _: self.forget(key)) for v in told]
+        variables = [x for x in things if isinstance(x, Variable)]
+        self.watched[key] = [
+            weakref.ref(v, lambda _: self.forget(key)) for v in variables
+        ]
 
     def forget(self, key: bytes | None = None) -> None:
         """Drop a plan, or all of them."""
@@ -193,7 +195,7 @@ def _written(plan: Plan) -> Any:
     """A plan as the core follows it."""
     assert native_calls is not None
     return native_calls.plan(
-        plan.given,
+        plan.operand_count,
         plan.variables,
         plan.captured,
         plan.leaves,

@@ -131,12 +131,15 @@ class Claim:
                 self._thread = 0
 
     def carry_out(
-        self, run: Callable[..., int], given: Sequence[int], failed: Callable[[], bool]
+        self,
+        run: Callable[..., int],
+        arguments: Sequence[int],
+        failed: Callable[[], bool],
     ) -> int:
         """Call `run`, which does not hold Python's lock; what it returns."""
         ran: list[int] = []  # by the call of C that runs it: there is nothing between
         with self.running(lambda: bool(ran) and not failed()):
-            ran.extend(map(run, *zip(given, strict=True)))
+            ran.extend(map(run, *zip(arguments, strict=True)))
         return ran[0]
 
     def finish(self, nodes: Sequence[Tensor] | None = None) -> Variable | None:
@@ -190,10 +193,10 @@ class Claim:
             for v, node in zip(self.variables, others, strict=True):
                 around.note(v, node)
         every = list(zip(self.variables, nodes, others, strict=True))
-        own = [x for x in every if x[0].committed is x[1]]
+        current = [x for x in every if x[0].committed is x[1]]
         later = [x[0] for x in every if x[0].committed is not x[1]]
-        exchanged = exchange([x[0] for x in own], [x[2] for x in own], [])
-        for (v, node, _), now in zip(own, exchanged, strict=True):
+        exchanged = exchange([x[0] for x in current], [x[2] for x in current], [])
+        for (v, node, _), now in zip(current, exchanged, strict=True):
             if now is not node:
                 v.committed = now
                 later.append(v)
@@ -214,8 +217,8 @@ class Claim:
         if self._ticket is not None:
             self._ticket.wait()
         assert self.values is not None
-        found = self._made(k)
-        return found.numpy() if isinstance(found, Resident) else found
+        value = self._made(k)
+        return value.numpy() if isinstance(value, Resident) else value
 
     def _made(self, k: int) -> Any:
         assert self.values is not None
@@ -291,11 +294,11 @@ class InPlace(Claim):
         for x in self.nodes:
             x.serial = next_serial()
         self.runs.claim = self
-        found: list[Tensor] = []
-        self._found = found
-        exchange(self.variables, self.nodes, found)
-        if all(map(is_, found, self.before)):
-            found.clear()  # they count
+        taken: list[Tensor] = []
+        self._found = taken
+        exchange(self.variables, self.nodes, taken)
+        if all(map(is_, taken, self.before)):
+            taken.clear()  # they count
             if alone():
                 return True
         self.give_back()
@@ -337,5 +340,5 @@ _written: weakref.WeakValueDictionary[int, InPlace] = weakref.WeakValueDictionar
 
 def turn_of(array: Array) -> int:
     """Which of its values an array has, in all runs: 0 if that does not change."""
-    found = _written.get(id(array))
-    return 0 if found is None else found.turn
+    written = _written.get(id(array))
+    return 0 if written is None else written.turn

@@ -78,26 +78,26 @@ def define(
 
 def _inner_first(body: Body) -> list[Body]:
     """The bodies a body refers to, each after those it refers to itself."""
-    found: dict[int, Body] = {}
+    inner_bodies: dict[int, Body] = {}
     stack: list[tuple[Body, bool]] = [(body, False)]
     while stack:
         inner, ready = stack.pop()
         if ready:
-            found.setdefault(id(inner), inner)
-        elif id(inner) not in found:
+            inner_bodies.setdefault(id(inner), inner)
+        elif id(inner) not in inner_bodies:
             stack.append((inner, True))
             for node in inner.nodes:
                 stack += [
                     (v, False) for _, v in node.op.attributes() if isinstance(v, Body)
                 ]
-    return list(found.values())
+    return list(inner_bodies.values())
 
 
 def _lines(
     body: Body, said: Callable[[Any], str], keep: Callable[[Array], str]
 ) -> Iterator[str]:
-    own = {x.serial for x in body.arguments}
-    nodes = [*body.arguments, *[n for n in body.nodes if n.serial not in own]]
+    arguments = {x.serial for x in body.arguments}
+    nodes = [*body.arguments, *[n for n in body.nodes if n.serial not in arguments]]
     number = {node.serial: k for k, node in enumerate(nodes)}
     for k, node in enumerate(nodes):
         type_ = "several" if isinstance(node.type, TupleType) else _type(node.type)
@@ -213,21 +213,21 @@ class _Reader:
         match = _LINE.fullmatch(line)
         if match is None:
             raise ValueError("this is no node")
-        number, head, read, told = match.groups()
+        number, head, read, type_text = match.groups()
         if int(number) != len(self.nodes):
             raise ValueError(f"node %{len(self.nodes)} is missing")
         operands = self._operands(read)
-        type_ = None if told == "several" else _read_type(told)
+        type_ = None if type_text == "several" else _read_type(type_text)
         if head == "argument" or head.startswith(("constant ", "literal ")):
             if operands or type_ is None:
                 raise ValueError("a leaf has a type and no operands")
-            made = self._leaf(head, type_)
+            node = self._leaf(head, type_)
         else:
-            made = self._op(head)(*operands)
-            inferred = None if isinstance(made.type, TupleType) else made.type
+            node = self._op(head)(*operands)
+            inferred = None if isinstance(node.type, TupleType) else node.type
             if inferred is not type_:
-                raise ValueError(f"this is {made.type}, not {told}")
-        self.nodes.append(made)
+                raise ValueError(f"this is {node.type}, not {type_text}")
+        self.nodes.append(node)
 
     def _operands(self, text: str) -> list[Tensor]:
         numbers = [int(word[1:]) for word in text.split()]
@@ -239,9 +239,9 @@ class _Reader:
         if head == "argument":
             if len(self.arguments) < len(self.nodes):
                 raise ValueError("arguments come first")
-            made = Tensor(Argument(len(self.arguments)), (), type_)
-            self.arguments.append(made)
-            return made
+            argument = Tensor(Argument(len(self.arguments)), (), type_)
+            self.arguments.append(argument)
+            return argument
         kind, _, place = head.partition(" ")
         op = Literal() if kind == "literal" else Constant()
         return Tensor(op, (), type_, self._value(place, type_))
@@ -272,25 +272,25 @@ class _Reader:
         if issubclass(cls, Leaf):
             raise ValueError(f"{name} is no op with operands")
         known = {f.name: f.type for f in fields(cls)}  # type: ignore[arg-type]
-        given: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         tokens.expect("(")
         while not tokens.has(")"):
             key = tokens.take(2)
-            if key not in known or key in given:
+            if key not in known or key in values:
                 raise ValueError(
                     f"{name} has no attribute {key!r}, or it is there twice"
                 )
             tokens.expect("=")
             if tokens.has("$") or tokens.has("@"):
-                given[key] = self._reference(tokens, str(known[key]))
+                values[key] = self._reference(tokens, str(known[key]))
             else:
-                given[key] = self._attribute(tokens, 0)
+                values[key] = self._attribute(tokens, 0)
             if not tokens.has(")"):
                 tokens.expect(",")
         tokens.expect(")")
-        if given.keys() != known.keys() or not tokens.ended:
+        if values.keys() != known.keys() or not tokens.ended:
             raise ValueError(f"the attributes of {name} are not all there")
-        return cls(**given)
+        return cls(**values)
 
     def _reference(self, tokens: _Tokens, kind: str) -> Any:
         """A body or a variable, where an op has one: anything else computes with it."""
@@ -335,12 +335,12 @@ class _Tokens:
 
     def take(self, group: int) -> str:
         """The next word, which is of this kind."""
-        found = self.match[group] if self.match else None
-        if found is None:
+        word = self.match[group] if self.match else None
+        if word is None:
             raise ValueError(f"unexpected {self.text[self.end :][:20]!r}")
         self.match = _TOKEN.match(self.text, self.end)
         self.end = self.match.end() if self.match else self.end
-        return str(found)
+        return str(word)
 
     def expect(self, sign: str) -> None:
         if self.take(4) != sign:

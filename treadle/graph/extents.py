@@ -67,8 +67,8 @@ def family_of(look: Look) -> tuple[bytes, tuple[int, ...]] | None:
         look.key,
         (CODES, WRITTEN),
         _open,
-        lambda own: _without_extents(own, look.nodes),
-        lambda own, place: _literal(own, place, look),
+        lambda number: _without_extents(number, look.nodes),
+        lambda number, place: _literal(number, place, look),
     )
     return parts
 
@@ -91,17 +91,17 @@ def _family(
         if word >= 0:
             parts.append(word)
             continue
-        own, code = divmod(word, base)
-        opened = known.get(own) or numbered(own)
+        number, code = divmod(word, base)
+        opened = known.get(number) or numbered(number)
         if opened is None:
             return None
         parts.append(opened[0] * base + code)
         extents += opened[1]
         if code != literal:
             continue
-        opened = known.get((own, words[k])) if k < len(words) else None
+        opened = known.get((number, words[k])) if k < len(words) else None
         if opened is None:  # its words follow
-            count, more, sizes = written(own, k)
+            count, more, sizes = written(number, k)
         else:
             count, more, sizes = 1, (opened[0],), opened[1]
         parts += more
@@ -110,12 +110,12 @@ def _family(
     return np.array(parts, np.int64).tobytes(), tuple(extents)
 
 
-def _literal(own: int, place: int, look: Look) -> Written:
+def _literal(number: int, place: int, look: Look) -> Written:
     """The words of a literal of a type from a place of a key on: how many there are,
     those without a size, and that. A number is known by its word from then on.
     """
-    t: Any = known_by(own) or next(
-        x.type for x in look.nodes if getattr(x.type, "_number", None) == own
+    t: Any = known_by(number) or next(
+        x.type for x in look.nodes if getattr(x.type, "_number", None) == number
     )
     words = np.frombuffer(look.key, np.int64, -(-t.nbytes // 8), 8 * place).tolist()
     if t.shape:
@@ -123,7 +123,7 @@ def _literal(own: int, place: int, look: Look) -> Written:
     (value,) = np.frombuffer(look.key, t.dtype, 1, 8 * place)
     known = (SIZED, (int(value),)) if sized(value) else (words[0], ())
     if len(words) == 1:
-        _open[own, words[0]] = known
+        _open[number, words[0]] = known
         return 1, (known[0],), known[1]
     return len(words), tuple(words), ()
 
@@ -143,53 +143,53 @@ def _without_extents(part: int, nodes: Sequence[Tensor]) -> Open | None:
 
 def _numbered(node: Tensor) -> dict[int, Any]:
     """The op and the type of a node by their numbers, which they keep."""
-    found: dict[int, Any] = {}
+    things: dict[int, Any] = {}
     number = getattr(node.op, "_number", None)
     if number is not None:
-        found[number] = sign_of(node.op)
+        things[number] = sign_of(node.op)
     number = getattr(node.type, "_number", None)
     if number is not None:
-        found[number] = node.type
-    return found
+        things[number] = node.type
+    return things
 
 
-def _opened(own: int, x: Any, nodes: Sequence[Tensor]) -> Open:
-    """The number of a thing without the extents in it, and these; `own` is its own."""
-    found: list[int] = []
+def _opened(thing_number: int, x: Any, nodes: Sequence[Tensor]) -> Open:
+    """The number of a thing without the extents in it, and these."""
+    extents: list[int] = []
     if type(x) is tuple and isinstance(x[0], type):  # the sign of an op with bodies
         ops = (node.op for node in nodes if type(node.op) is x[0])
         x = next((op for op in ops if sign_of(op) == x), x)
     if isinstance(x, Op):
-        shown = _op(x, found)
-        return (number(shown), tuple(found)) if found else (own, ())
+        shown = _op(x, extents)
+        return (number(shown), tuple(extents)) if extents else (thing_number, ())
     if type(x) is Type:
-        shape = _without(x.shape, found)
-        return number(("type", shape, x.dtype, x.axes)), tuple(found)
+        shape = _without(x.shape, extents)
+        return number(("type", shape, x.dtype, x.axes)), tuple(extents)
     if type(x) is not tuple:
-        return own, ()
+        return thing_number, ()
     if x[0] == "leaf":
         _, shape, *rest = x
-        return number(("leaf", _without(shape, found), *rest)), tuple(found)
+        return number(("leaf", _without(shape, extents), *rest)), tuple(extents)
     if x[0] == "literal":
         _, dtype, raw = x
         value = np.frombuffer(raw, dtype)[0]
         if sized(value):
             return number(("literal", dtype, None)), (int(value),)
-    return own, ()
+    return thing_number, ()
 
 
-def _op(op: Op, found: list[int]) -> Any:
+def _op(op: Op, extents: list[int]) -> Any:
     """An op without extents, which are moved to a list."""
     shown: list[Any] = [type(op)]
     for f in fields(op):  # type: ignore[arg-type]
         value = getattr(op, f.name)
         if f.name in EXTENTS:
-            value = _without(value, found)
-        shown.append(_body(value, found) if isinstance(value, Body) else value)
+            value = _without(value, extents)
+        shown.append(_body(value, extents) if isinstance(value, Body) else value)
     return tuple(shown)
 
 
-def _body(body: Body, found: list[int]) -> Any:
+def _body(body: Body, extents: list[int]) -> Any:
     """A body without extents, which are moved to a list."""
     if body.sign_parts() is None:
         return "body", body.sign
@@ -197,21 +197,21 @@ def _body(body: Body, found: list[int]) -> Any:
     parts: list[Any] = []
     for x in body.nodes:
         read = tuple([place[y.serial] for y in x.inputs])
-        shown, type_ = _op(x.op, found), x.type
+        shown, type_ = _op(x.op, extents), x.type
         if x.inputs or not isinstance(type_, Type):
             parts.append((shown, read))
         elif isinstance(x.op, Constant):
             assert x.array is not None
             if not type_.shape and sized(x.array):
-                found.append(int(x.array))
+                extents.append(int(x.array))
                 parts.append((shown, type_))
             else:
                 parts.append((shown, type_, x.array.tobytes()))
         else:
-            shape = _without(type_.shape, found)
+            shape = _without(type_.shape, extents)
             parts.append((shown, shape, type_.dtype, type_.axes))
     ends = body.arguments, body.outputs
-    places = [tuple([place[x.serial] for x in own]) for own in ends]
+    places = [tuple([place[x.serial] for x in end]) for end in ends]
     return tuple(parts), tuple(places)
 
 
@@ -228,11 +228,11 @@ def is_extent(x: Any) -> bool:
     return type(x) is int and x >= LEAST
 
 
-def _without(x: Any, found: list[int]) -> Any:
+def _without(x: Any, extents: list[int]) -> Any:
     """Integers in tuples, moved to a list."""
     if isinstance(x, tuple):
-        return tuple([_without(part, found) for part in x])
+        return tuple([_without(part, extents) for part in x])
     if is_extent(x):
-        found.append(x)
+        extents.append(x)
         return None
     return x

@@ -79,9 +79,9 @@ def _part(node: Tensor, inputs: list[Part]) -> Part:
         tight = q > level or (q == level and name in ("Add", "Multiply"))
         return f"{first} {sign} {b if tight else f'({b})'}", level
     if name in _SPECIAL:
-        made: Part | None = _SPECIAL[name](node, inputs)
-        if made is not None:
-            return made
+        part: Part | None = _SPECIAL[name](node, inputs)
+        if part is not None:
+            return part
     arguments = [text for text, _ in inputs]
     for key, value in node.op.attributes():
         if value is not None and value is not False:

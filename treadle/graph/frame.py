@@ -53,8 +53,8 @@ def in_handler(depth: int = 0) -> bool:
         while isinstance(handler, partial):
             handler = handler.func
         if callable(handler):
-            own = handler if hasattr(handler, "__code__") else handler.__call__
-            codes.add(getattr(own, "__code__", None))
+            function = handler if hasattr(handler, "__code__") else handler.__call__
+            codes.add(getattr(function, "__code__", None))
     codes.discard(None)
     at: FrameType | None = sys._getframe()
     for _ in range(_depth() - depth):
@@ -99,10 +99,10 @@ class TraceFrame(Frame):
 def top() -> Frame:
     """The frame that reads and assignments of this thread go to."""
     frames = local.state.frames
-    found = frames[-1]
-    if found.tracing and in_handler(getattr(found, "depth", 0)):
+    frame = frames[-1]
+    if frame.tracing and in_handler(getattr(frame, "depth", 0)):
         return frames[0]
-    return found
+    return frame
 
 
 @contextmanager

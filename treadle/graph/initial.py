@@ -42,9 +42,9 @@ class Temporary(Variable):
         cut(update, self.version)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Variable:
-        made = Temporary(self.initial, name=self.name, trainable=self.trainable)
-        memo[id(self)] = made
-        return made
+        copy = Temporary(self.initial, name=self.name, trainable=self.trainable)
+        memo[id(self)] = copy
+        return copy
 
 
 def deferred(
@@ -75,9 +75,9 @@ def deferred(
     node = as_tensor(initial() if called else initial)
     t = Type(node.type.shape, node.type.dtype, as_names(axes, node.type.shape))
     kind = Parameter if trainable else Variable
-    made = kind.__new__(kind)
-    made.begin_as(node, t, name, trainable)
-    return made
+    variable = kind.__new__(kind)
+    variable.begin_as(node, t, name, trainable)
+    return variable
 
 
 def is_initial(node: Tensor) -> bool:

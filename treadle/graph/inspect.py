@@ -43,8 +43,8 @@ def nodes(y: Any, order: str = "forward") -> list[Tensor]:
     """
     if order not in ("forward", "backward"):
         raise ArgumentError(f"order is 'forward' or 'backward', not {order!r}")
-    found = _reached(y)
-    return found if order == "forward" else found[::-1]
+    reached = _reached(y)
+    return reached if order == "forward" else reached[::-1]
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,12 @@ def stats(y: Any) -> Stats:
     >>> print(td.stats(x * x))
     2 nodes, 2 edges, 16 bytes: Multiply 1, constant 1
     """
-    found = _reached(y)
-    counts = Counter(node.op.name for node in found)
-    size = sum(n.type.nbytes for n in found if not isinstance(n.type, TupleType))
-    edges = sum(len(node.inputs) for node in found)
+    reached = _reached(y)
+    counts = Counter(node.op.name for node in reached)
+    size = sum(n.type.nbytes for n in reached if not isinstance(n.type, TupleType))
+    edges = sum(len(node.inputs) for node in reached)
     ordered = dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
-    return Stats(len(found), edges, size, ordered)
+    return Stats(len(reached), edges, size, ordered)
 
 
 def stages(y: Any) -> list[list[Tensor]]:
@@ -85,12 +85,12 @@ def stages(y: Any) -> list[list[Tensor]]:
     >>> [[n.op.name for n in stage] for stage in td.stages(td.sin(x) + td.cos(x))]
     [['constant'], ['Sin', 'Cos'], ['Add']]
     """
-    found = _reached(y)
-    level = stages_of(found)
+    reached = _reached(y)
+    level = stages_of(reached)
     result: list[list[Tensor]] = [
         [] for _ in range(max(level.values(), default=-1) + 1)
     ]
-    for node in found:
+    for node in reached:
         result[level[node.serial]].append(node)
     return result
 
@@ -114,12 +114,12 @@ def select(
 
 
 def _read(y: Any) -> list[Variable]:
-    found: dict[int, Variable] = {}
+    variables: dict[int, Variable] = {}
     for node in _reached(y):
         variable = variable_of(node)
         if variable is not None:
-            found.setdefault(id(variable), variable)
-    return list(found.values())
+            variables.setdefault(id(variable), variable)
+    return list(variables.values())
 
 
 def placeholders(y: Any) -> list[Placeholder]:
@@ -150,10 +150,10 @@ def parameters(y: Any, by_dtype: bool = False) -> Any:
     >>> [p.name for p in td.parameters(td.param("w", init=1.0) + 1.0)]
     ['w']
     """
-    found = [v for v in _read(y) if v.trainable]
+    trainable = [v for v in _read(y) if v.trainable]
     if not by_dtype:
-        return found
+        return trainable
     groups: dict[DType, list[Variable]] = {}
-    for v in found:
+    for v in trainable:
         groups.setdefault(v.dtype, []).append(v)
     return groups

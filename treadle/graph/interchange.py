@@ -139,14 +139,14 @@ class Interchange(_Buffer):
         flagged = max_version is not None and tuple(max_version) >= FLAGGED
         node = functions.settled(self)
         # Asked before the value is held here, for holders are counted.
-        own = copy is not True and flagged and functions.is_sole(node)
-        if copy is False and not own:
+        shares = copy is not True and flagged and functions.is_sole(node)
+        if copy is False and not shares:
             raise BufferError(
                 "this memory is not handed out without a copy: it is a Variable's or "
                 "another tensor's too, or the consumer knows no read-only flag"
             )
         value = node.numpy()
-        if not own:
+        if not shares:
             return _exported(value.copy(), flagged)
         _shared[id(value)] = value
         return _exported(value, flagged)

@@ -270,9 +270,9 @@ def to_array(value: Any, dtype: Any = None, copy: bool = True) -> np.ndarray[Any
 def _copied(array: np.ndarray[Any, Any], dtype: Any) -> np.ndarray[Any, Any]:
     if array.size < _LARGE:
         return np.array(array, dtype=dtype, order="C")
-    made = _aligned(array.shape, dtype)
-    np.copyto(made, array, casting="unsafe")
-    return made
+    copy = _aligned(array.shape, dtype)
+    np.copyto(copy, array, casting="unsafe")
+    return copy
 
 
 def _aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:

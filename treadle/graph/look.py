@@ -67,7 +67,7 @@ class Look:
 def look(
     asked: Sequence[Tensor],
     more: Sequence[Tensor],
-    own: Owned,
+    owned: Owned,
     derived: bool,
     updates: Sequence[Tensor] = (),
     whole: bool = False,
@@ -77,19 +77,19 @@ def look(
 
     Nodes are numbered as they are found from these roots. With `derived` a derivative
     is taken: then, and if it is to be the `whole`, that goes on behind values. Of the
-    Variables in `own` it matters which they are.
+    Variables in `owned` it matters which they are.
     """
     if asked and asked[0].serial - serials.last_run > MADE:
         return None
     roots, walked = [*asked, *more, *updates], native.look if native else _looked
-    given = len(asked), len(updates), own, whole or derived, derived, MOST
-    found = walked(roots, *given)
-    if found is None:
+    options = len(asked), len(updates), owned, whole or derived, derived, MOST
+    seen = walked(roots, *options)
+    if seen is None:
         return None
-    return Look(found[0], len(asked), list(updates), *found[1:])
+    return Look(seen[0], len(asked), list(updates), *seen[1:])
 
 
-def _looked(roots: list[Tensor], asked: int, updates: int, own: Owned, whole: bool,
+def _looked(roots: list[Tensor], asked: int, updates: int, owned: Owned, whole: bool,
             derived: bool, most: int, floor: int = -1,
             behind: float = math.inf) -> Found | None:  # fmt: skip
     """As the core does it: the fields of a Look, and its key."""
@@ -107,7 +107,7 @@ def _looked(roots: list[Tensor], asked: int, updates: int, own: Owned, whole: bo
         part = part and not waits and node.serial <= behind
         newest = max(newest, node.serial) if part else newest
         if not waits and (part or not (whole and node.inputs and node.serial > floor)):
-            leaf = _leaf(node, own, derived)
+            leaf = _leaf(node, owned, derived)
             refused = refused or leaf is None  # unless a derivative goes on behind it
             words += leaf or []
             if type(node.op) is Version:
@@ -121,8 +121,8 @@ def _looked(roots: list[Tensor], asked: int, updates: int, own: Owned, whole: bo
         if type(node.op) is not Update:
             code = OPEN if not waits else WAITS if node.mark is None else WITHOUT
             words.append(number_of(node.op) * CODES + code)
-        elif id(node.op.variable) in own:
-            words.append(own[id(node.op.variable)][0] * CODES + UPDATE)
+        elif id(node.op.variable) in owned:
+            words.append(owned[id(node.op.variable)][0] * CODES + UPDATE)
         else:
             return None
         ages.append((node.serial, k))
@@ -141,7 +141,7 @@ def _looked(roots: list[Tensor], asked: int, updates: int, own: Owned, whole: bo
     derivatives.clear()  # what is listed would count
     if again:
         nodes.clear()
-        return _looked(roots, asked, updates, own, True, derived, most, floor, behind)
+        return _looked(roots, asked, updates, owned, True, derived, most, floor, behind)
     pairs = zip(counted(nodes), uses, strict=True)
     others = [count - inside for count, inside in pairs]
     first = len(roots) - updates
@@ -173,7 +173,7 @@ def _left(
     return rest
 
 
-def _leaf(node: Tensor, own: Owned, derived: bool) -> list[int] | None:
+def _leaf(node: Tensor, owned: Owned, derived: bool) -> list[int] | None:
     """The words of a node with a value; None where there is more behind it."""
     op, t, stored = node.op, node.type, node.stored
     array = isinstance(stored, np.ndarray)
@@ -188,7 +188,7 @@ def _leaf(node: Tensor, own: Owned, derived: bool) -> list[int] | None:
         variable = op.variable
         if variable.frozen is not None:
             return None
-        trains, known = variable.trainable, own.get(id(variable))
+        trains, known = variable.trainable, owned.get(id(variable))
         if known is None:
             return [number_of_type(t) * CODES + (TRAINED if trains else FIXED)]
         if variable.committed is not node:

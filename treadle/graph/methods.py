@@ -139,13 +139,13 @@ class Methods(ElementwiseMethods):
         >>> td.zeros((3, 1)).expand(2, -1, 4).shape
         (2, 3, 4)
         """
-        wanted, own = as_integers(_listed(shape)), self.type.shape
-        if wanted is None or len(wanted) < len(own):
+        wanted, current = as_integers(_listed(shape)), self.type.shape
+        if wanted is None or len(wanted) < len(current):
             raise ShapeError(f"{self.type} cannot be expanded to {_listed(shape)!r}")
-        new = len(wanted) - len(own)
+        new = len(wanted) - len(current)
         if -1 in wanted[:new]:
             raise ShapeError("-1 stands for an extent that is there, not a new one")
-        kept = zip(wanted[new:], own, strict=True)
+        kept = zip(wanted[new:], current, strict=True)
         extents = wanted[:new] + tuple(n if m == -1 else m for m, n in kept)
         return functions.broadcast_to(self, extents)
 

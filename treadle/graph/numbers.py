@@ -25,11 +25,11 @@ _next = itertools.count(-1, -1)
 
 def number(x: Any, before: int | None = None) -> int:
     """The number of whatever is hashable: that of `before`, if it has none now."""
-    found = _numbers.get(x)
-    if found is None:
-        found = _numbers.setdefault(x, next(_next) if before is None else before)
-        _things[found] = x
-    return found
+    known = _numbers.get(x)
+    if known is None:
+        known = _numbers.setdefault(x, next(_next) if before is None else before)
+        _things[known] = x
+    return known
 
 
 def known_by(n: int) -> Any:
@@ -39,16 +39,16 @@ def known_by(n: int) -> Any:
 
 def number_of(op: Op) -> int:
     """The number of an op, by what it is equal by; it keeps it."""
-    found: int | None = getattr(op, "_number", None)
-    if found is None or found not in _things:
-        found = number(sign_of(op), found)
-        object.__setattr__(op, "_number", found)
-    return found
+    known: int | None = getattr(op, "_number", None)
+    if known is None or known not in _things:
+        known = number(sign_of(op), known)
+        object.__setattr__(op, "_number", known)
+    return known
 
 
 def number_of_type(t: Type) -> int:
     """The number of a type, which keeps it."""
-    found: int | None = getattr(t, "_number", None)
-    if found is None or found not in _things:
-        found = t._number = number(t, found)
-    return found
+    known: int | None = getattr(t, "_number", None)
+    if known is None or known not in _things:
+        known = t._number = number(t, known)
+    return known

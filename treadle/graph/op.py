@@ -234,36 +234,40 @@ def op(**traits: Any) -> Callable[[C], C]:
     """Make a class an op: a frozen dataclass with these traits, in the registry."""
 
     def register(cls: C) -> C:
-        made: Any = cls
-        if fields(made) or "__annotations__" in vars(cls):  # making it one takes long
-            made = dataclass(frozen=True, repr=False, eq=False)(cls)
+        op_class: Any = cls
+        if fields(op_class) or "__annotations__" in vars(
+            cls
+        ):  # making it one takes long
+            op_class = dataclass(frozen=True, repr=False, eq=False)(cls)
         inherited = {k: getattr(cls.traits, k) for k in Traits.__dataclass_fields__}
-        made.traits = Traits(**{**inherited, **traits})
+        op_class.traits = Traits(**{**inherited, **traits})
         if "closed" not in vars(cls):
-            made.closed = all(_is_plain(f.type) for f in fields(made))
-        if not fields(made):  # there is one of them
-            only = object.__new__(made)
-            made.__new__ = lambda cls: only if cls is made else object.__new__(cls)
-            made.__init__ = object.__init__
-            made.__hash__, made.__eq__ = object.__hash__, object.__eq__
+            op_class.closed = all(_is_plain(f.type) for f in fields(op_class))
+        if not fields(op_class):  # there is one of them
+            only = object.__new__(op_class)
+            op_class.__new__ = lambda cls: (
+                only if cls is op_class else object.__new__(cls)
+            )
+            op_class.__init__ = object.__init__
+            op_class.__hash__, op_class.__eq__ = object.__hash__, object.__eq__
         else:
-            _compare_by_fields(made)
+            _compare_by_fields(op_class)
         if cls.__name__ in registry:
             raise TreadleError(f"two ops are named {cls.__name__!r}")
-        registry[cls.__name__] = made
-        return cast(C, made)
+        registry[cls.__name__] = op_class
+        return cast(C, op_class)
 
     return register
 
 
-def _compare_by_fields(made: Any) -> None:
+def _compare_by_fields(op_class: Any) -> None:
     """Objects of a class are equal, and hashed, by their fields; dataclasses write and
     compile functions for that.
     """
-    names = [f.name for f in fields(made)]
+    names = [f.name for f in fields(op_class)]
     known: Any = attrgetter(*names, *names[:1])  # of two and more it makes a tuple
-    made.__hash__ = lambda self: hash(known(self))
-    made.__eq__ = lambda self, other: (
+    op_class.__hash__ = lambda self: hash(known(self))
+    op_class.__eq__ = lambda self, other: (
         known(self) == known(other) if type(other) is type(self) else NotImplemented
     )
 
@@ -312,16 +316,16 @@ def matched(
     """
     if all(t.axes is None for t, _ in operands):
         return None
-    found: dict[str, str] = {}
+    by_part: dict[str, str] = {}
     for t, parts in operands:
         for part, name in zip(parts, t.axes or (), strict=False):
-            if name is not None and found.setdefault(part, name) != name:
+            if name is not None and by_part.setdefault(part, name) != name:
                 raise AxisError(
-                    f"{part!r} is axis {found[part]!r} and axis {name!r}",
+                    f"{part!r} is axis {by_part[part]!r} and axis {name!r}",
                     hint="what plays one part has one name: td.rename_axes(x, old="
                     "'new'), or td.unname(x)",
                 )
-    names = tuple(found.get(part) for part in result)
+    names = tuple(by_part.get(part) for part in result)
     known = [name for name in names if name is not None]
     if len(set(known)) < len(known):
         raise AxisError(

@@ -99,15 +99,15 @@ def call() -> tuple[str, str, str]:
         frame = frame.f_back
     if inner is None or frame is None:
         return "", "", ""
-    code, given = inner.f_code, inner.f_locals
+    code, values = inner.f_code, inner.f_locals
     count = code.co_argcount + code.co_kwonlyargcount
-    found = [given.get(name) for name in code.co_varnames[:count]]
-    types = [getattr(x, "type", None) for x in found]
+    arguments = [values.get(name) for name in code.co_varnames[:count]]
+    types = [getattr(x, "type", None) for x in arguments]
     operands = ", ".join(repr(t) for t in types if isinstance(t, Type))
     origin = frame.f_code, frame.f_lasti
     name = code.co_name.strip("_")
-    if name == "init" and found:
-        name = type(found[0]).__name__
+    if name == "init" and arguments:
+        name = type(arguments[0]).__name__
     return name, operands, describe(origin)
 
 
@@ -132,10 +132,10 @@ def written_at(code: CodeType, offset: int) -> tuple[float, ...]:
     """The numbers that stand in the expression which an instruction evaluates: of an
     operator at one of its sides, of a call anywhere between its parentheses."""
     site = id(code), offset
-    found = written.get(site)
-    if found is None:
-        found = written[site] = code, tuple(_written_at(code, offset))
-    return found[1]
+    numbers = written.get(site)
+    if numbers is None:
+        numbers = written[site] = code, tuple(_written_at(code, offset))
+    return numbers[1]
 
 
 def _written_at(code: CodeType, offset: int) -> Iterator[float]:
@@ -168,8 +168,8 @@ def _numbers_of(code: CodeType) -> Iterator[tuple[_Place | None, float]]:
     places = [*_places(code)]
     for x in dis.get_instructions(code):
         if x.opname in ("LOAD_CONST", "LOAD_SMALL_INT"):
-            given = x.argval if isinstance(x.argval, tuple) else (x.argval,)
-            for value in given:
+            constants = x.argval if isinstance(x.argval, tuple) else (x.argval,)
+            for value in constants:
                 if type(value) in (int, float):
                     yield places[x.offset // 2], value
 
@@ -213,9 +213,9 @@ def line_of(origin: Origin) -> tuple[str, int] | None:
 
 def describe(origin: Origin) -> str:
     """`file:line: source` for an error message; empty when it is not known."""
-    found = line_of(origin)
-    if found is None:
+    place = line_of(origin)
+    if place is None:
         return ""
-    filename, number = found
+    filename, number = place
     source = linecache.getline(filename, number).strip()
     return f"{filename}:{number}" + (f": {source}" if source else "")

@@ -37,11 +37,11 @@ def settle_part(part: Tensor, whole: Tensor, key: Any) -> None:
         return
     if top().tracing or current().engine != "auto":
         return
-    found = stored[key if type(key) is tuple else (key, ...)]
-    small = found.nbytes <= SMALL
-    if found.shape != part.type.shape or not (small or found.flags.c_contiguous):
+    value = stored[key if type(key) is tuple else (key, ...)]
+    small = value.nbytes <= SMALL
+    if value.shape != part.type.shape or not (small or value.flags.c_contiguous):
         return
-    settle(part, found.copy() if small else found)
+    settle(part, value.copy() if small else value)
     if part.mark is NO_GRAD or mark is None:
         cut(part, cut_of(part.op.name, False))
     else:

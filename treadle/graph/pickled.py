@@ -46,10 +46,10 @@ def pickled(x: Operand) -> Any:
 
 def tensor_of(value: Array, axes: Names | None, name: str | None) -> Tensor:
     """A constant of what a pickle says."""
-    made = constant_node(to_array(value, value.dtype), axes)
+    node = constant_node(to_array(value, value.dtype), axes)
     if name is not None:
-        made.name = name
-    return made
+        node.name = name
+    return node
 
 
 def variable_of(
@@ -60,18 +60,18 @@ def variable_of(
     settings: dict[str, Any],
 ) -> Variable:
     """A Variable, Parameter or Placeholder of what a pickle says."""
-    made = kind.__new__(kind)
+    variable = kind.__new__(kind)
     array = None if value is None else to_array(value, type_.dtype)
     if array is not None:
         array.flags.writeable = False
     unbound = issubclass(kind, Placeholder) and array is None
-    version = Unbound(made) if unbound else Version(made)
-    made._begin(type_, name, version, array, False, settings["sparse"])
-    made.metadata = Remarks(settings["metadata"])
-    made.grad, made.frozen = settings["grad"], settings["frozen"]
+    version = Unbound(variable) if unbound else Version(variable)
+    variable._begin(type_, name, version, array, False, settings["sparse"])
+    variable.metadata = Remarks(settings["metadata"])
+    variable.grad, variable.frozen = settings["grad"], settings["frozen"]
     wanted, allowed = settings["trainable"]
-    made.allow(allowed)
+    variable.allow(allowed)
     if wanted:
-        made.wanted = True
-        made._trainable = allowed
-    return made
+        variable.wanted = True
+        variable._trainable = allowed
+    return variable

@@ -90,21 +90,21 @@ class _Recorded(Called):
             _put(self.once, key)
             return self.f(*args, **kwargs)
         start = newest_serial()
-        found = self.f(*args, **kwargs)
-        plan = _plan(things, found, start, key)
+        result = self.f(*args, **kwargs)
+        plan = _plan(things, result, start, key)
         if plan is not None:
             self.know(args, plan, kwargs, key)
         else:
             _put(self.open, key)
-        return found
+        return result
 
     def _with_tensors(self, args: Sequence[Any], named: Mapping[str, Any]) -> Any:
         """The call with tensors in the place of arrays, which a key does not tell."""
         try:
-            given = [as_tensor(x) if type(x) is np.ndarray else x for x in args]
+            tensors = [as_tensor(x) if type(x) is np.ndarray else x for x in args]
         except TreadleError:  # the function says what it takes
             return self.f(*args, **named)
-        return self.__call__(*given, **named)
+        return self.__call__(*tensors, **named)
 
 
 def _put(keys: set[bytes], key: bytes) -> None:
@@ -144,48 +144,49 @@ def recorded_with_numbers(f: F) -> F:
     return _operator(f, _Recorded(f, AS_SCALARS))
 
 
-def _operator(f: F, made: _Recorded) -> F:
+def _operator(f: F, recorded: _Recorded) -> F:
     name = f.__name__ if f.__name__ in METHODS else OPERATORS.get(f.__name__)
     if native_calls is not None and name is not None:
-        call = update_wrapper(made.__call__, getattr(Operand, name))
+        call = update_wrapper(recorded.__call__, getattr(Operand, name))
         setattr(Operand, name, call)
-    return cast(F, made)
+    return cast(F, recorded)
 
 
-def _plan(args: Sequence[Any], found: Any, start: int, key: bytes) -> Plan | None:
+def _plan(args: Sequence[Any], result: Any, start: int, key: bytes) -> Plan | None:
     """What a call made from serial `start` on; None where that is no plan."""
     things = list(things_of(args))
-    told = [*zip(things, kinds_of(key), strict=True)]
-    given = [x for x, k in told if isinstance(x, Tensor) or k in (NUMBER, SCALAR)]
+    pairs = [*zip(things, kinds_of(key), strict=True)]
+    operands = [x for x, k in pairs if isinstance(x, Tensor) or k in (NUMBER, SCALAR)]
     variables = [x for x in things if isinstance(x, Variable)]
-    tensors = [(k, x) for k, x in enumerate(given) if isinstance(x, Tensor)]
+    tensors = [(k, x) for k, x in enumerate(operands) if isinstance(x, Tensor)]
     place = {x.serial: k for k, x in reversed(tensors)}
-    numbers = [k for k, x in enumerate(given) if not isinstance(x, Tensor)]
+    numbers = [k for k, x in enumerate(operands) if not isinstance(x, Tensor)]
     data: list[tuple[int, Any]] = []
-    for k, v in enumerate(variables, len(given)):
+    for k, v in enumerate(variables, len(operands)):
         place.setdefault(v.committed.serial, k)
-    results = found if type(found) in (tuple, list) else (found,)
+    results = result if type(result) in (tuple, list) else (result,)
     if not all(type(y) in TENSORS for y in results):
         return None
-    made = _made(results, place, start)
-    leaves = [x for x in made if x.op is CONSTANT or x.op is LITERAL]
+    nodes = _made(results, place, start)
+    leaves = [x for x in nodes if x.op is CONSTANT or x.op is LITERAL]
     if numbers:
-        scalars = any(k == SCALAR for _, k in told)
-        own = [x for x in leaves if x.op is CONSTANT]
-        if len(own) != len(numbers) or (scalars and len(own) > 1):
+        scalars = any(k == SCALAR for _, k in pairs)
+        constants = [x for x in leaves if x.op is CONSTANT]
+        if len(constants) != len(numbers) or (scalars and len(constants) > 1):
             return None  # which is which would be a guess
-        if not all(_is_leaf_of_number(x.type, scalars) for x in own):
+        if not all(_is_leaf_of_number(x.type, scalars) for x in constants):
             return None
-        place.update({x.serial: k for k, x in zip(numbers, own, strict=True)})
+        place.update({x.serial: k for k, x in zip(numbers, constants, strict=True)})
         data = [
-            (k, x.type if scalars else None) for k, x in zip(numbers, own, strict=True)
+            (k, x.type if scalars else None)
+            for k, x in zip(numbers, constants, strict=True)
         ]
         leaves = [x for x in leaves if x.op is LITERAL]
-    first = len(given) + len(variables)
+    first = len(operands) + len(variables)
     place.update({x.serial: k for k, x in enumerate(leaves, first)})
     steps: list[Step] = []
     first += len(leaves)
-    for node in made:
+    for node in nodes:
         if node.serial in place:
             continue
         if not _plain(node) or any(x.serial not in place for x in node.inputs):
@@ -195,9 +196,9 @@ def _plan(args: Sequence[Any], found: Any, start: int, key: bytes) -> Plan | Non
         steps.append(Step(node.op, read, node.type))
     if any(y.serial not in place for y in results):
         return None
-    form = SINGLE if isinstance(found, Tensor) else told_as(found)
+    form = SINGLE if isinstance(result, Tensor) else told_as(result)
     return Plan(
-        len(given),
+        len(operands),
         tuple(array("q", key).index(id(v)) for v in variables),
         (),
         tuple(leaves),

@@ -69,11 +69,11 @@ def in_place(
     array.
     """
     if native is not None:
-        found: bool = native.in_place(versions, values, counts)
-        return found
-    told = np.frombuffer(counts, np.int64).tolist()
+        result: bool = native.in_place(versions, values, counts)
+        return result
+    expected = np.frombuffer(counts, np.int64).tolist()
     for k in range(len(versions)):  # no name and no pair refers to a value
-        if sys.getrefcount(versions[k]) - _IN_TUPLE != told[k]:
+        if sys.getrefcount(versions[k]) - _IN_TUPLE != expected[k]:
             return False
         if versions[k].stored is not values[k] or not untouched(versions[k], listed=2):
             return False

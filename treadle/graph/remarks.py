@@ -28,8 +28,8 @@ class Remarks(dict[str, Any]):
             self[key] = default
         return self[key]
 
-    def update(self, *given: Any, **notes: Any) -> None:
-        for key, value in dict(*given, **notes).items():
+    def update(self, *pairs: Any, **notes: Any) -> None:
+        for key, value in dict(*pairs, **notes).items():
             self[key] = value
 
     def __ior__(self, other: Any) -> Self:  # type: ignore[override,misc]

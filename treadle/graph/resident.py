@@ -42,12 +42,12 @@ class Resident:
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """The value on the host; a second look copies nothing."""
-        found = self.home
-        if found is None:
-            found = self.fetch()
-            found.flags.writeable = False
-            self.home = found
-        return found
+        value = self.home
+        if value is None:
+            value = self.fetch()
+            value.flags.writeable = False
+            self.home = value
+        return value
 
     def belongs(self, node: Any) -> None:
         """Know of a node that has this value."""
@@ -155,9 +155,9 @@ class Futures:
 
     def of(self, type_: Type, array: np.ndarray[Any, Any]) -> Future:
         """A value that the run writes; it is told when that has been done."""
-        made = Future(type_, array, self)
-        self._every.append(made)
-        return made
+        future = Future(type_, array, self)
+        self._every.append(future)
+        return future
 
     def wait(self) -> None:
         """Be there until the run is over; raises RunError."""
@@ -218,8 +218,8 @@ def array_of(node: Any, begin: bool) -> Any:
     stored = node.stored
     if not isinstance(stored, Resident):
         return stored
-    found = soon(stored) if begin else node.array
-    return found if node.stored is stored else node.array  # as in `Tensor.array`
+    array = soon(stored) if begin else node.array
+    return array if node.stored is stored else node.array  # as in `Tensor.array`
 
 
 def newer(value: Any, before: Any) -> Any:

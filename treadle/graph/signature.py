@@ -64,19 +64,19 @@ def signature(
     parts = sum(len(x) if type(x) in (tuple, list) else 1 for x in args)
     if 2 * parts > LONGEST:  # which of many are the same takes long to tell
         return None
-    found = [DTYPE, id(modes.get().dtype)]
+    words = [DTYPE, id(modes.get().dtype)]
     seen: list[Any] = []  # of tensors and of data
     for x, name in zip(args, names, strict=True):
         if name is not None:
-            found += [NAMED, id(name)]
+            words += [NAMED, id(name)]
         if type(x) in (tuple, list):
-            found += [told_as(x), len(x)]
+            words += [told_as(x), len(x)]
         for part in x if type(x) in (tuple, list) else [x]:
-            told = _told(part, data, seen, frame)
-            if told is None:
+            part_words = _told(part, data, seen, frame)
+            if part_words is None:
                 return None
-            found += told
-    return array("q", found).tobytes() if len(found) <= LONGEST else None
+            words += part_words
+    return array("q", words).tobytes() if len(words) <= LONGEST else None
 
 
 def told_as(x: object) -> int:

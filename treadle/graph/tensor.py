@@ -79,13 +79,13 @@ class Tensor(Operand):
     ) -> Self:
         # `above`: how many frames up the user's may be, from where it is looked for.
         try:
-            made: Any = new_node(op, inputs, type_, above + 1, stored, cls)
+            node: Any = new_node(op, inputs, type_, above + 1, stored, cls)
         except (AttributeError, TypeError):
             raise ArgumentError(
                 f"a Tensor is a node of an op on inputs, not of {type(op).__name__}",
                 hint="td.asarray(...) makes one of numbers",
             ).located("Tensor") from None
-        return made
+        return node
 
     @property
     def array(self) -> np.ndarray[Any, Any] | None:
@@ -134,14 +134,14 @@ class Tensor(Operand):
     @property
     def filename(self) -> str:
         """The file of the call that made this node."""
-        found = line_of(self.origin)
-        return found[0] if found else ""
+        place = line_of(self.origin)
+        return place[0] if place else ""
 
     @property
     def lineno(self) -> int:
         """The line of the call that made this node; 0 where it is not known."""
-        found = line_of(self.origin)
-        return found[1] if found else 0
+        place = line_of(self.origin)
+        return place[1] if place else 0
 
     def __repr__(self) -> str:
         return functions.represent(self)
@@ -171,25 +171,25 @@ def _make_node(
 
     A closed one refers to older nodes and plain data, so it is in no cycle.
     """
-    made = _new(kind)
-    made.op = op
-    made.inputs = inputs
-    made.type = type_
-    made.serial = serial = next_serial()
+    node = _new(kind)
+    node.op = op
+    node.inputs = inputs
+    node.type = type_
+    node.serial = serial = next_serial()
     if serial & LOOK == LOOK:
-        warn_if_growing(made)
+        warn_if_growing(node)
     depth = 0
     for x in inputs:
         below = x.depth
         if below >= depth:
             depth = below + 1
-    made.depth = depth
+    node.depth = depth
     # Two slots and no tuple kept: each object less spares the collector a visit.
-    made._code, made._offset = code, offset
-    made.stored = stored
-    made.mark = new_mark()
-    made._name, made._metadata = None, notes
-    return made
+    node._code, node._offset = code, offset
+    node.stored = stored
+    node.mark = new_mark()
+    node._name, node._metadata = None, notes
+    return node
 
 
 def _make_results(
@@ -242,15 +242,15 @@ def node_at(
     stored: Stored | None = None,
 ) -> Tensor:
     """A node of a closed op at a site: several that are made there look for it once."""
-    made = make_node(Tensor, op, inputs, type_, stored, *here)
+    node = make_node(Tensor, op, inputs, type_, stored, *here)
     if watchers:
-        _tell(made)
-    return made
+        _tell(node)
+    return node
 
 
-def _tell(made: Tensor) -> None:
+def _tell(node: Tensor) -> None:
     for watch in tuple(watchers):
-        watch(made)
+        watch(node)
 
 
 def _new_node(
@@ -265,10 +265,10 @@ def _new_node(
     code, offset = capture(above)
     notes = local.state.notes
     closed = op.closed and kind is Tensor and (notes is None or notes.closed)
-    made = make_node(kind, op, inputs, type_, stored, code, offset, notes, closed)
+    node = make_node(kind, op, inputs, type_, stored, code, offset, notes, closed)
     if watchers:
-        _tell(made)
-    return made
+        _tell(node)
+    return node
 
 
 # The core makes it in one call, where nobody watches.
@@ -280,23 +280,23 @@ if native_calls is not None:
 
 def results(node: Tensor, ops: Sequence[Op]) -> tuple[Tensor, ...]:
     """What a node of several results comes to: one node for each, made where it was."""
-    found = make_results(Tensor, node, ops)
+    nodes = make_results(Tensor, node, ops)
     if watchers:
-        for made in found:
-            _tell(made)
-    return found
+        for result in nodes:
+            _tell(result)
+    return nodes
 
 
 _new = object.__new__
 
 
-def noted(made: Tensor, like: Tensor, marked: bool = True) -> Tensor:
+def noted(node: Tensor, like: Tensor, marked: bool = True) -> Tensor:
     """A new node with the notes of another one, and its marks."""
-    made._code, made._offset = like._code, like._offset
-    made._name, made._metadata = like._name, like._metadata
+    node._code, node._offset = like._code, like._offset
+    node._name, node._metadata = like._name, like._metadata
     if marked:
-        made.mark = like.mark
-    return made
+        node.mark = like.mark
+    return node
 
 
 def copied(
@@ -307,11 +307,11 @@ def copied(
     marked: bool = True,
 ) -> Tensor:
     """A node on other operands, with its notes; marks are what a pass made of it."""
-    made = remade(node, op or node.op, inputs, node.type)
-    made._name, made._metadata = node._name, node._metadata
+    copy = remade(node, op or node.op, inputs, node.type)
+    copy._name, copy._metadata = node._name, node._metadata
     if marked:
-        made.mark = node.mark
-    return made
+        copy.mark = node.mark
+    return copy
 
 
 def remade(like: Tensor, op: Op, inputs: tuple[Tensor, ...], type_: Type) -> Tensor:
@@ -319,10 +319,10 @@ def remade(like: Tensor, op: Op, inputs: tuple[Tensor, ...], type_: Type) -> Ten
     notes = local.state.notes
     closed = op.closed and (notes is None or notes.closed)
     code, offset = like._code, like._offset
-    made = make_node(Tensor, op, inputs, type_, None, code, offset, notes, closed)
+    node = make_node(Tensor, op, inputs, type_, None, code, offset, notes, closed)
     if watchers:
-        _tell(made)
-    return made
+        _tell(node)
+    return node
 
 
 def leave(nodes: Iterable[Tensor], values: Iterable[Stored], leaf: Op) -> None:

@@ -104,25 +104,25 @@ def lines_of(
 
 def bodies_of(nodes: Sequence[Tensor]) -> list[Body]:
     """The bodies that the nodes' ops refer to, each once, inner ones after outer."""
-    found: dict[int, Body] = {}
+    inner_bodies: dict[int, Body] = {}
     stack = list(reversed(nodes))
     while stack:
         for _, attribute in stack.pop().op.attributes():
-            if isinstance(attribute, Body) and id(attribute) not in found:
-                found[id(attribute)] = attribute
+            if isinstance(attribute, Body) and id(attribute) not in inner_bodies:
+                inner_bodies[id(attribute)] = attribute
                 stack.extend(reversed(attribute.nodes))
-    return list(found.values())
+    return list(inner_bodies.values())
 
 
 def named(bodies: Sequence[Body]) -> dict[int, str]:
     """A name for each body, by its id: its own, numbered where several share it."""
-    found: dict[int, str] = {}
+    names: dict[int, str] = {}
     taken: Counter[str] = Counter()
     for body in bodies:
         taken[body.name] += 1
         count = taken[body.name]
-        found[id(body)] = body.name if count == 1 else f"{body.name} {count}"
-    return found
+        names[id(body)] = body.name if count == 1 else f"{body.name} {count}"
+    return names
 
 
 def text(y: Any, *, lines: bool = False) -> str:
@@ -145,14 +145,14 @@ def text(y: Any, *, lines: bool = False) -> str:
     nodes = reach(roots)
     bodies = bodies_of(nodes)
     names = named(bodies)
-    found = list(lines_of(nodes, roots, names, lines))
+    text_lines = list(lines_of(nodes, roots, names, lines))
     for body in bodies:
-        found.append(f"\n{names[id(body)]}:")
-        own = {x.serial for x in body.arguments}
-        rest = [node for node in body.nodes if node.serial not in own]
+        text_lines.append(f"\n{names[id(body)]}:")
+        arguments = {x.serial for x in body.arguments}
+        rest = [node for node in body.nodes if node.serial not in arguments]
         inner = lines_of([*body.arguments, *rest], body.outputs, names, lines)
-        found += [f"  {line}" for line in inner]
-    return "\n".join(found)
+        text_lines += [f"  {line}" for line in inner]
+    return "\n".join(text_lines)
 
 
 def expression(node: Tensor, depth: int = DEPTH) -> str:

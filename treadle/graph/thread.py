@@ -83,15 +83,15 @@ class Frame:
         every = list(variables)
         if self.tracing:
             return [self.read(v) for v in every]
-        found = list(map(_committed, every))
+        versions = list(map(_committed, every))
         while self.versions:
             known = list(map(self.versions.get, map(id, every)))
             again = list(map(_committed, every))
-            if all(map(is_, found, again)):
-                pairs = zip(found, known, strict=True)
+            if all(map(is_, versions, again)):
+                pairs = zip(versions, known, strict=True)
                 return [x if new is None else new for x, new in pairs]
-            found = again
-        return found
+            versions = again
+        return versions
 
     def record(self, variable: Variable, update: Tensor) -> None:
         """Make an Update the current version and remember to run it."""

@@ -30,8 +30,8 @@ def widened(x: Any) -> Array:
     x = np.asarray(x)
     if not is_inexact(x.dtype):
         return x
-    found: Array = x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
-    return found
+    wide: Array = x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
+    return wide
 
 
 def difference(got: Any, want: Any, tolerance: str, terms: int = 1) -> str:
@@ -70,17 +70,17 @@ def difference(got: Any, want: Any, tolerance: str, terms: int = 1) -> str:
     return f"{got[wrong]} differs from {want[wrong]}" if wrong.any() else ""
 
 
-def strays(got: Any, own: Any, wide: Any, noise: float) -> Array:
-    """Where a graph's result is off: |got - wide| > 4 |own - wide| + 8 noise.
+def strays(got: Any, expected: Any, wide: Any, noise: float) -> Array:
+    """Where a graph's result is off: |got - wide| > 4 |expected - wide| + 8 noise.
 
-    `own` is the reference's in the graph's precision, `wide` in double; `noise` is the
-    unit roundoff of the largest value on the way. Where the reference is not finite
+    `expected` is the reference's in the graph's precision, `wide` in double; `noise` is
+    the unit roundoff of the largest value on the way. Where the reference is not finite
     nothing is asked: a stable form may be.
     """
-    got, own = widened(got), widened(own)
-    if not is_inexact(own.dtype):
-        return np.asarray(got != own)
+    got, expected = widened(got), widened(expected)
+    if not is_inexact(expected.dtype):
+        return np.asarray(got != expected)
     with np.errstate(all="ignore"):
-        bound = 4 * np.abs(own - wide) + 8 * noise
+        bound = 4 * np.abs(expected - wide) + 8 * noise
         near = np.abs(got - wide) <= bound
-    return np.asarray(~near & np.isfinite(own) & np.isfinite(wide))
+    return np.asarray(~near & np.isfinite(expected) & np.isfinite(wide))

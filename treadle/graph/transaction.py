@@ -35,13 +35,13 @@ class _Written:
         self.before = before
         self.version: Op = variable.version
 
-    def restore(self, own: Container[int]) -> bool:
+    def restore(self, serials: Container[int]) -> bool:
         """Put that version back, unless others have assigned since."""
         now = self.variable.committed
-        if now.serial in own:
+        if now.serial in serials:
             self.variable.version = self.version
             self.variable.committed = self.before
-        return now.serial in own or now is self.before or self.before.stored is None
+        return now.serial in serials or now is self.before or self.before.stored is None
 
 
 class Transaction:
@@ -50,7 +50,7 @@ class Transaction:
     def __init__(self, finite: bool = False) -> None:
         self.finite = finite
         self.written: dict[int, _Written] = {}
-        self.own: dict[int, weakref.ref[Tensor]] = {}  # the versions of this block
+        self.versions: dict[int, weakref.ref[Tensor]] = {}  # the versions of this block
         self.grads: dict[int, tuple[Variable, Tensor | None]] = {}
         self._edge: _Handler | None = None
         self._own = False  # whether the handler is this block's
@@ -64,14 +64,14 @@ class Transaction:
         if top().tracing if base is not None else self.is_foreign(version):
             return
         before = variable.committed if base is None else base
-        if before.serial not in self.own or id(variable) not in self.written:
+        if before.serial not in self.versions or id(variable) not in self.written:
             self.written[id(variable)] = _Written(variable, before)
-        self.own[version.serial] = weakref.ref(version)
+        self.versions[version.serial] = weakref.ref(version)
 
     def is_foreign(self, version: Tensor) -> bool:
         """Whether a version is one that was assigned outside of this block."""
         op = version.op
-        mine = type(op) is not Update or op.explicit or version.serial in self.own
+        mine = type(op) is not Update or op.explicit or version.serial in self.versions
         return not mine
 
     def note_grad(self, variable: Variable) -> None:
@@ -98,7 +98,7 @@ class Transaction:
             self._modes, self._notes = modes.get(), state.notes
             self._frames = len(state.frames)
             self._seeds, self._draws = current().scope, current().scope.count
-            self.written, self.own, self.grads = {}, {}, {}
+            self.written, self.versions, self.grads = {}, {}, {}
             change(transactions=(*self._modes.transactions, self))
             self._open = True
         except BaseException:
@@ -156,7 +156,7 @@ class Transaction:
         state.notes = self._notes
         self._drop()
         every = self.written.values()
-        kept = [w.variable.name for w in every if not w.restore(self.own)]
+        kept = [w.variable.name for w in every if not w.restore(self.versions)]
         for variable, grad in self.grads.values():
             variable.grad = grad
         self._seeds.count = self._draws
@@ -171,11 +171,11 @@ class Transaction:
         that is a value like others."""
         frame = top()
         waiting = frame.carry()
-        frame.pending = [x for x in waiting if x.serial not in self.own]
+        frame.pending = [x for x in waiting if x.serial not in self.versions]
         # Also what was carried out already: an interrupt may have come before it went.
         seen = list(frame.versions.values())
-        frame.forget([x for x in (*waiting, *seen) if x.serial in self.own])
-        alive = [x for ref in self.own.values() if (x := ref()) is not None]
+        frame.forget([x for x in (*waiting, *seen) if x.serial in self.versions])
+        alive = [x for ref in self.versions.values() if (x := ref()) is not None]
         left = [x for x in alive if type(x.op) is Update and not x.op.explicit]
         carried = Carried()
         with carried.lock:

@@ -33,8 +33,8 @@ def reach(
     """
     stack = list(roots)
     if stop is None and native is not None:
-        found: list[Tensor] = native.walk(stack, True, floor, min(parts, _NEWEST))
-        return found
+        nodes: list[Tensor] = native.walk(stack, True, floor, min(parts, _NEWEST))
+        return nodes
     seen: dict[int, Tensor] = {}
     while stack:
         node = stack.pop()
@@ -87,8 +87,8 @@ def _targets(derivatives: Iterable[Tensor]) -> Iterator[Tensor]:
 def _visited(roots: list[Tensor]) -> list[Tensor]:
     """The nodes without a value that the roots depend on, and where they begin."""
     if native is not None:
-        found: list[Tensor] = native.walk(roots, False)
-        return found
+        nodes: list[Tensor] = native.walk(roots, False)
+        return nodes
     seen = set(roots)
     level = seen
     while level:
@@ -100,9 +100,9 @@ def _visited(roots: list[Tensor]) -> list[Tensor]:
 
 def _in_order(nodes: Iterable[Tensor]) -> list[Tensor]:
     """Nodes in creation order."""
-    found = list(nodes)
-    order = np.fromiter(map(by_serial, found), np.int64, len(found)).argsort()
-    return [found[k] for k in order.tolist()]
+    listed = list(nodes)
+    order = np.fromiter(map(by_serial, listed), np.int64, len(listed)).argsort()
+    return [listed[k] for k in order.tolist()]
 
 
 def few(roots: Iterable[Tensor], most: int) -> list[Tensor] | None:
@@ -151,11 +151,11 @@ def uses(nodes: Iterable[Tensor]) -> dict[int, int]:
 
 def users(nodes: Iterable[Tensor]) -> dict[int, list[Tensor]]:
     """For each node, by serial, the nodes among these that read it."""
-    found: dict[int, list[Tensor]] = {}
+    readers: dict[int, list[Tensor]] = {}
     for node in nodes:
         for x in node.inputs:
-            found.setdefault(x.serial, []).append(node)
-    return found
+            readers.setdefault(x.serial, []).append(node)
+    return readers
 
 
 def rebuild(
@@ -165,15 +165,15 @@ def rebuild(
 ) -> list[Tensor]:
     """The outputs with some nodes (by serial) replaced; untouched parts are shared."""
     outputs = list(outputs)
-    made = dict(replaced)
-    for node in reach(outputs, lambda n: n.serial in made or bool(stop and stop(n))):
-        if node.serial in made:
+    rebuilt = dict(replaced)
+    for node in reach(outputs, lambda n: n.serial in rebuilt or bool(stop and stop(n))):
+        if node.serial in rebuilt:
             continue
-        inputs = tuple(made.get(x.serial, x) for x in node.inputs)
+        inputs = tuple(rebuilt.get(x.serial, x) for x in node.inputs)
         if all(new is old for new, old in zip(inputs, node.inputs, strict=True)):
             continue
-        made[node.serial] = copied(node, inputs)
-    return [made.get(node.serial, node) for node in outputs]
+        rebuilt[node.serial] = copied(node, inputs)
+    return [rebuilt.get(node.serial, node) for node in outputs]
 
 
 def stages(nodes: Iterable[Tensor]) -> dict[int, int]:
@@ -181,9 +181,9 @@ def stages(nodes: Iterable[Tensor]) -> dict[int, int]:
 
     Nodes of one stage do not depend on each other.
     """
-    found: dict[int, int] = {}
+    depths: dict[int, int] = {}
     for node in nodes:
-        found[node.serial] = 1 + max(
-            (found.get(x.serial, -1) for x in node.inputs), default=-1
+        depths[node.serial] = 1 + max(
+            (depths.get(x.serial, -1) for x in node.inputs), default=-1
         )
-    return found
+    return depths

@@ -272,8 +272,8 @@ class Variable(Operand):
     ) -> Tensor:
         item: Any = new_node(op, inputs, type_, 3, None, VariableItem)
         item.variable, item.key = self, key
-        made: VariableItem = item
-        return made
+        result: VariableItem = item
+        return result
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self.assign(functions.at(self)[key].set(value))
@@ -387,7 +387,7 @@ def _blank(type_: Type) -> Tensor:
 
 def variable_of(node: Tensor) -> Variable | None:
     """The Variable of which a node is a version: stored, pending or read in a trace."""
-    found: Variable | None = getattr(node.op, "variable", None)
-    if found is None and node.mark is not None:
-        found = node.mark.get("variable")
-    return found
+    variable: Variable | None = getattr(node.op, "variable", None)
+    if variable is None and node.mark is not None:
+        variable = node.mark.get("variable")
+    return variable

@@ -62,8 +62,8 @@ def _value_problems(node: Tensor) -> Iterator[str]:
     if value is None or isinstance(node.type, TupleType):
         return
     if value.shape != node.type.shape or value.dtype != node.type.dtype:
-        found = Type(value.shape, value.dtype)
-        yield f"has type {node.type} and a value of {found}"
+        value_type = Type(value.shape, value.dtype)
+        yield f"has type {node.type} and a value of {value_type}"
     if isinstance(value, np.ndarray) and value.flags.writeable:
         yield "has a value that could be changed"
 

@@ -57,12 +57,10 @@ class Family(Op):
     def mistakes(cls) -> list[Mistake]:
         sample = cls.samples()[0]
         inputs = tensors_of(sample)
-        mistakes: list[Mistake] = []
+        cases: list[Mistake] = []
         if cls.arity is not None:
             surplus = [*inputs, as_tensor(1.0)]
-            mistakes.append(
-                Mistake(lambda: sample.op(*surplus), ArityError, "operands")
-            )
+            cases.append(Mistake(lambda: sample.op(*surplus), ArityError, "operands"))
         if cls.takes != "any":
             wrong = next(
                 d
@@ -70,8 +68,8 @@ class Family(Op):
                 if kind(d) not in KINDS[cls.takes]
             )
             bad = [as_tensor(x.numpy().astype(wrong)) for x in inputs]
-            mistakes.append(Mistake(lambda: sample.op(*bad), DTypeError, wrong.name))
-        return mistakes
+            cases.append(Mistake(lambda: sample.op(*bad), DTypeError, wrong.name))
+        return cases
 
 
 def same_dtype(types: Sequence[Type]) -> None:
@@ -256,10 +254,8 @@ class Composite(Family):
 
     def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
         parts = self._done(has_rows, xs)
-        if parts is None:
-            return None
-        if len(parts) == 1:
-            return parts[0]
+        if parts is None or len(parts) == 1:
+            return None if parts is None else parts[0]
 
         def each(*operands: Tensor) -> Any:
             return self._done(has_rows, operands)

@@ -128,8 +128,8 @@ def lives(
     """The ranges of a program and their plan, as `ranges_of` tells them."""
     ranges, place, steps = ranges_of(program, workspaces)
     regions = _bounds(program)
-    made = plan(ranges, alignment, regions)
-    return Lives(ranges, made, place, steps, regions)
+    layout = plan(ranges, alignment, regions)
+    return Lives(ranges, layout, place, steps, regions)
 
 
 def ranges_of(

@@ -57,7 +57,7 @@ class Plans:
     def __reduce__(self) -> Any:
         return Plans, ()
 
-    def owned(self, own: Owned, updates: Sequence[Tensor]) -> Owned:
+    def owned(self, owned: Owned, updates: Sequence[Tensor]) -> Owned:
         """What a caller owns, and what was assigned, with numbers for keys."""
         more = {}
         for x in updates:
@@ -69,7 +69,7 @@ class Plans:
                 pair = number(("assigned", k)), number(("assigned", k, "fixed"))
                 known = self._assigned[id(variable)] = variable, pair
             more[id(variable)] = known[1]
-        return {**more, **own} if more else own
+        return {**more, **owned} if more else owned
 
     def known(self, key: Any) -> Plan | None:
         """The plan of graphs that look like this."""
@@ -114,7 +114,7 @@ class Plans:
         return plan
 
     def note(
-        self, key: Any, look: Look, own: Owned, spends: bool = True
+        self, key: Any, look: Look, owned: Owned, spends: bool = True
     ) -> Recording | None:
         """Who is to be told of the run of a graph that looks like this; its nodes are
         let go of. One that `spends` what it reads may write over it.
@@ -126,9 +126,9 @@ class Plans:
             seen = self.hits + TRIED > self.misses
             seen = self._sizes.is_known(look.family) or seen
             self._table[key] = True
-        found = Recording(key, look, own, spends, first) if seen is True else None
+        recording = Recording(key, look, owned, spends, first) if seen is True else None
         look.nodes, look.updates = [], []  # what it holds would count as asked for
-        return found
+        return recording
 
     @contextmanager
     def kept(

@@ -36,8 +36,8 @@ def small_programs(parts: Sequence[Any]) -> list[Any]:
     """The programs of all parts of a plan for the core; none if one is not small."""
     if native is None or not all(type(x) is Computed for x in parts):
         return []
-    found = [x.program.small() for x in parts]
-    return [] if None in found else found
+    programs = [x.program.small() for x in parts]
+    return [] if None in programs else programs
 
 
 def at_once(plan: Plan, programs: Sequence[Any], nodes: int) -> Any:
@@ -46,15 +46,15 @@ def at_once(plan: Plan, programs: Sequence[Any], nodes: int) -> Any:
     """
     parts: Sequence[Any] = plan.parts
     sources = [[_source(x) for x in part.sources] for part in parts]
-    if plan.rows or any(x is None for own in sources for x in own):
+    if plan.rows or any(x is None for each in sources for x in each):
         return None
     of: dict[Any, int] = {}
-    own = []
-    for part, program, given in zip(parts, programs, sources, strict=True):
+    steps = []
+    for part, program, part_sources in zip(parts, programs, sources, strict=True):
         of |= dict(part.results)
         results = [(k, int(slot)) for k, slot in part.results]
         over = [(k, uses) for k, _, uses in part.reused]
-        own.append((program, given, results, over))
+        steps.append((program, part_sources, results, over))
     changes = [(x.variable, x.base, of[x.number]) for x in parts[-1].changes]
     if any(type(x.variable).commit is not Variable.commit for x in parts[-1].changes):
         return None
@@ -65,8 +65,8 @@ def at_once(plan: Plan, programs: Sequence[Any], nodes: int) -> Any:
     if not any(carried for *_, carried in values):  # nobody will ask
         noted = None
     key, numbers, leaves = noted or (None, [], None)
-    told = plan.slots, nodes, key, list(numbers), leaves
-    return native.run_plan(own, changes, cuts, values, *told)
+    rest = plan.slots, nodes, key, list(numbers), leaves
+    return native.run_plan(steps, changes, cuts, values, *rest)
 
 
 @dataclass
@@ -89,13 +89,13 @@ class CallPlan:
                 return None
         now = engine(current().engine)
         try:
-            made = now.at_once(self.small, [*inputs], None, self.last)
+            values = now.at_once(self.small, [*inputs], None, self.last)
         except Failed:  # the long way tells what it was
             return None
-        if made is None:
+        if values is None:
             return None
         mark_run()
-        return [made[slot] for slot, _, _ in self.results]
+        return [values[slot] for slot, _, _ in self.results]
 
     def nodes(self, arrays: Sequence[Array], above: int) -> list[Tensor]:
         """Nodes that have the results, made so many calls above."""
@@ -172,8 +172,8 @@ def of_call(
         return place.get(node.serial, -1)
 
     parts: list[Any] = []
-    given: Sequence[Any] = plan.parts
-    for part in given:
+    planned: Sequence[Any] = plan.parts
+    for part in planned:
         sources = [moved(x) for x in part.sources]
         if any(type(x) is int and x < 0 for x in sources):
             return None
@@ -195,8 +195,8 @@ def of_call(
         if slot is None:
             return None
         results.append((int(slot), x.type, leaf))
-    own = Plan(parts, plan.slots, [], [], plan.spent)
-    small = at_once(own, small_programs(parts), len(inputs))
+    call_plan = Plan(parts, plan.slots, [], [], plan.spent)
+    small = at_once(call_plan, small_programs(parts), len(inputs))
     if small is None:
         return None
     return CallPlan(small, _last(plan).program, plan.still, results)

@@ -38,17 +38,17 @@ def _spreads(shape: Shape, wanted: Shape) -> bool:
         return False
 
 
-def fitting(p: Placeholder, given: Any) -> Array:
+def fitting(p: Placeholder, value: Any) -> Array:
     """The value for a placeholder in its dtype and shape."""
-    own = given.numpy() if isinstance(given, Operand) else given
+    raw = value.numpy() if isinstance(value, Operand) else value
     try:
-        array = to_array(own, p.dtype)
+        array = to_array(raw, p.dtype)
     except DTypeError as error:
         raise DTypeError(
             f"placeholder {p.name!r} is {p.type}: {error.message}"
         ) from None
-    rounded = not is_inexact(p.dtype) and np.asarray(own).dtype.kind in "fc"
-    if rounded and not np.array_equal(array, own):
+    rounded = not is_inexact(p.dtype) and np.asarray(raw).dtype.kind in "fc"
+    if rounded and not np.array_equal(array, raw):
         raise DTypeError(
             f"placeholder {p.name!r} is {p.type}, got numbers that are not whole"
         )

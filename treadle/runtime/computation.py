@@ -117,15 +117,15 @@ class Computation:
         Its arguments are the variables, then draws; its outputs what is returned, then
         the new versions of the variables changed.
         """
-        made = cls.__new__(cls)
-        made.placeholders, made.structure = tuple(placeholders), structure
-        made.variables, made.changed = list(variables), list(changed)
-        drawn = body.arguments[len(made.variables) :]
-        made.draws = [x.type.shape[:-1] for x in drawn]
-        made.body, made.rerun = body, None
-        made.count = len(body.outputs) - len(made.changed)
-        made._make_calls()
-        return made
+        computation = cls.__new__(cls)
+        computation.placeholders, computation.structure = tuple(placeholders), structure
+        computation.variables, computation.changed = list(variables), list(changed)
+        drawn = body.arguments[len(computation.variables) :]
+        computation.draws = [x.type.shape[:-1] for x in drawn]
+        computation.body, computation.rerun = body, None
+        computation.count = len(body.outputs) - len(computation.changed)
+        computation._make_calls()
+        return computation
 
     def _make_calls(self) -> None:
         """What calls hang on, whatever is bound."""
@@ -164,19 +164,19 @@ class Computation:
         self.body = Body("computation", arguments, built)
 
     def __call__(self, *values: Any, **named: Any) -> Any:
-        given = self._bind(values, named)
+        arrays = self._bind(values, named)
         inputs = [
-            _node(x) if isinstance(x, Variable) else given[x] for x in self.sources
+            _node(x) if isinstance(x, Variable) else arrays[x] for x in self.sources
         ]
         inputs += map(draw_node, self.draws)
         results = self._results(inputs)
         for changed, stored in zip(self.changed, results[self.count :], strict=True):
             assert changed is not None
             changed.commit(Tensor(changed.version, (), changed.type, stored))
-        found = [
+        outputs = [
             y.numpy() if isinstance(y, Resident) else y for y in results[: self.count]
         ]
-        return trees.unflatten(self.structure, found)
+        return trees.unflatten(self.structure, outputs)
 
     def _repr_html_(self) -> str:
         outputs = self.body.outputs[: self.count]
@@ -245,10 +245,10 @@ class Computation:
             for x in drawn
         ]
         pairs = zip(self.body.arguments, leaves, strict=True)
-        found = rebuild(self.body.outputs, {x.serial: leaf for x, leaf in pairs})
-        changed = zip(self.changed, found[self.count :], strict=True)
+        outputs = rebuild(self.body.outputs, {x.serial: leaf for x, leaf in pairs})
+        changed = zip(self.changed, outputs[self.count :], strict=True)
         names = {v.name: value for v, value in changed if v is not None}
-        return found[: self.count], names
+        return outputs[: self.count], names
 
     def _results(self, inputs: list[Any]) -> Sequence[Any]:
         """What the body makes of these inputs, where engines left it."""
@@ -273,15 +273,15 @@ class Computation:
         plain = not named and len(values) == len(by_name) and not _unbound(self.others)
         if plain and all(map(fits, self.placeholders, values)):
             return [np.array(x, order="C") for x in values]
-        given = dict(zip(by_name, values, strict=False))
+        bound = dict(zip(by_name, values, strict=False))
         surplus = values[len(self.placeholders) :]
         problems = [f"too many values: {', '.join(map(describe, surplus))}"] * bool(
             surplus
         )
         unknown = [name for name in named if name not in by_name]
-        twice = [name for name in named if name in given]
-        given |= {name: x for name, x in named.items() if name in by_name}
-        missing = [name for name in by_name if name not in given]
+        twice = [name for name in named if name in bound]
+        bound |= {name: x for name, x in named.items() if name in by_name}
+        missing = [name for name in by_name if name not in bound]
         problems += [
             f"{what} {', '.join(names)}"
             for what, names in (
@@ -292,18 +292,18 @@ class Computation:
             )
             if names
         ]
-        found: dict[str, Array] = {}
+        arrays: dict[str, Array] = {}
         kind: type[TreadleError] | None = ArityError if problems else None
-        for name, x in given.items():
+        for name, x in bound.items():
             try:
-                found[name] = fitting(by_name[name], x)
+                arrays[name] = fitting(by_name[name], x)
             except TreadleError as error:
                 problems.append(error.message)
                 kind = kind or type(error)
         if kind is not None:
             hint = f"placeholders: {', '.join(by_name) or 'none'}"
             raise kind("; ".join(problems), hint=hint).located("computation")
-        return [found[name] for name in by_name]
+        return [arrays[name] for name in by_name]
 
 
 def _node(variable: Variable) -> Tensor:

@@ -69,20 +69,22 @@ def run(
     Variables stay as they were.
     """
     updates = top().pending
-    told = feeds or spent or recorder() is not None  # who is told wants to know of all
-    around = None if told else settings()
+    observed = (
+        feeds or spent or recorder() is not None
+    )  # who is told wants to know of all
+    around = None if observed else settings()
     if around is None:
         return _run_anew(roots, feeds, spent, cuts)
     plans = plans or (_plans_of(updates[0]) if updates else _plans)
-    own = plans.owned({}, updates)
-    seen = look(roots, (), own, False, updates)
+    ownership = plans.owned({}, updates)
+    seen = look(roots, (), ownership, False, updates)
     if seen is None:
         return _run_anew(roots, feeds, spent, cuts)
     key = seen.key, around, cuts
     done = plans.run(key, seen, cuts)
     if done is not None:
         return done
-    note = plans.note(key, seen, own, cuts)
+    note = plans.note(key, seen, ownership, cuts)
     with plans.kept(note):
         return _run_anew(roots, feeds, spent, cuts)
 
@@ -163,9 +165,9 @@ def _beside(roots: Sequence[Tensor]) -> list[Tensor]:
     """
     updates = [x for x in pending(roots) if isinstance(x.op, Update)]
     places = {x.serial: x.op.variable.committed for x in updates}  # type: ignore[attr-defined]
-    found = rebuild(roots, places)
-    _run_anew(found)
-    for x, y in zip(roots, found, strict=True):
+    rebuilt = rebuild(roots, places)
+    _run_anew(rebuilt)
+    for x, y in zip(roots, rebuilt, strict=True):
         waits = x.stored is None and not isinstance(x.op, Update)
         if waits and y.stored is not None:
             settle(x, y.stored)
@@ -201,12 +203,12 @@ def _run(
         if spent:
             last = lasting(spent, _updated(changes))
             old = owned(nodes, spent_of(nodes, spent) - last, claim, last)
-        told = recorder()
-        if told is not None:
-            told.program(nodes, keep)
+        record = recorder()
+        if record is not None:
+            record.program(nodes, keep)
         begin = alone and keep <= {n.serial for n in nodes if type(n.op) is Update}
-        given = nodes, feeds or {}, keep, old, asked
-        values = values_of(*given, begin=begin, claim=claim)
+        arguments = nodes, feeds or {}, keep, old, asked
+        values = values_of(*arguments, begin=begin, claim=claim)
     except BaseException as error:
         claim.leave(failed=isinstance(error, Exception))
         raise
@@ -309,20 +311,20 @@ def _pull_tapes(wanted: Sequence[Tensor], begin: bool) -> list[Tape]:
         begin = begin and not current().check_numerics
         _settle_all([*first.inputs, *evaluable], begin)
         op: Any = first.op
-        given = [soon(x.stored) for x in first.inputs[: len(op.places)]]
-        found = op.pull(given, begin)
+        cotangents = [soon(x.stored) for x in first.inputs[: len(op.places)]]
+        gradients = op.pull(cotangents, begin)
         gone.append(op.tape)
-        refuse_pulled(first, found)
+        refuse_pulled(first, gradients)
         results = [
             (node.op.position, node)  # type: ignore[attr-defined]
             for node in nodes
             if node.inputs and node.inputs[0] is first
         ]
-        told = recorder()
-        if told is not None:
-            told.pulled(first, results)
+        record = recorder()
+        if record is not None:
+            record.pulled(first, results)
         for k, node in results:
-            settle(node, found[k])
+            settle(node, gradients[k])
             cut_pulled(node)
 
 
@@ -336,9 +338,9 @@ def _settle_all(roots: Sequence[Tensor], begin: bool) -> None:
     keep = asked | {n.serial for n in others}
     del others
     keep &= {node.serial for node in nodes if node.stored is None}
-    told = recorder()
-    if told is not None and keep:
-        told.program(nodes, keep)
+    record = recorder()
+    if record is not None and keep:
+        record.program(nodes, keep)
     values = values_of(nodes, {}, keep, set(), asked & keep, begin=begin, sure=True)
     carried = depends(nodes)
     for node in nodes:
@@ -370,9 +372,9 @@ def carry_out(roots: Sequence[Tensor]) -> list[Tensor]:
 @provide
 def value(x: Operand) -> np.ndarray[Any, Any]:
     """The value of a tensor or a Variable on the host."""
-    found = settled(x).array
-    assert found is not None
-    return found
+    array = settled(x).array
+    assert array is not None
+    return array
 
 
 def evaluate(*tensors: Any) -> Any:

@@ -56,10 +56,10 @@ class Explanation:
 
     def counts(self) -> dict[str, int]:
         """Counts of the rules applied, the most frequent first."""
-        found: dict[str, int] = {}
+        totals: dict[str, int] = {}
         for row in self.applied:
-            found[row.rule] = found.get(row.rule, 0) + row.count
-        return dict(sorted(found.items(), key=lambda pair: -pair[1]))
+            totals[row.rule] = totals.get(row.rule, 0) + row.count
+        return dict(sorted(totals.items(), key=lambda pair: -pair[1]))
 
     def __str__(self) -> str:
         lines = [f"before: {_size(self.before)}", _indented(text(list(self.before)))]
@@ -114,28 +114,28 @@ def explain(*tensors: Any) -> Explanation:
     nodes = pending(fresh)
     keep = {node.serial for node in fresh if node.stored is None}
     with recorded() as record:
-        found = engine(current().engine).lower(nodes, keep, text(fresh))
+        lowered = engine(current().engine).lower(nodes, keep, text(fresh))
     return Explanation(
         tuple(fresh),
         record.rewritten,
         tuple(_applied(record.fired)),
         tuple(record.stages),
         tuple(record.sizes),
-        found,
+        lowered,
         records,
     )
 
 
 def _unevaluated(roots: Sequence[Tensor]) -> list[Tensor]:
     """The same graph by recipes alone, so that what has been computed is seen too."""
-    made: dict[int, Tensor] = {}
+    copies: dict[int, Tensor] = {}
     for node in reach(roots):
         if not node.inputs:
-            made[node.serial] = node
+            copies[node.serial] = node
             continue
-        inputs = tuple(made[x.serial] for x in node.inputs)
-        made[node.serial] = copied(node, inputs, marked=False)
-    return [made[root.serial] for root in roots]
+        inputs = tuple(copies[x.serial] for x in node.inputs)
+        copies[node.serial] = copied(node, inputs, marked=False)
+    return [copies[root.serial] for root in roots]
 
 
 def _applied(fired: Sequence[Fired]) -> list[Applied]:

@@ -47,8 +47,10 @@ class Exits:
         self.one = one
         # Those of one matrix are read together.
         matrices = one[:, 0] * (one[:, 1].max(initial=0) + 1) + one[:, 1]
-        own = [np.flatnonzero(matrices == x) for x in dict.fromkeys(matrices.tolist())]
-        self.together = [(mine.tolist(), one[mine]) for mine in own]
+        groups = [
+            np.flatnonzero(matrices == x) for x in dict.fromkeys(matrices.tolist())
+        ]
+        self.together = [(mine.tolist(), one[mine]) for mine in groups]
         # What a run takes.
         self.taken = [*self.joined, *(places for _, places in self.together)]
         self._single: dict[int, Numbers] = {}
@@ -97,35 +99,35 @@ class Rows:
         which other runs may yet be writing; raises Failed. What it makes may be
         Futures, of which one that is waited for raises if the run has failed `late`.
         """
-        made = self.program.run(leaves, shared, begin=True, late=late)
+        program_run = self.program.run(leaves, shared, begin=True, late=late)
         mark_run()
         counts.runs += 1
         counts.rows += self.rows
         counts.groups += self.groups
-        return RowsRun(self, made)
+        return RowsRun(self, program_run)
 
 
 class RowsRun:
     """A run of a forest, seen by its rows' numbers."""
 
-    def __init__(self, rows: Rows, made: Any) -> None:
+    def __init__(self, rows: Rows, program_run: Any) -> None:
         self.rows = rows
         self.exits = rows.exits
-        self.made = made
+        self.made = program_run
 
     @property
     def futures(self) -> Futures | None:
         """What the exits are yet to come of, if the run goes on."""
-        found: Futures | None = self.made.futures
-        return found
+        futures: Futures | None = self.made.futures
+        return futures
 
     @property
     def is_sure(self) -> Callable[[], bool]:
         """What tells, as long as the leaves are there, whether nothing can be found
         wrong with the run, as far as that is known beforehand; it holds no arrays.
         """
-        found: Callable[[], bool] = self.made.is_sure
-        return found
+        check: Callable[[], bool] = self.made.is_sure
+        return check
 
     def arrays(self) -> list[Any]:
         """The arrays of the exits: single rows of one matrix lie side by side."""
@@ -133,15 +135,15 @@ class RowsRun:
         for array in taken:
             array.flags.writeable = False
         pairs = zip(taken, exits.types[: len(exits.joined)], strict=False)
-        found: list[Any] = [array.reshape(t.shape) for array, t in pairs]
-        first = len(found)
+        arrays: list[Any] = [array.reshape(t.shape) for array, t in pairs]
+        first = len(arrays)
         if len(exits.together) == 1:  # in order
-            return [*found, *rows_of(taken[first])]
-        found += [None] * len(exits.one)
+            return [*arrays, *rows_of(taken[first])]
+        arrays += [None] * len(exits.one)
         for (mine, _), array in zip(exits.together, taken[first:], strict=True):
             for k, value in zip(mine, rows_of(array), strict=True):
-                found[first + k] = value
-        return found
+                arrays[first + k] = value
+        return arrays
 
     def ids(self, serial: int) -> Any:
         """The rows of a table that were read, and more of the first, to which rows of
@@ -150,40 +152,40 @@ class RowsRun:
         return self.made.ids(serial)
 
     def pull(
-        self, given: Mapping[int, Any], asked: Sequence[int], begin: bool = False
+        self, cotangents: Mapping[int, Any], asked: Sequence[int], begin: bool = False
     ) -> list[Any]:
         """The parts of the gradient in the order of the tape's parts, then rows. Where
         it may only `begin` they may be Futures.
         """
-        parts, futures = self.parts(given, asked, begin)
+        parts, futures = self.parts(cotangents, asked, begin)
         if futures:
             return [futures.of(Type(x.shape, x.dtype), x) for x in parts]
         return parts
 
     def parts(
-        self, given: Mapping[int, Any], asked: Sequence[int], begin: bool
+        self, cotangents: Mapping[int, Any], asked: Sequence[int], begin: bool
     ) -> tuple[list[Any], Futures | None]:
         """The arrays of these, and what they are yet to come of if it goes on."""
         exits = self.exits
-        pairs = [(exits.places(k), g) for k, g in given.items()]
-        found = self.made.backward(pairs, [exits.places(k) for k in asked], begin)
-        futures = found.futures
-        if futures and any(len(x) > 1 for x in found.dense.values()):
+        pairs = [(exits.places(k), g) for k, g in cotangents.items()]
+        gradient = self.made.backward(pairs, [exits.places(k) for k in asked], begin)
+        futures = gradient.futures
+        if futures and any(len(x) > 1 for x in gradient.dense.values()):
             futures.wait()
             futures = None
         types = [exits.types[k] for k in asked]
-        rows = zip(found.rows, types, strict=True)
-        found.rows = [x.reshape(t.shape) for x, t in rows]
+        rows = zip(gradient.rows, types, strict=True)
+        gradient.rows = [x.reshape(t.shape) for x, t in rows]
         parts = []
         for serial, sparse in self.rows.order:
             if sparse:
-                parts.append(found.sparse[serial])
+                parts.append(gradient.sparse[serial])
                 continue
-            total, *more = found.dense[serial]
+            total, *more = gradient.dense[serial]
             for x in more:
                 total = total + x
             parts.append(total)
-        return parts + found.rows, futures
+        return parts + gradient.rows, futures
 
 
 def rows_of(matrix: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:

@@ -77,21 +77,21 @@ class Traced:
                 nodes = plan.nodes(arrays, 2)
                 return trees.unflatten(self.structure, self._filled(nodes))
         if self.open:
-            found = tuple(in_place(self.trace.body, inputs))
+            call_results = tuple(in_place(self.trace.body, inputs))
         else:
             node = new_node(self.op, inputs, self.type, 4)
             chosen = self.selections
-            found = (node,) if chosen is None else results(node, chosen)
+            call_results = (node,) if chosen is None else results(node, chosen)
             del node  # what is held is given a value, and not written over
         if self.flat:
-            return found
+            return call_results
         if self.single:
-            return found[0]
+            return call_results[0]
         if self.plain:
-            return trees.unflatten(self.structure, found)
-        own = list(found)
-        del found, inputs
-        return trees.unflatten(self.structure, self._carried_out(own))
+            return trees.unflatten(self.structure, call_results)
+        outputs = list(call_results)
+        del call_results, inputs
+        return trees.unflatten(self.structure, self._carried_out(outputs))
 
     def _filled(self, results: Iterable[Tensor]) -> list[Any]:
         """The leaves of the result, those that are no tensors included."""
@@ -103,12 +103,12 @@ class Traced:
         assert self.plans is not None
         node = new_node(self.op, tuple(inputs), self.type, 4)
         chosen = self.selections
-        found = (node,) if chosen is None else results(node, chosen)
-        assigned = [(v, v.fitting(found[k])) for v, k in self.trace.assigned]
+        nodes = (node,) if chosen is None else results(node, chosen)
+        assigned = [(v, v.fitting(nodes[k])) for v, k in self.trace.assigned]
         updates = [v.update_from(v.node(), x) for v, x in assigned]
         seen_by_all = {x.serial: x for x in updates}  # as a frame does
-        asked = list(found[: sum(s is None for s in self.static)])
-        del node, found, assigned
+        asked = list(nodes[: sum(s is None for s in self.static)])
+        del node, nodes, assigned
         plan = plan_of(asked, inputs, around, self.plans, updates)
         del seen_by_all
         return plan
@@ -118,17 +118,17 @@ class Traced:
         list of results is emptied."""
         for variable, k in self.trace.assigned:
             variable.assign(results[k])
-        found = self._filled(results)
+        outputs = self._filled(results)
         results.clear()
         if self.runs:
             if top().tracing:
                 top().runs = True
             else:
                 # A step is over: what it used is let go, its results keep their values.
-                own = [y for y in found if isinstance(y, Tensor)]
-                for y in run(own, cuts=True, plans=self.plans):
+                tensors = [y for y in outputs if isinstance(y, Tensor)]
+                for y in run(tensors, cuts=True, plans=self.plans):
                     forget(y)
-        return found
+        return outputs
 
 
 @dataclass(slots=True)
@@ -282,17 +282,17 @@ class Function(Wrapper, Called):
 
         def run_traced(*arguments: Tensor) -> list[Tensor]:
             rest = iter(arguments)
-            given = [
+            filled = [
                 next(rest)
                 if isinstance(leaf, _TAKEN) and not isinstance(leaf, Variable)
                 else leaf
                 for leaf in leaves
             ]
-            args, kwargs = trees.unflatten(structure, given)
-            found, out_structure = trees.flatten(self.f(*args, **kwargs))
-            static = [None if _is_array(y) else y for y in found]
+            args, kwargs = trees.unflatten(structure, filled)
+            outputs, out_structure = trees.flatten(self.f(*args, **kwargs))
+            static = [None if _is_array(y) else y for y in outputs]
             result.extend([out_structure, static, top().runs])
-            return [as_tensor(y) for y in found if _is_array(y)]
+            return [as_tensor(y) for y in outputs if _is_array(y)]
 
         types_ = [x.type for x in tensors]
         traced = trace(run_traced, types_, self.__name__)

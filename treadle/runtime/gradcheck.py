@@ -118,23 +118,23 @@ def check_gradient(
         raise ArgumentError(f"order is 1 or 2, not {order!r}")
     draws = np.random.default_rng(seed)
     with options(dtype="float64"), explicit_updates():
-        given, structure = trees.flatten(tuple(inputs))
-        arguments = [_argument(x) for x in given]
-        made = as_tensor(f(*trees.unflatten(structure, arguments)))
-        if not is_inexact(made.type.dtype):
-            raise GradientError(f"f returns {made.type!r}, which has no derivative")
+        values, structure = trees.flatten(tuple(inputs))
+        arguments = [_argument(x) for x in values]
+        result = as_tensor(f(*trees.unflatten(structure, arguments)))
+        if not is_inexact(result.type.dtype):
+            raise GradientError(f"f returns {result.type!r}, which has no derivative")
         leaves = [x for x in arguments if is_inexact(x.type.dtype)]
         names = [f"input {k}" for k, x in enumerate(arguments) if x in _Same(leaves)]
         leaves += [v.committed for v in variables]
         names += [f"variable {v.name!r}" for v in variables]
         if not leaves:
             raise ArgumentError("there is nothing to derive by")
-        y = _weighed([made], draws)
+        y = _weighed([result], draws)
         if order == 2:
             y = _weighed(derivatives([y], [_one(y)], leaves, "zero"), draws)
-        found = derivatives([y], [_one(y)], leaves, "zero")
+        gradients = derivatives([y], [_one(y)], leaves, "zero")
         at = [np.array(x.array) for x in leaves]
-        slopes = [np.asarray(g, np.float64) for g in evaluate(found)]
+        slopes = [np.asarray(g, np.float64) for g in evaluate(gradients)]
         checked = _compared(
             _Function(y, leaves), at, slopes, names, (rtol, atol), most, draws
         )
@@ -191,15 +191,17 @@ def _compared(
     at: Sequence[np.ndarray[Any, Any]],
     slopes: Sequence[np.ndarray[Any, Any]],
     names: Sequence[str],
-    given: tuple[float | None, float | None],
+    tolerances: tuple[float | None, float | None],
     most: int,
     draws: np.random.Generator,
 ) -> GradientCheck:
     compared, worst, where = 0, 0.0, ""
     for k, (x, slope, name) in enumerate(zip(at, slopes, names, strict=True)):
         known = f.allowed(x)
-        rtol, atol = (b if a is None else a for a, b in zip(given, known, strict=True))
-        if given[1] is None:
+        rtol, atol = (
+            b if a is None else a for a, b in zip(tolerances, known, strict=True)
+        )
+        if tolerances[1] is None:
             atol *= max(1.0, float(np.abs(slope).max(initial=0.0)))
         for place, along in _directions(x, most, draws):
             wanted = float((slope * along).sum())
@@ -223,13 +225,13 @@ def _directions(
         places = np.arange(x.size)
     else:
         places = np.sort(draws.choice(x.size, most, replace=False))
-    found = []
+    directions = []
     for place in places.tolist():
         along = np.zeros(x.size)
         along[place] = 1.0
         index = ", ".join(str(int(n)) for n in np.unravel_index(place, x.shape))
-        found.append((f"at [{index}]" if x.ndim else "", along.reshape(x.shape)))
+        directions.append((f"at [{index}]" if x.ndim else "", along.reshape(x.shape)))
     if x.size > 1:
         along = draws.standard_normal(x.shape)
-        found.append((DIRECTION, along / np.sqrt((along * along).sum())))
-    return found
+        directions.append((DIRECTION, along / np.sqrt((along * along).sum())))
+    return directions

@@ -232,45 +232,45 @@ class Guard:
 
     def _slots(self, x: Any, depth: int) -> Any:
         """What the function names of an object without a dict."""
-        found = []
+        tokens = []
         for name in sorted(self.names):
             place = getattr(type(x), name, None)
             if isinstance(place, types.MemberDescriptorType) and hasattr(x, name):
                 self._attribute(x, name, getattr(x, name))
-                found.append((name, self.token(getattr(x, name), depth + 1)))
-        return tuple(found)
+                tokens.append((name, self.token(getattr(x, name), depth + 1)))
+        return tuple(tokens)
 
     def _class(self, cls: type, depth: int) -> Any:
         """What the function names of a user's class: what its methods and properties
         name in turn, and other attributes.
         """
-        found: dict[str, Any] = {}
+        tokens: dict[str, Any] = {}
         while True:
-            names = (self.names | _CALLED).difference(found)
+            names = (self.names | _CALLED).difference(tokens)
             pairs = [(n, _attribute_of(cls, n)) for n in sorted(names)]
             fresh = {n: pair for n, pair in pairs if pair is not None}
             if not fresh:
-                return tuple(found.items())
+                return tuple(tokens.items())
             for name, (owner, value) in fresh.items():
                 around = [self.surroundings(f, depth + 1) for f in _functions_of(value)]
-                found[name] = id(value), *around
+                tokens[name] = id(value), *around
                 plain = not callable(value) and not hasattr(value, "__get__")
                 if plain or isinstance(value, (types.FunctionType, property)):
                     self._attribute(owner, name, value)
                 get = getattr(type(value), "__get__", None)
                 if plain or isinstance(get, types.FunctionType):
-                    found[name] = id(value), *around, self.token(value, depth + 1)
+                    tokens[name] = id(value), *around, self.token(value, depth + 1)
 
     def _module(self, x: Any, inner: Any, unseen: Any, depth: int) -> Any:
         """The attributes of a module, which moves the stamp when one is set."""
-        own = {k: v for k, v in inner.items() if k not in unseen}
-        values, keys = self._name(inner), self._name(list(own))
+        attributes = {k: v for k, v in inner.items() if k not in unseen}
+        values, keys = self._name(inner), self._name(list(attributes))
         self._stamped.append(f"{self._name(x)}.__dict__ is {values}")
         kept = f"[k for k in {values} if k not in {self._name(unseen)}]"
         self._stamped.append(f"{kept} == {keys}")
-        for key, value in own.items():
+        for key, value in attributes.items():
             self._stamped.append(f"{values}[{key!r}] is {self._name(value)}")
-        return self._pairs(own, depth + 1)
+        return self._pairs(attributes, depth + 1)
 
     def callee(self, f: Callable[..., Any]) -> Any:
         """Tokens of what is called: a function, a method and its object, a module."""
@@ -292,29 +292,29 @@ class Guard:
         self._attribute(f, "__code__", code)
         names, loaded = names_of(code)
         self.names.update(names)
-        found: list[Any] = [code]
+        tokens: list[Any] = [code]
         for name in ("__defaults__", "__kwdefaults__"):
             values = getattr(f, name, None)
             if values is not None:
                 self._attribute(f, name, values)
-                found.append(self.token(values, depth))
+                tokens.append(self.token(values, depth))
         for cell in f.__closure__ or ():
             try:
                 inside = cell.cell_contents
             except ValueError:
                 inside = "empty"
             self._attribute(cell, "cell_contents", inside)
-            found.append(self.token(inside, depth))
+            tokens.append(self.token(inside, depth))
         known = f.__globals__
         for name in loaded:
             if name in known:
                 self._item(known, name)
-                found.append((name, self.token(known[name], depth)))
+                tokens.append((name, self.token(known[name], depth)))
         absent = frozenset(loaded).difference(known)
         if absent:
             term = f"{self._name(absent)}.isdisjoint({self._name(known)})"
             self._terms.append(term)
-        return tuple(found)
+        return tuple(tokens)
 
 
 # What an operator, a statement or a look at an attribute calls.
@@ -365,9 +365,9 @@ def content_of(x: np.ndarray[Any, Any]) -> Any:
     return x.shape, x.dtype.str, zlib.crc32(raw.data), zlib.adler32(raw.data)
 
 
-def _same(parts: Iterable[Any], found: list[Any]) -> bool:
+def _same(parts: Iterable[Any], objects: list[Any]) -> bool:
     """Whether the parts are these very objects, as far as there are any."""
-    return all(map(is_, parts, found))
+    return all(map(is_, parts, objects))
 
 
 @cached(1024)
@@ -375,8 +375,8 @@ def compiled(text: str, name: str) -> Callable[..., Any]:
     """The function of this name that a text defines: one for many guards."""
     space: dict[str, Any] = {}
     exec(text, space)
-    made: Callable[..., Any] = space[name]
-    return made
+    function: Callable[..., Any] = space[name]
+    return function
 
 
 @cached(4096)

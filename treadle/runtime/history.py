@@ -107,12 +107,12 @@ def forget(node: Tensor, trained: frozenset[int] | None = None) -> None:
 
 def depends(nodes: Sequence[Tensor], but: Set[int] = frozenset()) -> set[int]:
     """The nodes that depend on a trainable Variable, `but` for those of some ids."""
-    found: set[int] = set()
+    dependent: set[int] = set()
     tapes: dict[int, bool] = {}
     for node in nodes:
         op = node.op
         if node.inputs and type(op) is not Update:
-            leads = any(x.serial in found for x in node.inputs)
+            leads = any(x.serial in dependent for x in node.inputs)
         elif type(op) is Version or type(op) is Update:
             leads = op.variable.trainable and id(op.variable) not in but
         elif type(op) is Row and op.tape is not None:
@@ -122,8 +122,8 @@ def depends(nodes: Sequence[Tensor], but: Set[int] = frozenset()) -> set[int]:
         else:
             leads = isinstance(op, Cut) and op.carried and not but
         if leads:
-            found.add(node.serial)
-    return found
+            dependent.add(node.serial)
+    return dependent
 
 
 def trained_by(nodes: Sequence[Tensor], chosen: Set[int]) -> frozenset[int] | None:
@@ -146,8 +146,8 @@ def lasting(roots: Sequence[Tensor], chosen: Set[int]) -> set[int]:
     """What of a graph keeps its recipe when the `chosen` Variables are updated by its
     roots, which do not: other Variables may be trained by it yet.
     """
-    found = depends(reach(roots), chosen)
-    return found.difference([root.serial for root in roots])
+    dependent = depends(reach(roots), chosen)
+    return dependent.difference([root.serial for root in roots])
 
 
 def carries(node: Tensor) -> bool:
@@ -163,9 +163,9 @@ def trainable(nodes: Iterable[Tensor]) -> frozenset[int]:
 
 def stale_of(nodes: Sequence[Tensor], cuts: Set[int], known: Set[int]) -> set[int]:
     """The nodes that depend on these Variables, or on nodes that are known to."""
-    found = set(known)
+    stale = set(known)
     for node in nodes:
         variable = variable_of(node)
-        if id(variable) in cuts or any(x.serial in found for x in node.inputs):
-            found.add(node.serial)
-    return found
+        if id(variable) in cuts or any(x.serial in stale for x in node.inputs):
+            stale.add(node.serial)
+    return stale

@@ -42,21 +42,21 @@ class Incremental:
                 for x in node.inputs
                 if x.inputs and self.depends[x.serial] != bits
             }
-        self.given: tuple[Tensor, ...] = ()
+        self.last_inputs: tuple[Tensor, ...] = ()
         self.values: dict[int, Any] = {}
 
     def __call__(self, inputs: Sequence[Tensor]) -> list[Any]:
         """The outputs for these arguments, each a node with a value."""
-        first = not self.given
+        first = not self.last_inputs
         changed = (1 << len(inputs)) - 1
         if not first:
-            pairs = zip(self.given, inputs, strict=True)
+            pairs = zip(self.last_inputs, inputs, strict=True)
             changed = sum(1 << k for k, (a, b) in enumerate(pairs) if not _same(a, b))
         nodes = [n for n in self.computed if first or self.depends[n.serial] & changed]
         if nodes:
             # What fails leaves the values of the last run that was well.
             self.values = self.values | self._run(nodes, inputs)
-        self.given = tuple(inputs)
+        self.last_inputs = tuple(inputs)
         arguments = dict(zip(self.body.arguments, inputs, strict=True))
         return [
             self.values[y.serial] if y.inputs else arguments.get(y, y).array
@@ -65,22 +65,22 @@ class Incremental:
 
     def _run(self, nodes: Sequence[Tensor], inputs: Sequence[Tensor]) -> dict[int, Any]:
         """The kept values of some nodes, from the others' and the arguments'."""
-        own = {n.serial for n in nodes}
+        serials = {n.serial for n in nodes}
         feeds: dict[int, Any] = {}
-        for argument, given in zip(self.body.arguments, inputs, strict=True):
-            feeds[argument.serial] = given.array
+        for argument, source in zip(self.body.arguments, inputs, strict=True):
+            feeds[argument.serial] = source.array
         leaves: dict[int, Tensor] = {}
         for node in nodes:
             for x in node.inputs:
-                if x.serial not in own:
+                if x.serial not in serials:
                     leaves[x.serial] = x
                     if x.inputs:
                         feeds[x.serial] = self.values[x.serial]
         every = sorted([*leaves.values(), *nodes], key=lambda n: n.serial)
-        keep = self.kept & own
+        keep = self.kept & serials
         fed = {serial: feeds[serial] for serial in leaves if serial in feeds}
-        found = values_of(every, fed, keep)
-        return {s: _at_home(value) for s, value in found.items()}
+        values = values_of(every, fed, keep)
+        return {s: _at_home(value) for s, value in values.items()}
 
 
 def _at_home(value: Any) -> Array:

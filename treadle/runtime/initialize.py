@@ -46,7 +46,7 @@ def initialize(*outputs: Any) -> list[Variable]:
     (['a', 'b'], [])
     """
     waiting = initializers(*outputs)
-    found = [node.op.variable for node in waiting]  # type: ignore[attr-defined]
+    variables = [node.op.variable for node in waiting]  # type: ignore[attr-defined]
     if waiting:
         run(waiting)
-    return found
+    return variables

@@ -84,21 +84,21 @@ def _largest(
     that leads nowhere it doubles its stride, and then halves what is left.
     """
     high, stride, slow = most + 1, 1, 0
-    size, found = low, 0
+    size, need = low, 0
     while high - low > 1:
-        known, before = (size, found), high - low
+        known, before = (size, need), high - low
         size = min(max(guess, low + 1), high - 1)
-        found = needed(size)
-        if found > limit:
+        need = needed(size)
+        if need > limit:
             high = size
         else:
             low = size
         slow = slow + 1 if 2 * (high - low) > before else 0
-        rise = (found - known[1]) * (1 if size > known[0] else -1)
+        rise = (need - known[1]) * (1 if size > known[0] else -1)
         if not known[1] or rise <= 0:
-            guess = size * limit // max(found, 1)
+            guess = size * limit // max(need, 1)
         else:
-            guess = size + (limit - found) * abs(size - known[0]) // rise
+            guess = size + (limit - need) * abs(size - known[0]) // rise
         if slow > 1 and high <= most:
             guess = (low + high) // 2
         elif high > most:  # nothing is known yet to be too large

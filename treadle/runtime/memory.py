@@ -218,16 +218,16 @@ def fits(
 def bounded(workspace: int | str | None) -> int:
     """The bytes of a limit that is given, or of the options."""
     if workspace is None:
-        found = current().workspace
+        limit = current().workspace
     else:
         with options(workspace=workspace) as chosen:
-            found = chosen.workspace
-    if not found:
+            limit = chosen.workspace
+    if not limit:
         raise ArgumentError(
             "there is no limit to fit in",
             hint='give workspace="1 GB", or use it under td.options(workspace=...)',
         )
-    return found
+    return limit
 
 
 def _lowered(

@@ -43,9 +43,9 @@ def refuse(
     bad = [n for n in nodes if n.serial in asked and not _finite(values.get(n.serial))]
     if not bad:
         return
-    every, own = derived(nodes, {n.serial for n in bad})
-    made = set(own.values())
-    roots = [n for n in every if n.serial in made]
+    every, results = derived(nodes, {n.serial for n in bad})
+    serials = set(results.values())
+    roots = [n for n in every if n.serial in serials]
     _blame(roots, every, feeds)
     what = f"{_shown(values[bad[0].serial])} on the {engine} engine"
     error = RunError(f"{what}, where the reference engine's value is finite")
@@ -97,7 +97,7 @@ def _makers(roots: Sequence[Tensor], values: Values) -> list[Tensor]:
     NaN is followed to where there was none before; made of an infinity, to what made
     that, unless it was given: a mask may be infinite.
     """
-    found: list[Tensor] = []
+    makers: list[Tensor] = []
     stack, seen = list(roots), {r.serial for r in roots}
     while stack:
         node = stack.pop()
@@ -107,15 +107,15 @@ def _makers(roots: Sequence[Tensor], values: Values) -> list[Tensor]:
             infinite, broken = broken, [x for x in broken if _any_nan(values[x.serial])]
             if not broken and infinite:
                 computed = [n for n in _makers(infinite, values) if n.inputs]
-                found += computed or [node]
+                makers += computed or [node]
                 continue
         if not broken:
-            found.append(node)
+            makers.append(node)
         for x in broken:
             if x.serial not in seen:
                 seen.add(x.serial)
                 stack.append(x)
-    return found
+    return makers
 
 
 def _parts(value: Any) -> tuple[Any, ...]:
@@ -146,16 +146,16 @@ def _look_inside(node: Tensor, values: Values) -> None:
     op = with_bodies(node.op, lambda body: Called(body, _watched(body, node)))
     try:
         compute_at(op, node.type, arrays, node.origin)
-    except _Found as found:
-        raise found.error from None
+    except _Found as blame:
+        raise blame.error from None
 
 
 def _watched(body: Body, outside: Tensor) -> Callable[[Arrays], Any]:
     """A body that is run node by node, and raises where it makes what is not finite."""
 
     def run(arrays: Arrays) -> tuple[Any, ...]:
-        given = zip(body.arguments, arrays, strict=True)
-        values = _replayed(body.nodes, {x.serial: array for x, array in given})
+        pairs = zip(body.arguments, arrays, strict=True)
+        values = _replayed(body.nodes, {x.serial: array for x, array in pairs})
         bad = [y for y in body.outputs if not _finite(values[y.serial])]
         makers = [n for n in _makers(bad, values) if n.inputs]
         if makers:
@@ -176,8 +176,8 @@ def _watched(body: Body, outside: Tensor) -> Callable[[Arrays], Any]:
 def _error(node: Tensor, values: Values, root: Tensor) -> RunError:
     """What a node made of what, where, and what came of it."""
     operands = [x for x in node.inputs if x.serial in values]
-    told = [_shown(part) for part in _parts(values[node.serial]) if not _finite(part)]
-    what = " and ".join(told)
+    shown = [_shown(part) for part in _parts(values[node.serial]) if not _finite(part)]
+    what = " and ".join(shown)
     if not operands:
         what = f"{head(node)} holds {what}"
     elif any(not _parts_finite(values[x.serial]) for x in operands):
@@ -187,7 +187,7 @@ def _error(node: Tensor, values: Values, root: Tensor) -> RunError:
     ranges = [_range(part) for x in operands for part in _parts(values[x.serial])]
     if root.serial != node.serial and root.line and root.line != node.line:
         what += f"; it reaches {root.op.name} at {root.line}"
-    hint = "; ".join(f"operand {k}: {told}" for k, told in enumerate(ranges) if told)
+    hint = "; ".join(f"operand {k}: {text}" for k, text in enumerate(ranges) if text)
     error = RunError(what, hint=hint)
     return error.located(node.op.name, _types(operands), node.line)
 
@@ -197,8 +197,8 @@ def _shown(value: Any) -> str:
     array = np.asarray(value.numpy() if isinstance(value, Resident) else value)
     wrong = ~np.isfinite(array)
     first = tuple(int(k) for k in np.argwhere(wrong)[0])
-    found = array[first]
-    name = "NaN" if np.isnan(found) else ("-inf" if np.real(found) < 0 else "inf")
+    element = array[first]
+    name = "NaN" if np.isnan(element) else ("-inf" if np.real(element) < 0 else "inf")
     if not array.ndim:
         return name
     place = ", ".join(map(str, first))
@@ -239,21 +239,21 @@ def run_rows(
     return True
 
 
-def refuse_pulled(node: Tensor, found: Sequence[Any]) -> None:
+def refuse_pulled(node: Tensor, gradients: Sequence[Any]) -> None:
     """Raise for the gradient of a batched run that is not finite."""
-    if not current().check_numerics or all(map(_finite, found)):
+    if not current().check_numerics or all(map(_finite, gradients)):
         return
     op: Any = node.op
-    given = rows_given(node)
-    if given is not None:
-        made = replayed(given, {})
-        ys = [made[row.serial] for row in given]
+    rows = rows_given(node)
+    if rows is not None:
+        values = replayed(rows, {})
+        ys = [values[row.serial] for row in rows]
         gs = [constant_node(np.asarray(x.array)) for x in node.inputs[: len(ys)]]
         sources = [x for x in op.tape.sources if not isinstance(x.type, TupleType)]
         with options(autobatch=False):  # which would take us here again
             roots = derivatives(ys, gs, sources, "zero")
-        every, own = derived(pending(roots), {r.serial for r in roots})
-        wanted = set(own.values())
+        every, results = derived(pending(roots), {r.serial for r in roots})
+        wanted = set(results.values())
         _blame([n for n in every if n.serial in wanted], every, {})
     error = RunError("the gradient of a batched run is not finite")
     error.hint = "td.options(autobatch=False) tells which node made it so"

@@ -31,8 +31,8 @@ def plan_of_call(
     if traced.draws or not (entry.flat or entry.single):
         return None
     things = tuple(things_of(args))
-    given = sum(isinstance(x, Tensor) for x in things)
-    leaves = given + len(traced.variables) + len(traced.captured)
+    count = sum(isinstance(x, Tensor) for x in things)
+    leaves = count + len(traced.variables) + len(traced.captured)
     steps = [Step(entry.op, tuple(range(leaves)), entry.type)]
     first, chosen = leaves, entry.selections
     if chosen is not None:
@@ -40,7 +40,7 @@ def plan_of_call(
         steps += [Step(op, (leaves,), t) for op, t in pairs]
         first += 1
     return Plan(
-        given,
+        count,
         tuple(traced.variables),
         tuple(traced.captured),
         (),

@@ -42,33 +42,33 @@ class Sizes:
 
     def key(self, key: Sequence[Any], look: Look) -> Open | None:
         """What the plans of a family have in common, and the extents of a graph."""
-        found = family_of(look)
-        if found is None or not found[1]:
+        opened = family_of(look)
+        if opened is None or not opened[1]:
             return None
         rest = tuple([x for x in key if x is not look.key])
-        return (found[0], rest), found[1]
+        return (opened[0], rest), opened[1]
 
-    def is_known(self, own: Open | None) -> bool:
+    def is_known(self, opened: Open | None) -> bool:
         """Whether others of a graph's family were seen; it is one of them now."""
-        if own is None:
+        if opened is None:
             return False
-        known = own[0] in self._table
+        known = opened[0] in self._table
         if not known:
-            self._table[own[0]] = _Family()
+            self._table[opened[0]] = _Family()
         return known
 
-    def find(self, own: Open, look: Look) -> Plan | None:
+    def find(self, opened: Open, look: Look) -> Plan | None:
         """A plan for the extents of a graph, by others of its family."""
-        family = self._table.get(own[0])
-        return None if family is None else family.at(own[1], look)
+        family = self._table.get(opened[0])
+        return None if family is None else family.at(opened[1], look)
 
-    def note(self, own: Open, plan: Plan, nodes: int) -> None:
+    def note(self, opened: Open, plan: Plan, nodes: int) -> None:
         """Remember the plan of a graph of so many nodes."""
         if _is_one(plan):
-            family = self._table.get(own[0])
+            family = self._table.get(opened[0])
             if family is None:
-                family = self._table[own[0]] = _Family()
-            family.add(own[1], plan, nodes)
+                family = self._table[opened[0]] = _Family()
+            family.add(opened[1], plan, nodes)
 
 
 class _Family:
@@ -88,11 +88,11 @@ class _Family:
     def add(self, extents: Extents, plan: Plan, nodes: int) -> None:
         """Remember a plan; those before it that are not alike are of no use."""
         part: Any = plan.parts[0]
-        own = extents, part.program.extents
+        pair = extents, part.program.extents
         before = [x for x in self.seen if x[0] != extents]
-        if before and len(before[0][1]) != len(own[1]):
+        if before and len(before[0][1]) != len(pair[1]):
             before = []  # another graph was run beside what was asked for
-        self.seen = [*before, own][-SEEN:]
+        self.seen = [*before, pair][-SEEN:]
         self._table = _table(self.seen) if before else None
         fixed = [x for x in part.sources if isinstance(x, np.ndarray)]
         if self._fixed is not None and not _are_same(self._fixed, fixed):
@@ -119,21 +119,21 @@ class _Family:
         needs = program.needs
         if (needs is None) != (part.needs is None):
             return None
-        made = replace(part, program=program, runs=0, still=None)
+        resized = replace(part, program=program, runs=0, still=None)
         if part.needs is not None:
             pairs = zip(part.needs, needs, strict=True)
-            made.needs = [(source, extent) for (source, _), (_, extent) in pairs]
-        found = replace(plan, parts=[made], small=None, still=())
+            resized.needs = [(source, extent) for (source, _), (_, extent) in pairs]
+        new_plan = replace(plan, parts=[resized], small=None, still=())
         values = plan.values
         if values is not None and values.noted is not None:
-            found.values = values._replace(noted=None)
-            found.once = any(carried for _, _, carried in values.nodes)
-        small = small_programs(found.parts)
+            new_plan.values = values._replace(noted=None)
+            new_plan.once = any(carried for _, _, carried in values.nodes)
+        small = small_programs(new_plan.parts)
         if small and plan.small is not None:
-            found.small = native.plan_like(plan.small, small)
+            new_plan.small = native.plan_like(plan.small, small)
         elif small:
-            found.small = at_once(found, small, self.nodes)
-        return found
+            new_plan.small = at_once(new_plan, small, self.nodes)
+        return new_plan
 
 
 def _table(seen: Sequence[tuple[Extents, Extents]]) -> Table | None:
@@ -174,11 +174,11 @@ def _takes(program: Any, sources: Sequence[Any], look: Look) -> bool:
     """Whether the arguments of a program have the shapes of what it is given."""
     for source, t in zip(sources, program.types, strict=True):
         if type(source) is int:
-            own = look.nodes[source].type
+            actual = look.nodes[source].type
         elif isinstance(source, Variable):
-            own = source.type
+            actual = source.type
         else:
             continue
-        if own.shape != t.shape or own.dtype is not t.dtype:
+        if actual.shape != t.shape or actual.dtype is not t.dtype:
             return False
     return True

@@ -67,8 +67,8 @@ class Profile:
             if event.kind in kinds:
                 parts = groups.setdefault(key(event), {})
                 parts.setdefault(event.number or -1 - k, []).append(event)
-        found = [_sum(name, list(calls.values())) for name, calls in groups.items()]
-        return sorted(found, key=lambda one: -one.seconds)
+        rows = [_sum(name, list(calls.values())) for name, calls in groups.items()]
+        return sorted(rows, key=lambda one: -one.seconds)
 
     def table(self, by: str = "kernel", most: int = 20) -> str:
         """A table as text by "kernel", "line", "compile" (stages of it) or "run".
@@ -109,8 +109,8 @@ class Profile:
         return f"<profile: {steps} parts of steps; print it, or .save('trace.json')>"
 
     def _repr_html_(self) -> str:
-        found = self.by_kernel()
-        total = sum(row.seconds for row in found) or 1.0
+        kernels = self.by_kernel()
+        total = sum(row.seconds for row in kernels) or 1.0
         rows = [
             (
                 f"{row.seconds / total:.1%}",
@@ -122,10 +122,10 @@ class Profile:
                 row.name,
                 _where(row, "kernel").strip(),
             )
-            for row in found[:20]
+            for row in kernels[:20]
         ]
         head = ("share", "ms", "calls", "\N{MICRO SIGN}s each", "GB/s", "GFLOP/s")
-        more = f", the first 20 of {len(found)}" if len(found) > 20 else ""
+        more = f", the first 20 of {len(kernels)}" if len(kernels) > 20 else ""
         caption = f"kernels, {total * 1e3:.3f} ms in all{more}"
         return table(rows, (*head, "kernel", "line"), range(6), caption)
 
@@ -134,11 +134,11 @@ class Profile:
         threads = {name: k for k, name in enumerate(threads_of(self.events))}
         first = min((e.begin for e in self.events), default=0)
         process = os.getpid()
-        found: list[dict[str, Any]] = []
+        events: list[dict[str, Any]] = []
         for name, k in threads.items():
             common = {"ph": "M", "pid": process, "tid": k}
-            found.append({**common, "name": "thread_name", "args": {"name": name}})
-            found.append(
+            events.append({**common, "name": "thread_name", "args": {"name": name}})
+            events.append(
                 {**common, "name": "thread_sort_index", "args": {"sort_index": k}}
             )
         for e in sorted(self.events, key=lambda e: (e.begin, -e.end)):
@@ -150,7 +150,7 @@ class Profile:
                 about["bytes"] = e.bytes
             if e.flops:
                 about["flops"] = e.flops
-            found.append(
+            events.append(
                 {
                     "name": e.name,
                     "cat": e.kind,
@@ -162,7 +162,7 @@ class Profile:
                     "args": about,
                 }
             )
-        return {"traceEvents": found, "displayTimeUnit": "ns"}
+        return {"traceEvents": events, "displayTimeUnit": "ns"}
 
     def save(self, path: str | Path) -> None:
         """Write the trace as JSON: ui.perfetto.dev and chrome://tracing open it."""
@@ -181,14 +181,16 @@ def _sum(name: str, calls: Sequence[Sequence[Event]]) -> Timed:
     busy = sum(e.end - e.begin for parts in calls for e in parts)
     size, flops = (sum(getattr(c[0], k) for c in calls) for k in ("bytes", "flops"))
     lines = dict.fromkeys(o for parts in calls for o in parts[0].origins)
-    told = dict.fromkeys(map(describe, lines))
-    return Timed(name, len(calls), seconds / 1e9, busy / 1e9, size, flops, tuple(told))
+    described = dict.fromkeys(map(describe, lines))
+    return Timed(
+        name, len(calls), seconds / 1e9, busy / 1e9, size, flops, tuple(described)
+    )
 
 
 def _line(event: Event) -> str:
     """The line that most of a step computes."""
-    found = line_of(event.origins[0]) if event.origins else None
-    return describe(event.origins[0]) if found else "(no line)"
+    place = line_of(event.origins[0]) if event.origins else None
+    return describe(event.origins[0]) if place else "(no line)"
 
 
 def _where(row: Timed, by: str) -> str:

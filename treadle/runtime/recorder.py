@@ -52,9 +52,9 @@ def recorder() -> Recorder | None:
 
 
 @contextmanager
-def recording(found: Recorder | None) -> Iterator[None]:
+def recording(record: Recorder | None) -> Iterator[None]:
     """Tell this one what is run inside."""
-    before, _now.recorder = _now.recorder, found
+    before, _now.recorder = _now.recorder, record
     try:
         yield
     finally:

@@ -49,15 +49,15 @@ def _foreseen(tell: Callable[_Told, None]) -> Callable[_Told, None]:
     """Give up at the first thing that is not foreseen."""
 
     @wraps(tell)
-    def told(*given: _Told.args, **more: _Told.kwargs) -> None:
-        own: Any = given[0]
-        if own.possible:
+    def wrapper(*arguments: _Told.args, **more: _Told.kwargs) -> None:
+        recording: Any = arguments[0]
+        if recording.possible:
             try:
-                tell(*given, **more)
+                tell(*arguments, **more)
             except _Unforeseen:
-                own.possible = False
+                recording.possible = False
 
-    return told
+    return wrapper
 
 
 class Recording(Recorder):
@@ -68,9 +68,9 @@ class Recording(Recorder):
     """
 
     def __init__(
-        self, key: Any, look: Look, own: Owned, spends: bool, first: bool
+        self, key: Any, look: Look, owned: Owned, spends: bool, first: bool
     ) -> None:
-        self.key, self.own, self.first, self.family = key, own, first, look.family
+        self.key, self.owned, self.first, self.family = key, owned, first, look.family
         self.values, self.spends = False, spends
         self.carried: set[int] = set()  # serials of what depends on trainable Variables
         self.kept: list[int] = []  # of what is kept for gradients besides
@@ -114,45 +114,45 @@ class Recording(Recorder):
 
     @_foreseen
     def program(self, nodes: Sequence[Tensor], keep: Set[int]) -> None:
-        found = chosen(current().engine, nodes).program(nodes, keep)
-        if found is None:
+        entry = chosen(current().engine, nodes).program(nodes, keep)
+        if entry is None:
             raise _Unforeseen
-        sources = [self._source(x) for x in found.arguments]
+        sources = [self._source(x) for x in entry.arguments]
         updates = {x.serial for x in nodes if isinstance(x.op, Update)} & keep
         writes = updates if self.spends else ()
-        reused = {k: n for k, n in sorted(found.reused.items()) if writes}
+        reused = {k: n for k, n in sorted(entry.reused.items()) if writes}
         trained, by = depends(nodes), self._trained_by()
         self._train(nodes)
         self.stale |= stale_of(nodes, self.chosen, self._stale())
         self.carried |= trained
-        results = [(found.results[s], self._slot(s)) for s in found.more]
-        self.kept += found.more
-        if found.noted is not None:
-            key, places, leaves = found.noted
+        results = [(entry.results[s], self._slot(s)) for s in entry.more]
+        self.kept += entry.more
+        if entry.noted is not None:
+            key, places, leaves = entry.noted
             at = [(self.place[s], n) for s, n in places.items() if s in self.place]
             self.noted = key, at, leaves
         for node in nodes:
             serial = node.serial
             if serial not in keep or isinstance(node.type, TupleType):
                 continue
-            results.append((found.results[serial], self._slot(serial)))
+            results.append((entry.results[serial], self._slot(serial)))
             if serial in updates:
                 place = self._base(node.inputs[0], updates)
-                change = Change(node.op.variable, place, found.results[serial])  # type: ignore[attr-defined]
+                change = Change(node.op.variable, place, entry.results[serial])  # type: ignore[attr-defined]
                 self.changes[self.made[serial]] = change
             elif serial in self.place:
                 self.leaves[serial] = cut_of(node.op.name, serial in trained, by)
             elif updates:  # others hold it
                 raise _Unforeseen
         over = [(k, sources[k], self._reads(sources[k])) for k in reused]
-        told = self._needs(found, sources), found.as_argument, found.still
-        part = Computed(found.program, sources, results, over, *told)
+        rest = self._needs(entry, sources), entry.as_argument, entry.still
+        part = Computed(entry.program, sources, results, over, *rest)
         of = {k: self.changes.get(slot) for k, slot in results}
         self.over = {}
         for k, result in reused.items():
-            made = of.get(result)
-            if made is not None and found.arguments[k].op is made.variable.version:
-                self.over[id(made.variable)] = k, made.variable
+            new = of.get(result)
+            if new is not None and entry.arguments[k].op is new.variable.version:
+                self.over[id(new.variable)] = k, new.variable
         self.parts.append(part)
 
     @_foreseen
@@ -160,7 +160,7 @@ class Recording(Recorder):
         if tape is None or rows.moves:
             raise _Unforeseen
         number = self.tapes[tape.number] = len(self.tapes)
-        leaves, shared = [[self._source(x) for x in own] for own in read]
+        leaves, shared = [[self._source(x) for x in each] for each in read]
         exits = []
         for k, node in enumerate(rows.exits.nodes):
             exits.append((k, self._slot(node.serial)))
@@ -184,10 +184,10 @@ class Recording(Recorder):
     def pulled(self, pull: Tensor, results: Sequence[tuple[int, Tensor]]) -> None:
         op: Any = pull.op
         pairs = zip(op.places, pull.inputs, strict=False)
-        given = {k: self._source(x) for k, x in pairs}
+        cotangents = {k: self._source(x) for k, x in pairs}
         slots = [(k, self._slot(node.serial)) for k, node in results]
         number = self.tapes[op.tape.number]
-        self.parts.append(Pulled(number, given, op.asked, slots))
+        self.parts.append(Pulled(number, cotangents, op.asked, slots))
 
     def plan(self) -> Plan | None:
         """The plan of what has run; None where it is not to be foretold."""
@@ -195,12 +195,12 @@ class Recording(Recorder):
             return None
         small = small_programs(self.parts)
         self.small = bool(small)
-        found = self._plan_of_values() if self.values else self._plan_of_changes()
-        if found is not None and small:
-            found.small = at_once(found, small, len(self.place))
+        plan = self._plan_of_values() if self.values else self._plan_of_changes()
+        if plan is not None and small:
+            plan.small = at_once(plan, small, len(self.place))
             parts: Sequence[Any] = self.parts
-            found.still = [x.still for x in parts if x.still is not None]
-        return found
+            plan.still = [x.still for x in parts if x.still is not None]
+        return plan
 
     def _plan_of_changes(self) -> Plan | None:
         """The plan where Variables change."""
@@ -251,11 +251,11 @@ class Recording(Recorder):
         others = [x for x in nodes if x[0] is None or not is_spent(x[2])]
         whole = any(k < self.asked for _, k in rows)
         spent = spent_by(None if whole else self._trained_by())
-        own = None
+        more = None
         if values or kept:
             noted = self.noted if len(self.parts) == 1 else None
-            own = Valued(values, self._residuals(kept), noted)
-        return Plan(self.parts, self.slots, rows, others, spent, list(self.open), own)
+            more = Valued(values, self._residuals(kept), noted)
+        return Plan(self.parts, self.slots, rows, others, spent, list(self.open), more)
 
     def _opened(self) -> tuple[list[tuple[Slot | None, int, Op]], bool]:
         """Which values with recipes are cut to what, and whether one is not: others are
@@ -313,9 +313,9 @@ class Recording(Recorder):
         if self.changes and len(self.over) == len(self.changes):
             last.moved = self._moved(last.sources)
         noted = self.noted if len(self.parts) == 1 else None
-        own = Valued(values, self._residuals(self.kept), noted)
+        valued = Valued(values, self._residuals(self.kept), noted)
         spent = spent_by(None)
-        return Plan(self.parts, self.slots, [], cuts, spent, list(self.open), own)
+        return Plan(self.parts, self.slots, [], cuts, spent, list(self.open), valued)
 
     def _moved(self, sources: Sequence[Source]) -> Moved | None:
         """The Variables of the last part, if that writes over all their arrays, and is
@@ -348,7 +348,7 @@ class Recording(Recorder):
 
     def _stale(self) -> set[int]:
         """What is known to depend on the chosen Variables."""
-        rows = [own for read, own in self.reads if not self.chosen.isdisjoint(read)]
+        rows = [rows for by, rows in self.reads if not self.chosen.isdisjoint(by)]
         return self.stale.union(*rows)
 
     def _base(self, node: Tensor, updates: Set[int]) -> int:
@@ -369,30 +369,30 @@ class Recording(Recorder):
         return slot
 
     def _needs(
-        self, found: Found, sources: Sequence[Source]
+        self, entry: Found, sources: Sequence[Source]
     ) -> list[tuple[Source, int]] | None:
         """What is to be looked at before a run, for it to find nothing wrong."""
         needs = []
-        for k, extent in found.needs or ():
+        for k, extent in entry.needs or ():
             source = sources[k]
             if type(source) is Slot:
                 if self.below.get(source) != extent:
                     return None
-            elif found.arguments[k].op is CONSTANT:
+            elif entry.arguments[k].op is CONSTANT:
                 needs.append((source, extent))
             else:
                 return None
-        return None if found.needs is None else needs
+        return None if entry.needs is None else needs
 
     def _source(self, node: Tensor) -> Source:
         """Where the value of a node comes from; raises _Unforeseen."""
-        made = self.made.get(node.serial)
-        if made is not None:
-            return made
+        known = self.made.get(node.serial)
+        if known is not None:
+            return known
         place = self.place.get(node.serial)
         if place in self.known:
             return place
-        if type(node.op) is Version and id(node.op.variable) in self.own:
+        if type(node.op) is Version and id(node.op.variable) in self.owned:
             return node.op.variable
         if node.op is CONSTANT or node.op is LITERAL:
             _, slot = self.arrays.get(id(node.stored), (None, None))

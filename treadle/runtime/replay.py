@@ -32,11 +32,11 @@ class RecordedRun:
     def __init__(self, roots: Sequence[Tensor]) -> None:
         nodes = pending(roots)
         derived = opened(nodes)
-        made: dict[int, Tensor] = {}
+        copies: dict[int, Tensor] = {}
         for node in nodes:
-            made[node.serial] = _copy(node, made, node.serial in derived)
+            copies[node.serial] = _copy(node, copies, node.serial in derived)
         asked = [x for x in roots if not isinstance(x.type, TupleType)]
-        self.outputs = tuple(made[x.serial] for x in asked)
+        self.outputs = tuple(copies[x.serial] for x in asked)
         self.names = tuple(_name(x) for x in asked)
         self.results: tuple[np.ndarray[Any, Any], ...] = ()
         self.options: Options = current()
@@ -73,18 +73,18 @@ def _name(node: Tensor) -> str:
     return node.name
 
 
-def _copy(node: Tensor, made: dict[int, Tensor], open_too: bool) -> Tensor:
+def _copy(node: Tensor, copies: dict[int, Tensor], open_too: bool) -> Tensor:
     """A node that nothing changes any more, on such nodes."""
     if isinstance(node.op, Update) and node.stored is None:
-        return made[node.inputs[1].serial]  # its value; nothing is to be assigned
+        return copies[node.inputs[1].serial]  # its value; nothing is to be assigned
     if node.stored is None and (node.inputs or not isinstance(node.op, Leaf)):
-        return copied(node, tuple(made[x.serial] for x in node.inputs))
+        return copied(node, tuple(copies[x.serial] for x in node.inputs))
     if node.stored is None:
         return node  # of a trace, or not bound: the run itself tells
     value = np.array(node.array)
     value.flags.writeable = False
     if open_too:
-        inputs = tuple(made[x.serial] for x in node.inputs)
+        inputs = tuple(copies[x.serial] for x in node.inputs)
         return noted(Tensor(node.op, inputs, node.type, value), node)
     return noted(constant_node(value), node)
 
@@ -93,11 +93,11 @@ def _in_order(outputs: Sequence[Tensor]) -> list[Tensor]:
     return pending([*outputs, *[y for y in outputs if y.stored is not None]])
 
 
-def _again(node: Tensor, made: dict[int, Tensor]) -> Tensor:
+def _again(node: Tensor, copies: dict[int, Tensor]) -> Tensor:
     """A node to be run once, on such nodes: what is recorded stays as it is."""
     if node.stored is not None:
         return node
-    return copied(node, tuple(made.get(x.serial, x) for x in node.inputs))
+    return copied(node, tuple(copies.get(x.serial, x) for x in node.inputs))
 
 
 class Recording:
@@ -126,8 +126,8 @@ class Recording:
                 "nothing was recorded", hint="ask for values within td.record()"
             )
         for number, one in enumerate(self.runs):
-            found = one.replay(**settings)
-            for name, old, new in zip(one.names, one.results, found, strict=True):
+            results = one.replay(**settings)
+            for name, old, new in zip(one.names, one.results, results, strict=True):
                 if old.tobytes() != new.tobytes():
                     raise _differs(number, name, old, new)
         return len(self.runs)

@@ -64,7 +64,7 @@ class Reads(Generic[Node]):
         forest = rows.program.forest
         leaves, every = forest.all.leaves.nodes, list(_shared(forest))
         of = {x.serial: x for x in every}
-        own = [leaves[k] for k in forest.carried().tolist()]
+        carried = [leaves[k] for k in forest.carried().tolist()]
         data = [x for x in leaves if is_inexact(x.type.dtype)]
         for x in of.values():
             if type(x.op) is Version and not x.op.variable.trainable:
@@ -74,7 +74,7 @@ class Reads(Generic[Node]):
             [of[serial] for serial in rows.program.shared],
             list(forest.all.expressions),
             list(rows.exits.nodes),
-            {x.serial: x for x in (*own, *every)},
+            {x.serial: x for x in (*carried, *every)},
             data,
         )
 
@@ -120,22 +120,22 @@ def run(rows: Rows, reads: Reads[Tensor], every: list[Tensor], once: bool) -> No
     # It may wait for the step before, beside which all before this went on.
     fresh = _evaluate(reads.expressions)
     try:
-        made = rows.run(_arrays(reads.leaves), _arrays(reads.shared))
+        rows_run = rows.run(_arrays(reads.leaves), _arrays(reads.shared))
     except Failed:
         for node in fresh:
             node.stored = None
         raise
-    tape = _tape(made, reads) if rows.program.gradient else None
-    told, exits = recorder(), reads.exits
-    if told is not None:
-        told.rows(rows, (reads.leaves, reads.shared), tape)
+    tape = _tape(rows_run, reads) if rows.program.gradient else None
+    record, exits = recorder(), reads.exits
+    if record is not None:
+        record.rows(rows, (reads.leaves, reads.shared), tape)
     rows.forget()
     if tape is not None:
         tape.made(exits)
     # What a step consumes is never derived again.
     again = tape is not None and (current().check_numerics or not once)
     recipes = [(x.op, x.inputs) for x in exits] if again else []
-    leave_late(exits, made.arrays(), made.futures, Row(tape))
+    leave_late(exits, rows_run.arrays(), rows_run.futures, Row(tape))
     if again:
         keep_recipes(exits, recipes)
     forget(every)
@@ -146,9 +146,9 @@ def _evaluate(nodes: Sequence[Tensor]) -> list[Tensor]:
     keep = {node.serial for node in nodes if node.stored is None}
     if not keep:
         return []
-    every, told = pending(nodes), recorder()
-    if told is not None and keep:
-        told.program(every, keep)
+    every, record = pending(nodes), recorder()
+    if record is not None and keep:
+        record.program(every, keep)
     values = engine(current().engine).begin(every, {}, keep, frozenset(), sure=True)
     fresh = [node for node in nodes if node.serial in keep]
     for node in fresh:
@@ -166,17 +166,17 @@ def _shared(forest: Forest) -> Iterable[Tensor]:
     return chain.from_iterable(x.signature.shared.values() for x in forest.instances)
 
 
-def _tape(made: RowsRun, reads: Reads[Tensor]) -> Tape:
+def _tape(rows_run: RowsRun, reads: Reads[Tensor]) -> Tape:
     """The tape of a run, with the parts of its gradient."""
     parts = []
-    for serial, sparse in made.rows.order:
+    for serial, sparse in rows_run.rows.order:
         node = reads.sources[serial]
         if sparse:
-            every, t = made.ids(serial), node.type
+            every, t = rows_run.ids(serial), node.type
             values = type(t)((every.shape[0], *t.shape[1:]), t.dtype)
             parts.append(Part(node, values, every))
         else:
             parts.append(Part(node, node.type))
     sources = {part.source.serial: part.source for part in parts}
     data = {x.serial for x in reads.data}
-    return Tape(made, list(sources.values()), parts, data)
+    return Tape(rows_run, list(sources.values()), parts, data)

@@ -39,21 +39,21 @@ SAME = 8  # of them that have as many nodes
 ALIKE = 2  # nodes of a kind there have to be at a depth, on average
 
 
-def irregular(found: Columns, once: bool) -> bool:
+def irregular(table: Columns, once: bool) -> bool:
     """Whether it may pay to look for rows: many nodes do the same at one depth, or even
     one after the other.
     """
-    count = len(found.nodes)
+    count = len(table.nodes)
     if count < FEW:
         return False
-    codes = found.depths * found.count + found.kinds
+    codes = table.depths * table.count + table.kinds
     if count > LOOK and ALIKE * _distinct(codes[:LOOK]) <= LOOK:
         return True
     if ALIKE * _distinct(codes) <= count:
         return True
     if not once:
         return False
-    alike = _repeats(found.types * found.count + found.kinds)
+    alike = _repeats(table.types * table.count + table.kinds)
     return 2 * int(alike[alike >= OFTEN].sum()) >= count
 
 
@@ -65,8 +65,8 @@ def _distinct(codes: Numbers) -> int:
 def _repeats(codes: Numbers) -> Numbers:
     """How often each number is there, of at least one."""
     # np.unique would load the package of masked arrays.
-    found = np.sort(codes)
-    (ends,) = np.nonzero(found[1:] != found[:-1])
+    ordered = np.sort(codes)
+    (ends,) = np.nonzero(ordered[1:] != ordered[:-1])
     return np.diff(ends, prepend=-1, append=len(codes) - 1)
 
 
@@ -97,17 +97,17 @@ def run_rows(
         return True
     places = {} if seen is None else {x.serial: k for k, x in enumerate(seen.nodes)}
     del seen
-    found = columns(roots)
-    if not irregular(found, once):
+    table = columns(roots)
+    if not irregular(table, once):
         return False
     final = once or bool(modes.get().no_grad)
-    key = current().compilation, once, final, len(found.nodes)
+    key = current().compilation, once, final, len(table.nodes)
     declined = _declined.get(key)
-    looks = None if declined is None else _looks(found, asked)
+    looks = None if declined is None else _looks(table, asked)
     if declined is not None and looks in declined:
         return False
     try:
-        if _run_rows(roots, found, asked, once, same, places):
+        if _run_rows(roots, table, asked, once, same, places):
             return True
     except Failed:
         return False
@@ -119,10 +119,10 @@ def costs(roots: Sequence[Tensor]) -> tuple[int, int] | None:
     """The native records of a graph as rows, and of its rows one by one; None of one
     that is no rows.
     """
-    found = columns(roots)
-    if not _may_be_rows() or not irregular(found, once=False):
+    table = columns(roots)
+    if not _may_be_rows() or not irregular(table, once=False):
         return None
-    rows = _rows_of(roots, found, (), once=False)
+    rows = _rows_of(roots, table, (), once=False)
     return None if rows is None else rows.program.costs()
 
 
@@ -138,10 +138,10 @@ def _may_be_rows() -> bool:
 
 
 def _rows_of(
-    roots: Sequence[Tensor], found: Columns, asked: Container[int], once: bool
+    roots: Sequence[Tensor], table: Columns, asked: Container[int], once: bool
 ) -> Rows | None:
     """A graph as rows, of which nothing is compiled yet; None where it is none."""
-    walk = Walk(found)
+    walk = Walk(table)
     if walk.has("derivative"):  # what is yet to be derived keeps its recipe
         return None
     held = walk.held()
@@ -161,7 +161,7 @@ def _rows_of(
 
 def _run_rows(
     roots: Sequence[Tensor],
-    found: Columns,
+    table: Columns,
     asked: Container[int],
     once: bool,
     key: Any,
@@ -170,7 +170,7 @@ def _run_rows(
     """Run a graph as rows, if that pays, and know it by a key, if it has one, with the
     `places` of its nodes by serial. Raises Failed.
     """
-    rows = _rows_of(roots, found, asked, once)
+    rows = _rows_of(roots, table, asked, once)
     if rows is None or not _fewer(rows.program) or not rows.program.possible():
         return False
     reads = Reads.by(rows, asked)
@@ -188,21 +188,25 @@ def _fewer(program: Any) -> bool:
     return 2 * together <= alone or bool(program.forest.varies)
 
 
-def _looks(found: Columns, asked: Container[int]) -> Any:
+def _looks(table: Columns, asked: Container[int]) -> Any:
     """What decides whether a graph pays: how it is built, what is held and asked."""
-    told = hashlib.blake2b(digest_size=16)
-    fields = found.ops, found.types, found.sizes, found.operands, found.references
-    for field in (*fields, found.waiting, found.marked):
-        told.update(field.tobytes())
-    wanted = [k for k, s in enumerate(found.serials.tolist()) if s in asked]
-    ops = dict(zip(found.ops.tolist(), found.nodes, strict=True))
-    types = dict(zip(found.types.tolist(), found.nodes, strict=True))
+    digest = hashlib.blake2b(digest_size=16)
+    fields = table.ops, table.types, table.sizes, table.operands, table.references
+    for field in (*fields, table.waiting, table.marked):
+        digest.update(field.tobytes())
+    wanted = [k for k, s in enumerate(table.serials.tolist()) if s in asked]
+    ops = dict(zip(table.ops.tolist(), table.nodes, strict=True))
+    types = dict(zip(table.types.tolist(), table.nodes, strict=True))
     numbers = []
     for x in ops.values():  # of which Variable an Update is a version decides nothing
         numbers.append(number(Update) if type(x.op) is Update else number_of(x.op))
     numbers += [number(x.type) for x in types.values()]
-    own = family(numbers, found.nodes)
-    return told.digest(), tuple(wanted), tuple(numbers) if own is None else own[0]
+    opened = family(numbers, table.nodes)
+    return (
+        digest.digest(),
+        tuple(wanted),
+        tuple(numbers) if opened is None else opened[0],
+    )
 
 
 def _derivable(forest: Forest) -> bool:
@@ -232,8 +236,10 @@ def _exits(forest: Forest, roots: Sequence[Tensor], held: Numbers) -> Exits:
     every = np.flatnonzero(wanted)
     every = every[~walk.several(every)]
     places, rows = forest.places(every)
-    own = np.flatnonzero(rows)
-    return Exits(joined, [walk.nodes[k] for k in every[own].tolist()], places[own])
+    single = np.flatnonzero(rows)
+    return Exits(
+        joined, [walk.nodes[k] for k in every[single].tolist()], places[single]
+    )
 
 
 def _joins(op: Op) -> bool:

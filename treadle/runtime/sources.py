@@ -51,23 +51,23 @@ class Values:
         node = None
         if type(source) is int:
             node = self.look.nodes[source]
-            found = node.stored
+            value = node.stored
         elif type(source) is Slot:
-            found = self.made[source]
+            value = self.made[source]
         elif isinstance(source, Variable):
             claim = self.claim
             node = None if claim is None else claim.taken_from(source)
             node = source.committed if node is None else node
-            found = node.stored
-            if found is None:  # another thread has assigned it
+            value = node.stored
+            if value is None:  # another thread has assigned it
                 raise Failed
         else:
-            found = source
+            value = source
         if as_argument is not None:
-            return as_argument(found, node)
-        if isinstance(found, Resident):
-            return soon(found) if begin else found.numpy()
-        return found
+            return as_argument(value, node)
+        if isinstance(value, Resident):
+            return soon(value) if begin else value.numpy()
+        return value
 
     def there(self, slot: Slot) -> Any:
         """What a node gets of rows: their array, when it has been written."""

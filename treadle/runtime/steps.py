@@ -71,15 +71,15 @@ class Computed:
         if self.still is not None and not self.still():
             raise Failed
         begins = self.begins or (self._is_worth_it() and self.is_sure(values))
-        told = listener()
-        if told is not None:
-            told.expect(self.results)
-        begins = begins and not self.waits and told is None
+        observer = listener()
+        if observer is not None:
+            observer.expect(self.results)
+        begins = begins and not self.waits and observer is None
         if values.begun and not begins:
             values.begun[-1].wait()
         start = perf_counter()
-        made = self._made(values, begins)
-        values.put(made, [(k, slot) for k, slot in self.results if k in made])
+        results = self._made(values, begins)
+        values.put(results, [(k, slot) for k, slot in self.results if k in results])
         if not begins:
             self.runs += 1
             self.seconds = min(self.seconds, perf_counter() - start)
@@ -107,10 +107,10 @@ class Computed:
             return self._move(values, moved, held, claim, begins)
         arrays = [values(x, begins, self.as_argument) for x in self.sources]
         run = self.program.begin if begins else self.program.run
-        made = run(arrays, spent, None, claim if spent else None)
+        results = run(arrays, spent, None, claim if spent else None)
         if claim is not None and claim.values is None:
-            claim.values = [made[k] for k in claim.keys]
-        return made
+            claim.values = [results[k] for k in claim.keys]
+        return results
 
     def _take(self, claim: Claim, look: Look) -> None:
         """Take the versions before away from the Variables that are assigned."""
@@ -127,10 +127,10 @@ class Computed:
         """The results besides the values that are written where those before lie."""
         arrays = moved.arguments(held, [values(x, begins) for x in moved.rest])
         run = self.program.begin if begins else self.program.run
-        made = run(arrays, moved.free, held, claim)
+        results = run(arrays, moved.free, held, claim)
         if begins:
             values.begun.append(held.runs)
-        return made
+        return results
 
     def _is_worth_it(self) -> bool:
         return self.runs >= RUNS and self.seconds > WORTH
@@ -178,13 +178,17 @@ class Rowed:
 
     def run(self, values: Values) -> None:
         leaves = [values(x, True) for x in self.leaves]
-        made = self.rows.run(leaves, [values(x, True) for x in self.shared], late=True)
-        values.rows[self.number], values.sure[self.number] = made, made.is_sure
-        values.put(made.arrays(), self.exits)
-        if made.futures:
-            values.begun.append(made.futures)
-            values.late |= dict.fromkeys([slot for _, slot in self.exits], made.futures)
-        values.put({k: made.ids(k) for k, _ in self.ids}, self.ids)
+        rows_run = self.rows.run(
+            leaves, [values(x, True) for x in self.shared], late=True
+        )
+        values.rows[self.number], values.sure[self.number] = rows_run, rows_run.is_sure
+        values.put(rows_run.arrays(), self.exits)
+        if rows_run.futures:
+            values.begun.append(rows_run.futures)
+            values.late |= dict.fromkeys(
+                [slot for _, slot in self.exits], rows_run.futures
+            )
+        values.put({k: rows_run.ids(k) for k, _ in self.ids}, self.ids)
 
     def is_sure(self, values: Values) -> bool:
         """Whether nothing can be found wrong, as far as that is known beforehand."""
@@ -196,14 +200,14 @@ class Pulled:
     """The gradient of a forest, which is let go of then."""
 
     number: int
-    given: dict[int, Source]
+    cotangents: dict[int, Source]
     asked: tuple[int, ...]
     results: Slots
 
     def run(self, values: Values) -> None:
-        made = values.rows.pop(self.number)
-        given = {k: values(x, True) for k, x in self.given.items()}
-        parts, futures = made.parts(given, self.asked, True)
+        rows_run = values.rows.pop(self.number)
+        cotangents = {k: values(x, True) for k, x in self.cotangents.items()}
+        parts, futures = rows_run.parts(cotangents, self.asked, True)
         values.put(parts, self.results)
         if futures:
             values.begun.append(futures)
@@ -235,7 +239,7 @@ class Valued(NamedTuple):
     more: list[tuple[Slot, int, bool]]
     noted: Noted | None
 
-    def settle(self, nodes: Sequence[Tensor], made: Sequence[Any]) -> list[Tensor]:
+    def settle(self, nodes: Sequence[Tensor], values: Sequence[Any]) -> list[Tensor]:
         """Give nodes their values; the first of them."""
         marks = {}
         if self.noted is not None and any(carried for _, _, carried in self.nodes):
@@ -243,10 +247,10 @@ class Valued(NamedTuple):
             known = {nodes[k].serial: n for k, n in places}
             marks = {"program": (key, known, leaves)}
         for slot, place, carried in self.nodes:
-            settle(nodes[place], made[slot])
+            settle(nodes[place], values[slot])
             nodes[place].mark = {**marks, "carried": carried}
         for slot, place, carried in self.more:
-            keep_residual(nodes[place], made[slot], carried)
+            keep_residual(nodes[place], values[slot], carried)
         return [nodes[place] for _, place, _ in self.nodes]
 
 
@@ -282,8 +286,8 @@ class Plan:
                 raise Failed
         nodes, now = look.nodes, engine(current().engine)
         last: Any = self.parts[-1]
-        made = now.at_once(self.small, nodes, look.others, last.program)
-        if made is None:
+        values = now.at_once(self.small, nodes, look.others, last.program)
+        if values is None:
             return None
         mark_run()
         if self.open:
@@ -296,7 +300,7 @@ class Plan:
         if self.values is None:
             return []
         for slot, place, carried in self.values.more:
-            keep_residual(nodes[place], made[slot], carried)
+            keep_residual(nodes[place], values[slot], carried)
         return [nodes[place] for _, place, _ in self.values.nodes]
 
     def _run(self, look: Look) -> list[Tensor]:
@@ -305,17 +309,17 @@ class Plan:
         try:
             self._run_parts(values)
             mark_run()
-            nodes, made = look.nodes, values.made
+            nodes, arrays = look.nodes, values.made
             if self.open:
                 engine(current().engine).derived([nodes[k] for k in self.open])
             rows = [nodes[place] for _, place in self.rows]
             leave(rows, [values.there(slot) for slot, _ in self.rows], self.spent)
             for slot, place, leaf in self.nodes:
                 if slot is not None:
-                    settle(nodes[place], made[slot])
+                    settle(nodes[place], arrays[slot])
                 cut(nodes[place], leaf)
             if self.values is not None:
-                done = self.values.settle(nodes, made)
+                done = self.values.settle(nodes, arrays)
             if look.updates:
                 top().drop(look.updates)
         except BaseException as error:
@@ -339,9 +343,9 @@ class Plan:
         """Begin all parts, and be there until nothing can be found wrong any more: what
         checks positions that nobody could look at before is waited for.
         """
-        told, nodes = listener(), values.look.nodes
-        if told is not None:
-            told.place({k: nodes[at] for k, at, _ in self.nodes if k is not None})
+        observer, nodes = listener(), values.look.nodes
+        if observer is not None:
+            observer.place({k: nodes[at] for k, at, _ in self.nodes if k is not None})
         checking: list[tuple[Computed | Rowed, Futures]] = []
         for part in self.parts:
             part.run(values)

@@ -44,14 +44,14 @@ def values_of(
     engine = chosen(now.engine, nodes)
     if now.check_numerics:
         old = frozenset()  # what made a result is still to be seen when it is there
-    given = nodes, feeds, keep, *((old, claim) if old else ())
+    arguments = nodes, feeds, keep, *((old, claim) if old else ())
     if watchers:
         with span(f"{engine.name}: {len(nodes)} nodes", "run"):
-            values = _run(engine, *given)
+            values = _run(engine, *arguments)
     elif begin and not now.check and not now.check_numerics:
-        values = engine.begin(*given, sure=sure)
+        values = engine.begin(*arguments, sure=sure)
     else:
-        values = _run(engine, *given)
+        values = _run(engine, *arguments)
     if now.check_numerics:
         refuse(nodes, feeds, keep if asked is None else asked, values, engine.name)
     return values

@@ -29,12 +29,12 @@ def left_open(nodes: Sequence[Tensor]) -> set[int]:
     """The nodes that are needed after a run: somebody has another result of a node
     that has several, which the run does not know of, and will compute it from them.
     """
-    found = {x.serial for x in held(nodes) if isinstance(x.type, TupleType)}
-    if found:
+    open_nodes = {x.serial for x in held(nodes) if isinstance(x.type, TupleType)}
+    if open_nodes:
         for node in reversed(nodes):
-            if node.serial in found and node.stored is None:
-                found |= {x.serial for x in node.inputs}
-    return found
+            if node.serial in open_nodes and node.stored is None:
+                open_nodes |= {x.serial for x in node.inputs}
+    return open_nodes
 
 
 def spent_of(nodes: Sequence[Tensor], spent: Sequence[Tensor]) -> set[int]:
@@ -57,14 +57,14 @@ def owned(
         stays |= {x.serial for x in reach(stay)}
     goes = [n for n in nodes if n.stored is None or n.serial in spent]
     inside = uses(n for n in goes if n.serial not in stays)
-    found, before = set(), {x.serial for x in claim.before}
+    sole_owned, before = set(), {x.serial for x in claim.before}
     for node, count in zip(nodes, counts, strict=True):
         if node.serial in before and node.stored is not None:
             # One more reference to the node is that of what was taken.
             sole = count <= inside.get(node.serial, 0) + 1
             if sole and untouched(node):
-                found.add(node.serial)
-    return found
+                sole_owned.add(node.serial)
+    return sole_owned
 
 
 def check_bases(changes: Sequence[Tensor]) -> None:

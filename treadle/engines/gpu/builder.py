@@ -61,11 +61,11 @@ class DeviceBuilder(Builder):
 
     def guarded(self, kind: str, condition: Value, pointer: Value) -> Value:
         """What lies at a pointer where a condition holds, and 0 elsewhere, unread."""
-        own = self.private(kind)
-        self.store(self.constant(kind, 0), own)
+        place = self.private(kind)
+        self.store(self.constant(kind, 0), place)
         with self.when(condition):
-            self.store(self.load(kind, pointer), own)
-        return self.load(kind, own)
+            self.store(self.load(kind, pointer), place)
+        return self.load(kind, place)
 
     def only(self, condition: Value) -> None:
         """End the groups for which a condition does not hold: those that a driver has

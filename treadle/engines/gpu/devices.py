@@ -20,13 +20,13 @@ FINDERS: dict[str, Callable[[], list[tuple[Any, str]]]] = {
 
 
 def numbered(
-    api: str, found: Sequence[tuple[Any, str]], number: int, hint: str = ""
+    api: str, devices: Sequence[tuple[Any, str]], number: int, hint: str = ""
 ) -> Any:
     """The device of a number; OptionError with a `hint` where there is none."""
-    if number < len(found):
-        return found[number][0]
-    names = ", ".join(f"{k} is {name}" for k, (_, name) in enumerate(found))
-    which = f"number {number}" if found else "device"
+    if number < len(devices):
+        return devices[number][0]
+    names = ", ".join(f"{k} is {name}" for k, (_, name) in enumerate(devices))
+    which = f"number {number}" if devices else "device"
     raise OptionError(f"there is no {api} {which}", hint=names or hint)
 
 
@@ -35,8 +35,8 @@ def devices() -> Iterator[str]:
     a driver, have none."""
     for name, find in FINDERS.items():
         try:
-            found = find()
+            pairs = find()
         except (MissingExtraError, RunError):
             continue
-        for k, (_, own) in enumerate(found):
-            yield f"{name}:{k} {own}"
+        for k, (_, device) in enumerate(pairs):
+            yield f"{name}:{k} {device}"

@@ -90,8 +90,8 @@ class ItemEmitter(Emitter):
         pointer = self.pointer(x.buffer, x.index, memory)
         if not x.guards:
             return from_memory(b, b.load(memory, pointer), x.dtype)
-        found = b.guarded(memory, self.inside(x.guards), pointer)
-        return from_memory(b, found, x.dtype)
+        element = b.guarded(memory, self.inside(x.guards), pointer)
+        return from_memory(b, element, x.dtype)
 
     def fetch(self, s: Fetch) -> None:
         """Devices have other lanes to run meanwhile."""
@@ -154,14 +154,14 @@ class ItemEmitter(Emitter):
         there = self.meeting[memory]
 
         def read(place: Value) -> Value:
-            found = b.load(memory, b.offset(there, place, memory))
+            value = b.load(memory, b.offset(there, place, memory))
             if kind != I1:
-                return found
-            return b.compare("ne", found, b.constant(I8, 0))
+                return value
+            return b.compare("ne", value, b.constant(I8, 0))
 
         def write(x: Value) -> None:
-            own = b.convert("zext", x, I8) if kind == I1 else x
-            b.store(own, b.offset(there, number, memory))
+            stored = b.convert("zext", x, I8) if kind == I1 else x
+            b.store(stored, b.offset(there, number, memory))
 
         write(x)
         b.barrier()
@@ -171,9 +171,9 @@ class ItemEmitter(Emitter):
                 low, high = read(number), read(b.add(number, b.i64(lanes)))
                 write(combine(low, high))
             b.barrier()
-        found = read(b.i64(0))
+        result = read(b.i64(0))
         b.barrier()
-        return found
+        return result
 
     def _vector_loop(
         self, loop: Loop, begin: Value | None = None, end: Value | None = None
@@ -186,14 +186,14 @@ class ItemEmitter(Emitter):
         self.hoist(loop.body, loop.axis)
         start, stop = self._range(loop)
         self._starts(loop)
-        own = self._carry(loop)
-        lanes = loop.lanes if own else self.work.items
+        carried = self._carry(loop)
+        lanes = loop.lanes if carried else self.work.items
         start = b.add(start, number)
         if lanes < self.work.items:
             few = b.compare("slt", number, b.i64(lanes))
             start = b.select(few, start, stop)
         self.within = True
-        self._turns(loop, start, stop, b.i64(lanes), own)
+        self._turns(loop, start, stop, b.i64(lanes), carried)
         self.within = False
         self._ends(loop)
 

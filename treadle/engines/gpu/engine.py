@@ -93,31 +93,31 @@ class Gpu(Engine):
         spent: Set[int] = frozenset(),
         claim: Claim | None = None,
     ) -> Values:
-        made = structure(nodes, feeds, keep)
-        linked, places = self._kept(self._key(made, keep), made, feeds, keep)
-        leaves = [made.nodes[k] for k in places]
+        graph = structure(nodes, feeds, keep)
+        linked, places = self._kept(self._key(graph, keep), graph, feeds, keep)
+        leaves = [graph.nodes[k] for k in places]
         free = {k for k, leaf in enumerate(leaves) if leaf.serial in spent}
         values = [self._begin(leaf, feeds) for leaf in leaves]
-        claim = claim.keyed(made.place) if claim and free else None
+        claim = claim.keyed(graph.place) if claim and free else None
         try:
-            found = self.carry_out(linked, values, free, claim)
+            results = self.carry_out(linked, values, free, claim)
         except PositionError:
             # The reference engine tells which position of which node it was.
             engine("reference").run(nodes, feeds, keep)
             raise
-        return {made.nodes[k].serial: value for k, value in found.items()}
+        return {graph.nodes[k].serial: value for k, value in results.items()}
 
     def program(self, nodes: Sequence[Tensor], keep: Set[int]) -> Found:
-        made = structure(nodes, {}, keep)
-        key = self._key(made, keep)
-        linked, places = self._kept(key, made, {}, keep)
+        graph = structure(nodes, {}, keep)
+        key = self._key(graph, keep)
+        linked, places = self._kept(key, graph, {}, keep)
         program = linked.program
         numbers = {n: k for k, n, _ in program.results}
         over = {argument: numbers[n] for n, argument in program.shared if n in numbers}
         return Found(
             KeptProgram(self, key),
-            [made.nodes[k] for k in places],
-            {serial: made.place[serial] for serial in keep},
+            [graph.nodes[k] for k in places],
+            {serial: graph.place[serial] for serial in keep},
             {k: over[n] for k, n in enumerate(program.arguments) if n in over},
             as_argument=self.as_argument,
         )
@@ -137,11 +137,11 @@ class Gpu(Engine):
         running = claim.running(lambda: bool(over)) if claim else nullcontext()
         free = {k for k in free if not values[k].remembered}
         with running, self.store.lock:
-            found = linked.run(values, free)
+            results = linked.run(values, free)
             if claim is not None:
-                claim.expect(found)
+                claim.expect(results)
             over.append(True)
-        return found
+        return results
 
     def as_argument(self, value: Any, node: Tensor | None) -> GpuValue:
         """A value on the device: its own, or a copy of what the host or another engine
@@ -152,8 +152,10 @@ class Gpu(Engine):
         if node is not None and node.stored is value:
             return self._copied(node)
         array = value.numpy() if isinstance(value, Resident) else np.asarray(value)
-        own: GpuValue = self.store.copy_in(array, Type(array.shape, OWN[array.dtype]))
-        return own
+        copied: GpuValue = self.store.copy_in(
+            array, Type(array.shape, OWN[array.dtype])
+        )
+        return copied
 
     @property
     def plans(self) -> bool:
@@ -161,31 +163,40 @@ class Gpu(Engine):
 
     # -- programs ----------------------------------------------------------------------
 
-    def _key(self, made: Structure, keep: Set[int]) -> Any:
-        return made.key(keep, current().compilation)
+    def _key(self, graph: Structure, keep: Set[int]) -> Any:
+        return graph.key(keep, current().compilation)
 
     def _kept(
         self,
         key: Any,
-        made: Structure,
+        graph: Structure,
         feeds: Mapping[int, Any],
         keep: Set[int],
     ) -> tuple[Linked, list[int]]:
         """A program, and the places of its arguments in a graph."""
-        found = self.programs.get(key)
-        if found is None:
-            found = self.programs[key] = self._made(made, feeds, keep)
-        return found
+        entry = self.programs.get(key)
+        if entry is None:
+            entry = self.programs[key] = self._made(graph, feeds, keep)
+        return entry
 
     def _made(
-        self, made: Structure, feeds: Mapping[int, Any], keep: Set[int]
+        self, structured: Structure, feeds: Mapping[int, Any], keep: Set[int]
     ) -> tuple[Linked, list[int]]:
-        given = made.nodes, feeds, keep, made.place, frozenset[int](), made.recipes
+        arguments = (
+            structured.nodes,
+            feeds,
+            keep,
+            structured.place,
+            frozenset[int](),
+            structured.recipes,
+        )
         try:
-            linked, graph = translated(*given, self._chosen, self.target)
+            linked, graph = translated(*arguments, self._chosen, self.target)
         except UnsupportedKernelError:
-            linked, graph = translated(*given, self._chosen, host_target(self.driver))
-        return linked, [made.place[x.serial] for x in graph.leaves]
+            linked, graph = translated(
+                *arguments, self._chosen, host_target(self.driver)
+            )
+        return linked, [structured.place[x.serial] for x in graph.leaves]
 
     def _chosen(self, drafts: Iterator[Draft]) -> Linked:
         """The first of ever smaller programs that fits in the workspace."""
@@ -209,12 +220,12 @@ class Gpu(Engine):
         return lowered(linked, graph)
 
     def latest(self) -> Lowered | None:
-        found = getattr(self._thread, "latest", None)
-        return None if found is None else lowered(found, "")
+        latest = getattr(self._thread, "latest", None)
+        return None if latest is None else lowered(latest, "")
 
     def cache_info(self, disk: bool = False) -> CacheInfo:
-        found = super().cache_info(disk)
-        return replace(found, programs=len(self.programs), program_limit=PROGRAMS)
+        info = super().cache_info(disk)
+        return replace(info, programs=len(self.programs), program_limit=PROGRAMS)
 
     # -- what a run starts from --------------------------------------------------------
 

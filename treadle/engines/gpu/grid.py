@@ -106,8 +106,8 @@ def slots_of(kernel: Kernel) -> tuple[Slot, ...]:
         and x.dtype.kind != "i"
     }
     taken = {place for place, _ in floats}
-    own = [(k, "i64") for k in range(kernel.integers + 1) if k not in taken]
-    return (*own, *floats)
+    integers = [(k, "i64") for k in range(kernel.integers + 1) if k not in taken]
+    return (*integers, *floats)
 
 
 def wide_integers(kernel: Kernel) -> bool:

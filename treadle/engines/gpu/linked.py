@@ -43,13 +43,15 @@ class Linked:
         self.program, self.store = program, store
         self.inner = {
             k: {
-                body.number: (Linked(own.program, store), own.inputs)
-                for body, own in zip(bodies(s.op).values(), s.bodies, strict=True)
+                body.number: (Linked(body_program.program, store), body_program.inputs)
+                for body, body_program in zip(
+                    bodies(s.op).values(), s.bodies, strict=True
+                )
             }
             for k, s in enumerate(program.steps)
             if isinstance(s, Fallback) and s.bodies
         }
-        self.within = [x for own in self.inner.values() for x, _ in own.values()]
+        self.within = [x for inner in self.inner.values() for x, _ in inner.values()]
         self.ready: dict[int, Ready] = {
             k: made_ready(step, store.driver)
             for k, step in enumerate(program.steps)
@@ -114,9 +116,9 @@ class _Run:
         program = linked.program
         self.values = dict(zip(program.arguments, values, strict=True))
         self.values |= linked.constants
-        own = {program.arguments[k] for k in free}
+        spent = {program.arguments[k] for k in free}
         # Results that are written over arguments, which have their memory at the end.
-        self.over = {n: old for n, old in program.shared if old in own}
+        self.over = {n: old for n, old in program.shared if old in spent}
         self.written: dict[int, GpuValue] = {}
         self.shaped: dict[int, GpuValue] = {}  # by serial, copies of another shape
         self.places: list[Any] = [None] * len(program.buffers)
@@ -215,8 +217,8 @@ class _Run:
 
         op = with_bodies(step.op, running) if step.bodies else step.op
         arrays = [self.array(n) for n in step.read]
-        found = compute_at(op, step.type, arrays, step.origin)
-        several = found if isinstance(step.type, TupleType) else (found,)
+        results = compute_at(op, step.type, arrays, step.origin)
+        several = results if isinstance(step.type, TupleType) else (results,)
         for n, x in zip(step.written, several, strict=True):
             if x.size:
                 self.put(n, x)
@@ -227,9 +229,9 @@ class _Run:
         """Whether a position was out of range: the host waits for the run."""
         if self.status is None:
             return False
-        found = np.empty(1, np.int32)
-        self.driver.download(*self.status.place, found)
-        return bool(found[0])
+        status = np.empty(1, np.int32)
+        self.driver.download(*self.status.place, status)
+        return bool(status[0])
 
     def results(self) -> dict[int, Any]:
         """The results by the serials they are asked for by."""
@@ -237,11 +239,11 @@ class _Run:
         held = {**self.values, **self.written}
         for n, old in self.over.items():
             held[n] = held[old] = held[old].handed_on(program.buffers[n].type)
-        found = {serial: held[n] for serial, n, _ in program.results}
+        results = {serial: held[n] for serial, n, _ in program.results}
         for serial, value in self.shaped.items():
             size = max(value.type.nbytes, 1)
-            self.driver.copy(found[serial].place, value.place, size)
-        return found | self.shaped
+            self.driver.copy(results[serial].place, value.place, size)
+        return results | self.shaped
 
     def release(self) -> None:
         """Give back what only the run needs."""
@@ -251,13 +253,13 @@ class _Run:
 
 
 def _called(
-    linked: Linked, given: Sequence[Any], arrays: Sequence[Array]
+    linked: Linked, inputs: Sequence[Any], arrays: Sequence[Array]
 ) -> tuple[Array, ...]:
-    """The outputs of a body from its arguments; `given` as a BodyProgram has it."""
+    """The outputs of a body from its arguments; `inputs` as a BodyProgram has it."""
     program, store = linked.program, linked.store
     values = []
-    for n, x in zip(program.arguments, given, strict=True):
+    for n, x in zip(program.arguments, inputs, strict=True):
         array = np.asarray(arrays[x] if isinstance(x, int) else x)
         values.append(store.copy_in(array, program.buffers[n].type, array))
-    found = linked.run(values, frozenset())
-    return tuple([found[k].numpy() for k in range(len(found))])
+    results = linked.run(values, frozenset())
+    return tuple([results[k].numpy() for k in range(len(results))])

@@ -184,11 +184,11 @@ class Store:
 
     def read(self, type_: Type, place: Place) -> Array:
         """A copy on the host of what lies at a place."""
-        found = np.empty(type_.shape, type_.dtype)
-        if found.nbytes:
-            self.driver.download(*place, found)
-            self.counts += Counts(copies_out=1, bytes_out=found.nbytes)
-        return found
+        array = np.empty(type_.shape, type_.dtype)
+        if array.nbytes:
+            self.driver.download(*place, array)
+            self.counts += Counts(copies_out=1, bytes_out=array.nbytes)
+        return array
 
 
 def rounded(bytes: int) -> int:

@@ -85,33 +85,33 @@ def operands_of(step: Product) -> Sides:
     return Sides("product", batch, m, n, k, along, numbers)
 
 
-def _convolution(own: Convolution, offsets: tuple[int, int]) -> Sides:
-    pixels, points = own.counts[0] * own.counts[1], own.extents[0] * own.extents[1]
-    taps = own.kernel[0] * own.kernel[1]
-    o, c = own.o // own.groups, own.c // own.groups
+def _convolution(conv: Convolution, offsets: tuple[int, int]) -> Sides:
+    pixels, points = conv.counts[0] * conv.counts[1], conv.extents[0] * conv.extents[1]
+    taps = conv.kernel[0] * conv.kernel[1]
+    o, c = conv.o // conv.groups, conv.c // conv.groups
     sizes = {
-        "y": (own.n * own.groups, o, pixels, c * taps),
-        "x": (own.n * own.groups, c, points, o * taps),
-        "w": (own.groups, o, c * taps, own.n * pixels),
-    }[own.computes]
-    first = {"y": "xw", "x": "yw", "w": "xy"}[own.computes]
+        "y": (conv.n * conv.groups, o, pixels, c * taps),
+        "x": (conv.n * conv.groups, c, points, o * taps),
+        "w": (conv.groups, o, c * taps, conv.n * pixels),
+    }[conv.computes]
+    first = {"y": "xw", "x": "yw", "w": "xy"}[conv.computes]
     numbers = dict(zip(first, offsets, strict=True))
-    numbers |= {own.computes: 0, "groups": own.groups, "o": o, "c": c}
+    numbers |= {conv.computes: 0, "groups": conv.groups, "o": o, "c": c}
     for name, pair in (
-        ("extent", own.extents),
-        ("kernel", own.kernel),
-        ("count", own.counts),
-        ("stride", own.stride),
-        ("padding", tuple(p[0] for p in own.padding)),
-        ("dilation", own.dilation),
-        ("x", own.x),
-        ("w", own.w),
-        ("y", own.y),
+        ("extent", conv.extents),
+        ("kernel", conv.kernel),
+        ("count", conv.counts),
+        ("stride", conv.stride),
+        ("padding", tuple(p[0] for p in conv.padding)),
+        ("dilation", conv.dilation),
+        ("x", conv.x),
+        ("w", conv.w),
+        ("y", conv.y),
     ):
         numbers |= {f"{name}{i}": s for i, s in enumerate(pair)}
-    computes = own.computes
+    computes = conv.computes
     batch, m, n, k = sizes
-    if computes == "y" and own.along == "outputs":
+    if computes == "y" and conv.along == "outputs":
         computes, m, n = "yt", n, m
     return Sides(computes, batch, m, n, k, (True, False), numbers)
 
@@ -193,8 +193,8 @@ class Operand:
         there: Whole | None = None
         for i, (t, p) in enumerate(zip(taps, pixels, strict=True)):
             at = p * n[f"stride{i}"] + t * n[f"dilation{i}"] - n[f"padding{i}"]
-            own = (at >= 0) & (at < n[f"extent{i}"])
-            there = own if there is None else there & own
+            inside = (at >= 0) & (at < n[f"extent{i}"])
+            there = inside if there is None else there & inside
             place = place + at * n[f"x{i + 2}"]
         return Element(place, there)
 
@@ -226,8 +226,8 @@ class Operand:
         for i, (t, p) in enumerate(zip(taps, points, strict=True)):
             moved = p + n[f"padding{i}"] - t * n[f"dilation{i}"]
             pixel, rest = moved.split(n[f"stride{i}"])
-            own = (moved >= 0) & rest.equals(0) & (pixel < n[f"count{i}"])
-            there = own if there is None else there & own
+            inside = (moved >= 0) & rest.equals(0) & (pixel < n[f"count{i}"])
+            there = inside if there is None else there & inside
             place = place + pixel * n[f"y{i + 2}"]
         return Element(place, there)
 

@@ -69,7 +69,7 @@ class ProductWork:
     """A product, or a convolution by what it `computes`, as the work of a launch.
 
     along: of each operand whether its terms lie side by side, or else rows or columns;
-    finish: the kernel that is done on the result, its buffer number `own`.
+    finish: the kernel that is done on the result, its buffer number `product_buffer`.
     """
 
     computes: str
@@ -80,7 +80,7 @@ class ProductWork:
     fields: tuple[str, ...]
     written: tuple[Argument, ...]
     finish: Kernel | None = None
-    own: int = 0
+    product_buffer: int = 0
     name: str = field(default="product", compare=False)
 
     @property
@@ -101,12 +101,12 @@ class ProductWork:
 
     @lazy
     def slots(self) -> tuple[Slot, ...]:
-        own = tuple((k, "i64") for k in range(len(self.fields)))
+        product_slots = tuple((k, "i64") for k in range(len(self.fields)))
         if self.finish is None:
-            return own
+            return product_slots
         last = self.finish.integers  # the steps of a grid, which a product has not
         moved = [(k, kind) for k, kind in slots_of(self.finish) if k != last]
-        return (*own, *[(k + len(own), kind) for k, kind in moved])
+        return (*product_slots, *[(k + len(product_slots), kind) for k, kind in moved])
 
     def write(self, b: DeviceBuilder) -> None:
         _Writer(self, b).write()
@@ -203,15 +203,15 @@ class _Writer:
         with b.loop(start, b.i64(every), step) as turn:  # unrolled by those who gain
             place = Whole(b, turn.index)
             if self.work.along[side]:
-                own, term = place.split(depth)
+                row, term = place.split(depth)
             else:
-                term, own = place.split(size)
-            at, there = first + own, k + term
+                term, row = place.split(size)
+            at, there = first + row, k + term
             inside = (at < end) & (there < self.numbers["k"])
             element = self.operands[side].element(at, there)
             number = self.operands[side].buffer
             x = element.read(b.buffer(number), self.work.kinds[number], inside)
-            target = (term * size + own).value
+            target = (term * size + row).value
             b.store(x, b.offset(self.shared[side], target, self.kind))
 
     def _multiplied(self, pieces: Loop) -> list[Value]:
@@ -233,7 +233,7 @@ class _Writer:
                 )
             pairs = [(x, y) for x in sides[0] for y in sides[1]]
             sums = zip(pairs, terms.values, strict=True)
-            terms.next([b.fma(x, y, own) for (x, y), own in sums])
+            terms.next([b.fma(x, y, total) for (x, y), total in sums])
         return terms.values
 
     # -- what becomes of them ----------------------------------------------------------
@@ -285,18 +285,21 @@ class _Finish(ItemEmitter):
         super().__init__(_Body(work), b)  # type: ignore[arg-type]
 
     def _read_arguments(self) -> None:
-        b, own = self.b, self.product.own
+        b, product_buffer = self.b, self.product.product_buffer
         count = len(self.kernel.arguments)
         numbers = iter(range(2, count + 1))
         self.buffers = [
-            b.buffer(2) if k == own else b.buffer(next(numbers)) for k in range(count)
+            b.buffer(2) if k == product_buffer else b.buffer(next(numbers))
+            for k in range(count)
         ]
 
     def slot(self, place: int, kind: str = "i64") -> Value:
         return super().slot(place + len(self.product.fields), kind)
 
     def load(self, x: Load) -> Value:
-        return self.result if x.buffer == self.product.own else super().load(x)
+        return (
+            self.result if x.buffer == self.product.product_buffer else super().load(x)
+        )
 
     def write_body(self) -> None:
         body: Any = self.kernel.body

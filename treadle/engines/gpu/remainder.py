@@ -56,10 +56,10 @@ def remainder(b: Builder, x: Value, y: Value) -> Value:
     with b.loop(b.i64(0), count, b.i64(form.step), [rest]) as turn:
         few = b.intrinsic("smin", b.sub(count, turn.index), b.i64(form.step))
         turn.next([b.urem(b.shl(turn.values[0], few), low)])
-    found = _float(b, form, turn.values[0], q, x.type)
-    found = b.intrinsic("copysign", found, x)
-    found = b.select(above, found, x)
-    return b.select(valid, found, b.constant(x.type, float("nan")))
+    result = _float(b, form, turn.values[0], q, x.type)
+    result = b.intrinsic("copysign", result, x)
+    result = b.select(above, result, x)
+    return b.select(valid, result, b.constant(x.type, float("nan")))
 
 
 def _number(form: _Format, value: int) -> Value:
@@ -80,8 +80,8 @@ def _float(b: Builder, form: _Format, rest: Value, exponent: Value, kind: str) -
     """A significand at an exponent: by two powers of 2, as one may be too small."""
     power = b.sub(exponent, b.i64(form.bias))
     first = b.ashr(power, b.i64(1))
-    found = b.convert("uitofp", rest, F64)
+    value = b.convert("uitofp", rest, F64)
     for part in (first, b.sub(power, first)):
         bits = b.shl(b.add(part, b.i64(1023)), b.i64(52))
-        found = b.fmul(found, b.bitcast(bits, F64))
-    return found if kind == F64 else b.convert("fptrunc", found, F32)
+        value = b.fmul(value, b.bitcast(bits, F64))
+    return value if kind == F64 else b.convert("fptrunc", value, F32)

@@ -204,12 +204,12 @@ class TextBuilder(DeviceBuilder):
         """What is read there."""
 
     def guarded(self, kind: str, condition: Value, pointer: Value) -> Value:
-        own = Value(self.fresh("g"), kind)
+        variable = Value(self.fresh("g"), kind)
         zero = self.number(kind, 0)
-        self.emit(self.declaration(own.name, kind, zero, fixed=False))
+        self.emit(self.declaration(variable.name, kind, zero, fixed=False))
         with self.when(condition):
-            self.emit(f"{own.name} = {self.load(kind, pointer).name};")
-        return own
+            self.emit(f"{variable.name} = {self.load(kind, pointer).name};")
+        return variable
 
     def table(self, name: str, entries: Sequence[float]) -> Value:
         self.once(name, lambda: self.globals.append(self.listed(name, entries)))
@@ -226,27 +226,27 @@ class TextBuilder(DeviceBuilder):
         self, start: Value, stop: Value, step: Value, carried: Sequence[Value] = ()
     ) -> Iterator[Loop]:
         names = [Value(self.fresh("c"), x.type) for x in carried]
-        for own, x in zip(names, carried, strict=True):
-            self.emit(self.declaration(own.name, own.type, x.name, fixed=False))
+        for name, x in zip(names, carried, strict=True):
+            self.emit(self.declaration(name.name, name.type, x.name, fixed=False))
         index = Value(self.fresh("i"), start.type)
         head = self.declaration(index.name, index.type, start.name, fixed=False)
         moved = f"{index.name} < {stop.name}; {index.name} += {step.name}"
         self.emit(f"for ({head} {moved}) {{")
         self.depth += 1
-        made = Loop(index, list(names))
-        yield made
-        pairs = zip(names, made.after, strict=True)
-        changed = [(own, x) for own, x in pairs if own.name != x.name]
-        variables = {own.name for own, _ in changed}
+        loop = Loop(index, list(names))
+        yield loop
+        pairs = zip(names, loop.after, strict=True)
+        changed = [(name, x) for name, x in pairs if name.name != x.name]
+        variables = {name.name for name, _ in changed}
         after = [  # all at once: one may be what another was
             self.define(x.type, x.name) if x.name in variables else x
             for _, x in changed
         ]
-        for (own, _), x in zip(changed, after, strict=True):
-            self.emit(f"{own.name} = {x.name};")
+        for (name, _), x in zip(changed, after, strict=True):
+            self.emit(f"{name.name} = {x.name};")
         self.depth -= 1
         self.emit("}")
-        made.values = list(names)
+        loop.values = list(names)
 
     @contextmanager
     def when(self, condition: Value) -> Iterator[None]:

@@ -70,9 +70,9 @@ class PtxBuilder(DeviceBuilder):
         return self._register("tid")
 
     def _register(self, name: str) -> Value:
-        found = self.call(f"{REGISTERS}.{name}.x", I32, [])
-        assert found is not None
-        return self.convert("zext", found, I64)
+        number = self.call(f"{REGISTERS}.{name}.x", I32, [])
+        assert number is not None
+        return self.convert("zext", number, I64)
 
     # -- memory ------------------------------------------------------------------------
 
@@ -112,12 +112,12 @@ class PtxBuilder(DeviceBuilder):
         """The value of an item so many numbers "down", or of that number, "idx"."""
         if x.type == I32:
             every = (1 << self.items) - 1 if self.items < WARP else -1
-            given = [Value(str(n), I32) for n in (place, WARP - 1)]
-            found = self.call(
-                f"{SHUFFLE}.{how}.i32", I32, [Value(str(every), I32), x, *given]
+            places = [Value(str(n), I32) for n in (place, WARP - 1)]
+            shuffled = self.call(
+                f"{SHUFFLE}.{how}.i32", I32, [Value(str(every), I32), x, *places]
             )
-            assert found is not None
-            return found
+            assert shuffled is not None
+            return shuffled
         if x.type in (F32, F64):
             whole = I32 if x.type == F32 else I64
             bits = self._shuffled(how, self.convert("bitcast", x, whole), place)

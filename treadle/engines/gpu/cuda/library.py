@@ -78,15 +78,15 @@ class Library:
 
     def handle(self, name: str, *arguments: Any) -> c_void_p:
         """What a function whose first argument is a pointer to a handle makes."""
-        made = c_void_p()
-        self.call(name, byref(made), *arguments)
-        return made
+        handle = c_void_p()
+        self.call(name, byref(handle), *arguments)
+        return handle
 
     def number(self, name: str, *arguments: Any) -> int:
         """The integer that a function puts where its first argument points."""
-        made = c_int()
-        self.call(name, byref(made), *arguments)
-        return made.value
+        number = c_int()
+        self.call(name, byref(number), *arguments)
+        return number.value
 
     def said(self, code: int) -> str:
         """An error as the driver names and describes it."""

@@ -69,16 +69,16 @@ class Modules:
         """The kernel of some work, from memory, from disk, or translated now."""
         while self._spent:
             self._library.call("cuModuleUnload", self._spent.popleft())
-        found = self._entries.get(work)
-        if found is None:
+        entry = self._entries.get(work)
+        if entry is None:
             module = self._library.handle(
                 "cuModuleLoadDataEx", self._image(work), 0, None, None
             )
             name = entry_of(work).encode()
             function = self._library.handle("cuModuleGetFunction", module, name)
-            found = CudaKernel(function, work.items, module, self._spent)
-            self._entries[work] = found
-        return found
+            entry = CudaKernel(function, work.items, module, self._spent)
+            self._entries[work] = entry
+        return entry
 
     def text(self, work: Work) -> str:
         """The PTX of some work."""
@@ -114,9 +114,9 @@ class Modules:
             self._library.call("cuLinkComplete", state, byref(image), byref(size))
             return ctypes.string_at(image, size.value)
         except RunError as error:
-            told = c_char_p(ctypes.addressof(log)).value or b""
-            if told:
-                error.hint = error.hint or told.decode(errors="replace").strip()
+            message = c_char_p(ctypes.addressof(log)).value or b""
+            if message:
+                error.hint = error.hint or message.decode(errors="replace").strip()
             raise
         finally:
             if not self._library.lost:

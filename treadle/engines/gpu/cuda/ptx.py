@@ -50,13 +50,13 @@ def architecture(capability: tuple[int, int]) -> Architecture:
     >>> architecture((9, 2)).processor
     'sm_90'
     """
-    found = [a for a in _KNOWN if a.capability <= capability]
-    if not found:
+    known = [a for a in _KNOWN if a.capability <= capability]
+    if not known:
         wanted, has = (".".join(map(str, c)) for c in (OLDEST, capability))
         raise RunError(
             f"kernels need compute capability {wanted}, the device has {has}"
         )
-    return found[-1]
+    return known[-1]
 
 
 @cached(8)

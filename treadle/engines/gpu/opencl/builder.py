@@ -48,13 +48,14 @@ class OpenClBuilder(TextBuilder):
     def text(self) -> str:
         """The program: one kernel of the name `kernel_main`."""
         count = len(self.work.buffers)
-        given = [f"__global char* m{k}, long o{k}" for k in range(count)]
-        given.append("__global const long* n")
+        parameters = [f"__global char* m{k}, long o{k}" for k in range(count)]
+        parameters.append("__global const long* n")
         body = "\n".join([*self.heads, *self.lines])
-        own = f"__attribute__((reqd_work_group_size({self.work.items}, 1, 1)))"
+        attribute = f"__attribute__((reqd_work_group_size({self.work.items}, 1, 1)))"
         head = "\n".join([HEAD, *self.globals])
-        arguments = ", ".join(given)
-        return f"{head}\n__kernel {own}\nvoid kernel_main({arguments}) {{\n{body}\n}}\n"
+        arguments = ", ".join(parameters)
+        name = f"void kernel_main({arguments})"
+        return f"{head}\n__kernel {attribute}\n{name} {{\n{body}\n}}\n"
 
     def declaration(self, name: str, kind: str, value: str, fixed: bool) -> str:
         return f"{'const ' if fixed else ''}{self.types[kind]} {name} = {value};"
@@ -92,8 +93,8 @@ class OpenClBuilder(TextBuilder):
 
     def intrinsic(self, name: str, *arguments: Value) -> Value:
         kind = arguments[0].type
-        given = ", ".join(f"({self.types[kind]}){a.name}" for a in arguments)
-        return self.define(kind, f"{FUNCTIONS[name]}({given})")
+        listed = ", ".join(f"({self.types[kind]}){a.name}" for a in arguments)
+        return self.define(kind, f"{FUNCTIONS[name]}({listed})")
 
     def convert(self, how: str, x: Value, kind: str) -> Value:
         if kind == x.type:
@@ -130,8 +131,8 @@ class OpenClBuilder(TextBuilder):
             self.heads.append(f"  __global {word}* {name} = {start};")
             return name
 
-        found: str = self.once(name, declared)
-        return found
+        array: str = self.once(name, declared)
+        return array
 
     def element(self, kind: str, pointer: Pointer, place: str) -> str:
         array = self._array(kind, pointer)
@@ -173,8 +174,8 @@ class OpenClBuilder(TextBuilder):
             self.heads.append("  " + self.declaration(name, kind, text, fixed=True))
             return Value(name, kind)
 
-        found: Value = self.once((k, kind), declared)
-        return found
+        value: Value = self.once((k, kind), declared)
+        return value
 
     def group(self) -> Value:
         return self.define(I64, "(long)get_group_id(0)")

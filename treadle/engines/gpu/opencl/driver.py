@@ -45,11 +45,11 @@ def devices() -> list[tuple[Any, str]]:
     """The devices there are, those that are no processors first, and their names."""
     cl = extra("pyopencl", "opencl")
     try:
-        found = [d for p in cl.get_platforms() for d in p.get_devices()]
+        listed = [d for p in cl.get_platforms() for d in p.get_devices()]
     except cl.Error:  # no platform is there
         return []
-    found.sort(key=lambda d: bool(d.type & cl.device_type.CPU))
-    return [(d, d.name.strip()) for d in found]
+    listed.sort(key=lambda d: bool(d.type & cl.device_type.CPU))
+    return [(d, d.name.strip()) for d in listed]
 
 
 class OpenClDriver:
@@ -133,23 +133,23 @@ class OpenClDriver:
         memory: Any = place[0]
         pattern = np.uint8(byte)
         with self._refusals():
-            given = self._queue, memory.handle, pattern, place[1], bytes
-            self.cl.enqueue_fill_buffer(*given)
+            arguments = self._queue, memory.handle, pattern, place[1], bytes
+            self.cl.enqueue_fill_buffer(*arguments)
 
     # -- kernels ---------------------------------------------------------------------
 
     def compile(self, work: Work) -> OpenClKernel:
-        found = self._entries.get(work)
-        if found is None:
-            found = self._entries[work] = self._compiled(work)
-        return found
+        entry = self._entries.get(work)
+        if entry is None:
+            entry = self._entries[work] = self._compiled(work)
+        return entry
 
     def _compiled(self, work: Work) -> OpenClKernel:
         program = self.cl.Program(self._context, self.text(work))
         with self._refusals(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of compilers, about their own text
-            made = program.build(options=self._options).kernel_main
-        return OpenClKernel(made, work.items)
+            kernel = program.build(options=self._options).kernel_main
+        return OpenClKernel(kernel, work.items)
 
     def text(self, work: Work) -> str:
         builder = OpenClBuilder(work)
@@ -166,10 +166,10 @@ class OpenClDriver:
     def launch(
         self, entry: OpenClKernel, groups: int, buffers: Sequence[Place], numbers: Any
     ) -> None:
-        given: list[Any] = []
+        arguments: list[Any] = []
         for memory, offset in buffers:
-            given += (memory.handle, np.int64(offset))  # type: ignore[attr-defined]
+            arguments += (memory.handle, np.int64(offset))  # type: ignore[attr-defined]
         shape = (groups * entry.items,), (entry.items,)
         with self._refusals():
-            entry.kernel.set_args(*given, numbers)
+            entry.kernel.set_args(*arguments, numbers)
             self.cl.enqueue_nd_range_kernel(self._queue, entry.kernel, *shape)

@@ -90,8 +90,8 @@ class WgslBuilder(TextBuilder):
 
     def _is_atomic(self, k: int) -> bool:
         """Whether parts of words of a buffer are stored."""
-        own = self.work.buffers[k]
-        return own.written and own.dtype.itemsize < 4
+        buffer = self.work.buffers[k]
+        return buffer.written and buffer.dtype.itemsize < 4
 
     # -- numbers -----------------------------------------------------------------------
 
@@ -132,17 +132,17 @@ class WgslBuilder(TextBuilder):
         return f"({number}{end})" if number < 0 else f"{number}{end}"
 
     def _float(self, kind: str, value: float) -> str:
-        own: Any = np.float64(value)
+        rounded: Any = np.float64(value)
         if kind != F64:
             with np.errstate(all="ignore"):
-                own = np.float32(value)
-        if not math.isfinite(own):  # no constant may be
-            bits = int(np.float32(own).view(np.uint32))
-            found = f"bitcast<f32>({bits}u | zero)"
-            return f"f64({found})" if kind == F64 else found
-        if kind != F64 and 0 < abs(own) < 2.0**-126:
-            return f"bitcast<f32>({int(own.view(np.uint32))}u)"
-        head, _, power = float(own).hex().partition("p")
+                rounded = np.float32(value)
+        if not math.isfinite(rounded):  # no constant may be
+            bits = int(np.float32(rounded).view(np.uint32))
+            word = f"bitcast<f32>({bits}u | zero)"
+            return f"f64({word})" if kind == F64 else word
+        if kind != F64 and 0 < abs(rounded) < 2.0**-126:
+            return f"bitcast<f32>({int(rounded.view(np.uint32))}u)"
+        head, _, power = float(rounded).hex().partition("p")
         text = f"{head.rstrip('0') if '.' in head else head}"
         text = f"{text}0p{power}" if text.endswith((".", "x")) else f"{text}p{power}"
         text += "lf" if kind == F64 else "f"
@@ -151,8 +151,8 @@ class WgslBuilder(TextBuilder):
     def binary(self, op: str, x: Value, y: Value) -> Value:
         if op == "frem":
             return remainder(self, x, y)
-        found = super().binary(op, x, y)
-        return self._rounded(found) if x.type in (F32, F64) else found
+        result = super().binary(op, x, y)
+        return self._rounded(result) if x.type in (F32, F64) else result
 
     def fma(self, x: Value, y: Value, z: Value) -> Value:
         return self._rounded(super().fma(x, y, z))
@@ -181,7 +181,7 @@ class WgslBuilder(TextBuilder):
 
     def intrinsic(self, name: str, *arguments: Value) -> Value:
         kind = arguments[0].type
-        given = [a.name for a in arguments]
+        names = [a.name for a in arguments]
         if name == "copysign":
             word, sign = (
                 ("u64", "0x8000000000000000lu")
@@ -191,10 +191,10 @@ class WgslBuilder(TextBuilder):
                     "0x80000000u",
                 )
             )
-            x, y = (f"bitcast<{word}>({a})" for a in given)
+            x, y = (f"bitcast<{word}>({a})" for a in names)
             rest = f"({x} & ~{sign}) | ({y} & {sign})"
             return self.define(kind, f"bitcast<{self.words[kind]}>({rest})")
-        return self.define(kind, f"{FUNCTIONS[name]}({', '.join(given)})")
+        return self.define(kind, f"{FUNCTIONS[name]}({', '.join(names)})")
 
     def convert(self, how: str, x: Value, kind: str) -> Value:
         if kind == x.type:
@@ -218,9 +218,13 @@ class WgslBuilder(TextBuilder):
             one = self.number(kind, -1 if how == "sext" else 1)
             return f"select({self.number(kind, 0)}, {one}, {x.name})"
         if how == "zext":
-            own = self.unsigned(x)
+            unsigned = self.unsigned(x)
             long = self._is_long(kind)
-            return f"bitcast<i64>(u64({own}))" if long else f"bitcast<i32>({own})"
+            return (
+                f"bitcast<i64>(u64({unsigned}))"
+                if long
+                else f"bitcast<i32>({unsigned})"
+            )
         if how == "trunc" and kind in (I8, I16):
             return self._short(kind, f"i32({x.name})")
         if how == "uitofp":
@@ -285,8 +289,8 @@ class WgslBuilder(TextBuilder):
 
     def shared(self, kind: str, count: int) -> Value:
         name = self.fresh("s")
-        own = f"array<{self.words[kind]}, {count}>"
-        self.globals.append(f"var<workgroup> {name}: {own};")
+        type_ = f"array<{self.words[kind]}, {count}>"
+        self.globals.append(f"var<workgroup> {name}: {type_};")
         return Pointer(name, PTR, "shared")
 
     def private(self, kind: str, count: int = 1) -> Value:
@@ -296,8 +300,8 @@ class WgslBuilder(TextBuilder):
 
     def listed(self, name: str, entries: Sequence[float]) -> str:
         every = ", ".join(self._float(F64, x) for x in entries)
-        own = f"array<f64, {len(entries)}>"
-        return f"var<private> {name}: {own} = {own}({every});"
+        type_ = f"array<f64, {len(entries)}>"
+        return f"var<private> {name}: {type_} = {type_}({every});"
 
     # -- work items --------------------------------------------------------------------
 
@@ -307,14 +311,14 @@ class WgslBuilder(TextBuilder):
             if kind == F64 and not self.wide:
                 raise WiderError
             if kind != I64:
-                own = text if kind == F64 else f"i32({text})"
-                text = f"bitcast<{self.words[kind]}>({own})"
+                word = text if kind == F64 else f"i32({text})"
+                text = f"bitcast<{self.words[kind]}>({word})"
             name = f"n{k}"
             self.heads.append("  " + self.declaration(name, kind, text, fixed=True))
             return Value(name, kind)
 
-        found: Value = self.once((k, kind), declared)
-        return found
+        value: Value = self.once((k, kind), declared)
+        return value
 
     def group(self) -> Value:
         place = "own_group.x + own_group.y * all_groups.x"

@@ -56,9 +56,9 @@ def devices() -> list[tuple[Any, str]]:
         every = wgpu.gpu.enumerate_adapters_sync()
     except RuntimeError:  # no library finds one
         return []
-    found = [a for a in every if a.info["backend_type"] != "OpenGL"]
-    found.sort(key=lambda a: a.info["adapter_type"] == "CPU")
-    return [(a, f"{a.info['device']} by {a.info['backend_type']}") for a in found]
+    adapters = [a for a in every if a.info["backend_type"] != "OpenGL"]
+    adapters.sort(key=lambda a: a.info["adapter_type"] == "CPU")
+    return [(a, f"{a.info['device']} by {a.info['backend_type']}") for a in adapters]
 
 
 class WebGpuDriver:
@@ -143,9 +143,9 @@ class WebGpuDriver:
         size = -(-array.nbytes // 4) * 4
         with self._refusals():
             self._flush()
-            found = self._queue.read_buffer(memory.handle, offset, size)
-        own = np.frombuffer(found, np.uint8)[: array.nbytes]
-        array.reshape(-1).view(np.uint8)[:] = own
+            data = self._queue.read_buffer(memory.handle, offset, size)
+        raw = np.frombuffer(data, np.uint8)[: array.nbytes]
+        array.reshape(-1).view(np.uint8)[:] = raw
 
     def copy(self, source: Place, target: Place, bytes: int) -> None:
         size = -(-bytes // 4) * 4
@@ -153,8 +153,8 @@ class WebGpuDriver:
         with self._refusals():
             self._flush()
             encoder = self._handle.create_command_encoder()
-            given = x.handle, begin, y.handle, end, size  # type: ignore[attr-defined]
-            encoder.copy_buffer_to_buffer(*given)
+            arguments = x.handle, begin, y.handle, end, size  # type: ignore[attr-defined]
+            encoder.copy_buffer_to_buffer(*arguments)
             self._queue.submit([encoder.finish()])
 
     def fill(self, place: Place, bytes: int, byte: int) -> None:
@@ -164,10 +164,10 @@ class WebGpuDriver:
     # -- kernels -----------------------------------------------------------------------
 
     def compile(self, work: Work) -> WebGpuKernel:
-        found = self._entries.get(work)
-        if found is None:
-            found = self._entries[work] = self._compiled(work)
-        return found
+        entry = self._entries.get(work)
+        if entry is None:
+            entry = self._entries[work] = self._compiled(work)
+        return entry
 
     def _compiled(self, work: Work) -> WebGpuKernel:
         wide, text = self._written(work)
@@ -182,8 +182,8 @@ class WebGpuDriver:
             whole = self._handle.create_pipeline_layout(bind_group_layouts=[layout])
             module = self._handle.create_shader_module(code=text)
             stage = {"module": module, "entry_point": "main"}
-            made = self._handle.create_compute_pipeline(layout=whole, compute=stage)
-        return WebGpuKernel(made, layout, wide, next(_numbers))
+            pipeline = self._handle.create_compute_pipeline(layout=whole, compute=stage)
+        return WebGpuKernel(pipeline, layout, wide, next(_numbers))
 
     def text(self, work: Work) -> str:
         return self._written(work)[1]
@@ -208,8 +208,8 @@ class WebGpuDriver:
             raise RunError("an array is too large for indices of 32 bits") from error
         usage = self.wgpu.BufferUsage.STORAGE
         with self._refusals():
-            made = self._handle.create_buffer_with_data(data=array, usage=usage)
-        return WebGpuMemory(made, array.nbytes)
+            buffer = self._handle.create_buffer_with_data(data=array, usage=usage)
+        return WebGpuMemory(buffer, array.nbytes)
 
     def launch(
         self,
@@ -235,10 +235,10 @@ class WebGpuDriver:
         self, entry: WebGpuKernel, buffers: Sequence[Place], numbers: WebGpuMemory
     ) -> Any:
         """The buffers of a launch, which come again where memory does."""
-        own: Any = [*buffers, (numbers, 0)]
-        key = entry.number, *[(memory.number, offset) for memory, offset in own]
-        found = self._bound.get(key)
-        if found is None:
+        bound: Any = [*buffers, (numbers, 0)]
+        key = entry.number, *[(memory.number, offset) for memory, offset in bound]
+        group = self._bound.get(key)
+        if group is None:
             entries = [
                 {
                     "binding": k,
@@ -248,11 +248,11 @@ class WebGpuDriver:
                         "size": min(memory.handle.size - offset, self._bindable),
                     },
                 }
-                for k, (memory, offset) in enumerate(own)
+                for k, (memory, offset) in enumerate(bound)
             ]
-            given: Any = {"layout": entry.layout, "entries": entries}
-            found = self._bound[key] = self._handle.create_bind_group(**given)
-        return found
+            settings: Any = {"layout": entry.layout, "entries": entries}
+            group = self._bound[key] = self._handle.create_bind_group(**settings)
+        return group
 
     def _flush(self) -> None:
         """Hand over what has been gathered."""

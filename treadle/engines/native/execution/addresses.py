@@ -22,5 +22,5 @@ def addresses_of(arrays: Sequence[np.ndarray[Any, Any]]) -> Numbers:
     """
     if native is None:
         return np.array([x.ctypes.data for x in arrays], np.int64)
-    found: Numbers = native.addresses(arrays)
-    return found
+    result: Numbers = native.addresses(arrays)
+    return result

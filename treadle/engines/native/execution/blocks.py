@@ -94,8 +94,8 @@ class Pool:
                 self._dropped.clear()
             self._changing = False
         if reserved:
-            told = as_text(size), as_text(reserved)
-            log.info("workspace: %s more are taken than the %s reserved", *told)
+            sizes = as_text(size), as_text(reserved)
+            log.info("workspace: %s more are taken than the %s reserved", *sizes)
         if size >= MAPPED:
             _make_room(size)
         block = self._make(size)

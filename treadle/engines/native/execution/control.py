@@ -53,12 +53,12 @@ def _kind(op: Any, count: int) -> _Kind | None:
         every = tuple(range(count))
         return _Kind("scan", (op.body,), (every,), op.carries, op.scanned, op.draws)
     if isinstance(op, Cond):
-        own = tuple(range(1, 1 + op.split)), tuple(range(1 + op.split, count))
-        return _Kind("branch", (op.then, op.otherwise), own)
+        operands = tuple(range(1, 1 + op.split)), tuple(range(1 + op.split, count))
+        return _Kind("branch", (op.then, op.otherwise), operands)
     if isinstance(op, While):
         c, k = op.carries, op.carries + op.tested
-        own = (*range(c), *range(k, count)), tuple(range(k))
-        return _Kind("while", (op.body, op.test), own, c, 0, op.draws)
+        operands = (*range(c), *range(k, count)), tuple(range(k))
+        return _Kind("while", (op.body, op.test), operands, c, 0, op.draws)
     return None
 
 
@@ -134,8 +134,10 @@ class Control:
         try:
             for frame in self._frames:
                 leases.append(frame.place(arena, threads))
-            found: bool = native.run_control(self._native, addresses, threads.entry())
-            return found
+            succeeded: bool = native.run_control(
+                self._native, addresses, threads.entry()
+            )
+            return succeeded
         finally:
             for lease in leases:
                 lease.release()
@@ -149,22 +151,22 @@ def _described(linked: Linked, k: int, keeps: bool, frames: list[_Frame]) -> Any
     assert kind is not None
     bodies, outputs, more = [], [], list[int]()
     for body, operands in zip(kind.bodies, kind.operands, strict=True):
-        inner, given = linked.inner[k][body.number]
+        inner, inputs = linked.inner[k][body.number]
         frame = _Frame(inner, Tables(inner))
         frames.append(frame)
-        own = _given(inner, given, operands, frame.tables)
+        arguments = _given(inner, inputs, operands, frame.tables)
         stays = range(kind.carries + kind.scanned, len(step.read) - kind.draws)
         if keeps and kind.name != "branch":
-            fixed = {n for n, x in own.items() if x in stays}
+            fixed = {n for n, x in arguments.items() if x in stays}
             frame.packed = [p for p in inner.kept.packed if p.source in fixed]
         if kind.name != "while" or body is op.body:
-            found = _outputs(inner, own, kind, frame)
+            transfers = _outputs(inner, arguments, kind, frame)
         else:
-            found, (_, verdict, _) = [], inner.program.results[0]
+            transfers, (_, verdict, _) = [], inner.program.results[0]
             is_written = inner.program.buffers[verdict].place == "result"
             more = [kind.carries, kind.draws, verdict, int(is_written)]
-        outputs.append(found)
-        bodies.append(_unit(frame, list(own.items()), keeps, frames))
+        outputs.append(transfers)
+        bodies.append(_unit(frame, list(arguments.items()), keeps, frames))
     if isinstance(op, Scan):
         rows = step.read[op.carries : op.carries + op.scanned]
         strides = [buffers[n].type.nbytes // max(op.length, 1) for n in rows]
@@ -173,25 +175,25 @@ def _described(linked: Linked, k: int, keeps: bool, frames: list[_Frame]) -> Any
 
 
 def _given(
-    inner: Linked, given: Sequence[Any], operands: Sequence[int], tables: Tables
+    inner: Linked, inputs: Sequence[Any], operands: Sequence[int], tables: Tables
 ) -> dict[int, int]:
     """The buffers of a body's arguments, with the operands of the op that these are;
     the addresses of constants are filled in."""
-    found: dict[int, int] = {}
+    buffers: dict[int, int] = {}
     constants = []
-    for n, x in zip(inner.program.arguments, given, strict=True):
+    for n, x in zip(inner.program.arguments, inputs, strict=True):
         if isinstance(x, int):
-            found[n] = operands[x]
+            buffers[n] = operands[x]
         else:
             array = np.asarray(x, order="C")
             constants.append(array)
             tables.addresses[n] = array.ctypes.data
     tables.constants = constants
-    return found
+    return buffers
 
 
 def _outputs(
-    inner: Linked, own: Mapping[int, int], kind: _Kind, frame: _Frame
+    inner: Linked, arguments: Mapping[int, int], kind: _Kind, frame: _Frame
 ) -> list[tuple[int, int, int, int, int]]:
     """What becomes of each output of a body, as the core reads it: the kind, buffer,
     bytes, the output whose rows it is, and the number of its second block."""
@@ -201,24 +203,24 @@ def _outputs(
     for k in (*range(kind.carries, len(results)), *range(kind.carries)):
         if buffers[results[k]].place == "result":
             home.setdefault(results[k], k)
-    found = []
+    transfers = []
     for k, n in enumerate(results):
         size, other, way = buffers[n].type.nbytes, 0, COPIED
         if home.get(n) == k:
             way = HOME
-        elif k < kind.carries and own.get(n) == k:
+        elif k < kind.carries and arguments.get(n) == k:
             way = STILL
         elif k < kind.carries <= home.get(n, -1):
             way, other = ROW, home[n]
         second = k < kind.carries and way in (HOME, COPIED)
-        found.append((way, n, size, other, len(frame.beside) if second else -1))
+        transfers.append((way, n, size, other, len(frame.beside) if second else -1))
         if second:
             frame.beside.append(size)
-    return found
+    return transfers
 
 
 def _unit(
-    frame: _Frame, given: list[tuple[int, int]], keeps: bool, frames: list[_Frame]
+    frame: _Frame, arguments: list[tuple[int, int]], keeps: bool, frames: list[_Frame]
 ) -> Any:
     """A body as the core reads it."""
     linked, tables = frame.linked, frame.tables
@@ -236,4 +238,4 @@ def _unit(
     ]
     numbers = tables.addresses, tables.table, linked.slots, linked.which, linked.shifts
     records = linked.records.ravel(), later.ravel()
-    return *numbers, *records, frame.places, tables.flag, pieces, given
+    return *numbers, *records, frame.places, tables.flag, pieces, arguments

@@ -19,38 +19,41 @@ class EarlyCuts:
     there; its pieces are cut at these."""
 
     def __init__(
-        self, linked: Linked, listener: Listener, found: Mapping[int, Any]
+        self, linked: Linked, listener: Listener, results: Mapping[int, Any]
     ) -> None:
         self.linked, self.listener = linked, listener
         buffer = {number: n for number, n, _ in linked.interface.results}
         written = (linked.first or linked).program.written_by  # of all sizes
-        own, listener.results = listener.results, {}  # programs of bodies make others
+        numbers, listener.results = (
+            listener.results,
+            {},
+        )  # programs of bodies make others
         self.waiting: list[tuple[int, int, dict[int, Any]]] = []
         for k, group in enumerate(listener.groups):
-            if group and all(own.get(serial) in found for serial in group):
-                last = max(written.get(buffer[own[s]], -1) for s in group)
-                self.waiting.append((last, k, {s: found[own[s]] for s in group}))
+            if group and all(numbers.get(serial) in results for serial in group):
+                last = max(written.get(buffer[numbers[s]], -1) for s in group)
+                self.waiting.append((last, k, {s: results[numbers[s]] for s in group}))
         self.waiting.sort(key=lambda one: one[:2], reverse=True)
 
     def pieces(self, pieces: Sequence[Piece]) -> list[Piece]:
         """The same, where each group is there at the end of one of them."""
         spans = self.linked.spans
         ends = sorted({last + 1 for last, _, _ in self.waiting})
-        found: list[Piece] = []
+        parts: list[Piece] = []
         for piece in pieces:
             inside = [x for x in ends if piece.first < x < piece.stop]
             for stop in inside if piece.records else ():
                 # Of the steps before the cut: the last one's record is the last.
                 records = sum(spans[stop - 1]) - piece.record
                 if records:
-                    found.append(piece._replace(stop=stop, records=records))
+                    parts.append(piece._replace(stop=stop, records=records))
                     rest = piece.records - records
                     piece = piece._replace(
                         first=stop, record=piece.record + records, records=rest
                     )
             if piece.records or not inside:
-                found.append(piece)
-        return found
+                parts.append(piece)
+        return parts
 
     def passed(self, stop: int) -> None:
         """Tell of what is there when all steps before `stop` have run."""

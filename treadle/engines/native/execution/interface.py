@@ -30,11 +30,11 @@ class Interface(NamedTuple):
     @staticmethod
     def of(program: Program) -> Interface:
         """That of a program, in which integers may be symbolic."""
-        own = [program.buffers[n] for n in program.arguments]
+        buffers = [program.buffers[n] for n in program.arguments]
         return Interface(
             program.arguments,
-            tuple([b.type for b in own]),
-            tuple([b.order for b in own]),
+            tuple([b.type for b in buffers]),
+            tuple([b.order for b in buffers]),
             tuple([b for b in program.buffers if b.place == "result"]),
             program.results,
             tuple([program.buffers[n].order for _, n, _ in program.results]),

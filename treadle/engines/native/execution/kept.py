@@ -53,7 +53,7 @@ class Kept:
 
         Arguments in `changing` are overwritten by the run.
         """
-        found = Panels(self)
+        result = Panels(self)
         for one in self.packed:
             if one.source in changing or arrays[one.source].flags.writeable:
                 self._known.pop(one.workspace, None)
@@ -66,20 +66,20 @@ class Kept:
             else:
                 if panels is None:
                     panels, address = lend((one.bytes,), np.uint8)
-                    found.fresh.append((one.workspace, last, panels))
+                    result.fresh.append((one.workspace, last, panels))
                 else:
                     address = panels.ctypes.data
-                    found.ready += one.records
-                found.held.append(panels)
+                    result.ready += one.records
+                result.held.append(panels)
                 addresses[one.workspace] = address
-        return found
+        return result
 
     def _watched(self, workspace: int, x: Array) -> weakref.ref[Array]:
         """A reference to an array whose panels go when it does."""
-        own = weakref.ref(self)
+        reference = weakref.ref(self)
 
         def forget(gone: weakref.ref[Array]) -> None:
-            kept = own()
+            kept = reference()
             if kept and kept._known.get(workspace, (None,))[0] is gone:
                 kept._known.pop(workspace, None)
 

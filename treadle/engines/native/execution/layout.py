@@ -57,10 +57,10 @@ def memory_beside(
     workspaces: dict[int, int] = {}
     scratches: dict[int, int] = {}
     sizes: dict[int, tuple[int, int]] = {}
-    for k, own in enumerate(codes):
-        needs = [(workspaces, _most([c.workspace for c in own]))]
+    for k, step_codes in enumerate(codes):
+        needs = [(workspaces, _most([c.workspace for c in step_codes]))]
         if k in program.chain_of:
-            needs.append((scratches, _most([c.scratch for c in own])))
+            needs.append((scratches, _most([c.scratch for c in step_codes])))
         for numbers, size in needs:
             if size:
                 n = numbers[k] = len(program.buffers) + len(sizes)
@@ -71,7 +71,9 @@ def memory_beside(
 def scratch_of(program: Program, codes: Sequence[Sequence[Code]]) -> int:
     """The bytes of scratch memory of a worker: chains have their own."""
     chained = program.chain_of
-    shared = [c for k, own in enumerate(codes) if k not in chained for c in own]
+    shared = [
+        c for k, step_codes in enumerate(codes) if k not in chained for c in step_codes
+    ]
     return _most([c.scratch for c in shared])
 
 
@@ -85,21 +87,21 @@ def constants_of(
     """The constants of a program by their buffers, and addresses that are the same in
     every run, of so many; the last are of scratch memory and the status.
     """
-    found = {n: np.asarray(x, order="C") for n, x in constants}
+    arrays = {n: np.asarray(x, order="C") for n, x in constants}
     fixed = np.zeros(count, np.int64)
-    for n, x in found.items():
+    for n, x in arrays.items():
         fixed[n] = x.ctypes.data
-    return found, fixed
+    return arrays, fixed
 
 
 def blocks(program: Program) -> int:
     """The bytes that a loop needs so that what it carries goes from block to block."""
-    found = [0]
+    needs = [0]
     for step in program.steps:
         carries = getattr(step.op, "carries", 0) if isinstance(step, Fallback) else 0
         sizes = [program.buffers[n].type.nbytes for n in step.written[:carries]]
-        found.append(sum(map(lines, sizes)))
-    return max(found)
+        needs.append(sum(map(lines, sizes)))
+    return max(needs)
 
 
 def lines(bytes: int) -> int:

@@ -34,7 +34,7 @@ from treadle.engines.native.execution.pool import arrived
 from treadle.engines.native.execution.run import FIELDS, Run, beside
 from treadle.engines.native.execution.small import small
 from treadle.engines.native.execution.tables import Tables
-from treadle.engines.native.execution.timing import Key, Told, told
+from treadle.engines.native.execution.timing import Key, StepNote, notes_of
 from treadle.graph.body import bodies
 from treadle.graph.claim import Claim, InPlace
 from treadle.graph.origin import Origin
@@ -86,16 +86,18 @@ class Linked:
         # that is given.
         self.inner = {
             k: {
-                body.number: (Linked(own.program, room), own.inputs)
-                for body, own in zip(bodies(s.op).values(), s.bodies, strict=True)
+                body.number: (Linked(body_program.program, room), body_program.inputs)
+                for body, body_program in zip(
+                    bodies(s.op).values(), s.bodies, strict=True
+                )
             }
             for k, s in enumerate(program.steps)
             if isinstance(s, Fallback) and s.bodies
         }
         self.within: list[Linked] = [
-            x for own in self.inner.values() for x, _ in own.values()
+            x for inner in self.inner.values() for x, _ in inner.values()
         ]
-        every = [c for own in codes for c in own]
+        every = [c for step_codes in codes for c in step_codes]
         texts: dict[str, str] = {
             name: text for c in every for name, text in c.texts.items()
         }
@@ -107,10 +109,10 @@ class Linked:
         self.spans: list[tuple[int, int]] = []
         starts = {r.first for r in program.regions}
         at = 0
-        for k, own in enumerate(codes):
+        for k, step_codes in enumerate(codes):
             at += k in starts
-            self.spans.append((at, len(own)))
-            at += len(own)
+            self.spans.append((at, len(step_codes)))
+            at += len(step_codes)
         with stage("plan memory"):
             self._place_buffers(codes)
         self.kept = Kept(self._packed(codes))
@@ -128,7 +130,7 @@ class Linked:
         for inner in self.within:
             inner._fill(functions)
         self._fill_table(self.codes, self.functions)
-        self.told: list[Told] | None = None
+        self.notes: list[StepNote] | None = None
         self.pieces = pieces(self.spans, self.program.regions)
         self.runs = merged(self.pieces)
         self.tables: list[Tables] = []  # of no run at this moment
@@ -153,8 +155,8 @@ class Linked:
     def nbytes(self) -> int:
         """Bytes of the tables and the constants, which stay between runs."""
         tables = self.records, self.table, self.slots, self.which, self.shifts
-        own = sum(x.nbytes for x in (*tables, *self.constants.values()))
-        return own + sum(x.nbytes for x in self.within)
+        size = sum(x.nbytes for x in (*tables, *self.constants.values()))
+        return size + sum(x.nbytes for x in self.within)
 
     # -- what never changes ----------------------------------------------------------
 
@@ -191,43 +193,43 @@ class Linked:
     @lazy
     def dying(self) -> list[list[int]]:
         """Of each step the ranges whose bytes nobody has after it."""
-        found: list[list[int]] = [[] for _ in self.program.steps]
+        dead: list[list[int]] = [[] for _ in self.program.steps]
         for k, r in enumerate(self.lives.ranges):
-            found[r.last].append(k)
+            dead[r.last].append(k)
         for region in self.program.regions:  # a chain may have used memory again
             ends = self.lives.dying(region.first, region.stop)
-            found[region.first : region.stop] = [[]] * sum(region.chains)
-            found[region.stop - 1] = ends
-        return found
+            dead[region.first : region.stop] = [[]] * sum(region.chains)
+            dead[region.stop - 1] = ends
+        return dead
 
     def _fill_table(
         self, codes: Sequence[Sequence[Code]], functions: dict[str, int]
     ) -> None:
         """The records of the steps, and the table of their arguments."""
-        made = self.written(codes, functions)
-        count = len(made.records)
-        self.records = np.array(made.records, np.int64).reshape(count, FIELDS)
-        self.table = np.array(made.table or [0], np.int64)
-        self.slots = np.array(made.slots, np.intp)
-        self.which = np.array(made.which, np.intp)
-        self.shifts = np.array(made.shifts, np.int64)
+        written = self.written(codes, functions)
+        count = len(written.records)
+        self.records = np.array(written.records, np.int64).reshape(count, FIELDS)
+        self.table = np.array(written.table or [0], np.int64)
+        self.slots = np.array(written.slots, np.intp)
+        self.which = np.array(written.which, np.intp)
+        self.shifts = np.array(written.shifts, np.int64)
 
     def written(
         self, codes: Sequence[Sequence[Code]], functions: dict[str, int]
     ) -> ProgramTable:
         """The records of steps with some code, and the table of their arguments."""
         count = len(self.fixed)
-        found = ProgramTable([], [], [], [], [])
-        records, table, slots, which, shifts = found
+        result = ProgramTable([], [], [], [], [])
+        records, table, slots, which, shifts = result
         regions = {r.first: r for r in self.program.regions}
-        for k, own in enumerate(codes):
+        for k, step_codes in enumerate(codes):
             if k in regions:
                 records.append(self._region(regions[k], len(table)))
                 table += self._chains(regions[k])
             special = {"status": count - 1}
             special["workspace"] = self.workspaces.get(k, -1)
             special["scratch"] = self.scratches.get(k, count - 2)
-            for code in own:
+            for code in step_codes:
                 start = functions[code.name], len(table)
                 records.append([*start, code.total, most(code.grain, 1), 0, 0, 0, 0])
                 for x in code.arguments:
@@ -240,7 +242,7 @@ class Linked:
                         table.append(0)
                     else:
                         table.append(functions[x] if isinstance(x, str) else x)
-        return found
+        return result
 
     def arrays(self) -> ProgramTable:
         """The same of this program, as arrays."""
@@ -264,22 +266,22 @@ class Linked:
         by step and number. Bytes of buffers and scratch memory are the caller's to fill
         in.
         """
-        made = object.__new__(Linked)
-        own = made.__dict__
-        own.update(self.__dict__)
+        linked = object.__new__(Linked)
+        state = linked.__dict__
+        state.update(self.__dict__)
         for name in LAZY:
-            own.pop(name, None)
-        made.whole, made.interface, made.plan = whole, interface, plan
-        made.first, made.inner = self, inner
-        made.records, made.table, _, _, made.shifts = numbers
-        made.within = [x for own in inner.values() for x, _ in own.values()]
+            state.pop(name, None)
+        linked.whole, linked.interface, linked.plan = whole, interface, plan
+        linked.first, linked.inner = self, inner
+        linked.records, linked.table, _, _, linked.shifts = numbers
+        linked.within = [x for programs in inner.values() for x, _ in programs.values()]
         if interface.constants is not self.interface.constants:
-            found = constants_of(interface.constants, len(self.fixed))
-            made.constants, made.fixed = found
+            fresh = constants_of(interface.constants, len(self.fixed))
+            linked.constants, linked.fixed = fresh
         pairs = zip(self.kept.packed, packed, strict=True)
-        made.kept = Kept([replace(own, bytes=size) for own, size in pairs])
-        made.tables, made.told = [], None
-        return made
+        linked.kept = Kept([replace(pack, bytes=size) for pack, size in pairs])
+        linked.tables, linked.notes = [], None
+        return linked
 
     def _region(self, region: Region, place: int) -> list[int]:
         """The record of a region, whose arguments begin at a place of the table."""
@@ -294,7 +296,7 @@ class Linked:
 
     def _packed(self, codes: Sequence[Sequence[Code]]) -> list[Packed]:
         """The workspaces that hold nothing but weights which are arguments."""
-        found = []
+        result = []
         for k, workspace in self.workspaces.items():
             first = self.spans[k][0]
             of = [(first + i, c.packs) for i, c in enumerate(codes[k])]
@@ -302,8 +304,8 @@ class Linked:
             sources = {packs for _, packs in of if packs is not None}
             if len(sources) == 1 and sources <= set(self.program.arguments):
                 size = max(c.workspace for c in codes[k])
-                found.append(Packed(workspace, sources.pop(), size, records))
-        return found
+                result.append(Packed(workspace, sources.pop(), size, records))
+        return result
 
     @lazy
     def small(self) -> Any:
@@ -344,11 +346,11 @@ class Linked:
         where = [order[self.lines[x]].line for x in keys if x in self.lines]
         return error.located("", "", where[0] if where else "")
 
-    def about(self) -> list[Told]:
+    def about(self) -> list[StepNote]:
         """What is told of each record to those who watch."""
-        if self.told is None:
-            self.told = told(self.program, self.spans)
-        return self.told
+        if self.notes is None:
+            self.notes = notes_of(self.program, self.spans)
+        return self.notes
 
     def run(
         self,

@@ -26,7 +26,7 @@ def pieces(spans: Sequence[tuple[int, int]], regions: Sequence[Region]) -> list[
     """The steps one by one, but for regions, which are one piece; `spans` has of each
     step its first record, and how many.
     """
-    found: list[Piece] = []
+    result: list[Piece] = []
     starts = {r.first: r for r in regions}
     k = 0
     while k < len(spans):
@@ -36,19 +36,19 @@ def pieces(spans: Sequence[tuple[int, int]], regions: Sequence[Region]) -> list[
             stop = starts[k].stop
             record -= 1
             records = sum(spans[stop - 1]) - record
-        found.append(Piece(k, stop, record, records))
+        result.append(Piece(k, stop, record, records))
         k = stop
-    return found
+    return result
 
 
 def merged(pieces: Sequence[Piece]) -> list[Piece]:
     """The same with native pieces that follow each other as one."""
-    found: list[Piece] = []
+    joined: list[Piece] = []
     for piece in pieces:
-        if found and found[-1].records and piece.records:
-            last = found[-1]
+        if joined and joined[-1].records and piece.records:
+            last = joined[-1]
             records = last.records + piece.records
-            found[-1] = Piece(last.first, piece.stop, last.record, records)
+            joined[-1] = Piece(last.first, piece.stop, last.record, records)
         else:
-            found.append(piece)
-    return found
+            joined.append(piece)
+    return joined

@@ -109,12 +109,12 @@ class Pool:
             arrived()
         state = self._state or self._start()
         call = state.run_brief if brief else state.run
-        given = steps_pointer, count, args_pointer, status_pointer, times_pointer
+        pointers = steps_pointer, count, args_pointer, status_pointer, times_pointer
         if claim is None:
-            found: int = call(*given)
-            return found
+            ran: int = call(*pointers)
+            return ran
         status = ctypes.c_int64.from_address(status_pointer)
-        return claim.carry_out(call, given, lambda: bool(status.value))
+        return claim.carry_out(call, pointers, lambda: bool(status.value))
 
     def entry(self) -> Any:
         """The core's pool, when all that is queued is over: for what it runs itself."""
@@ -180,9 +180,9 @@ class Pool:
             self.reached(state.over)
         while 0 < self._held(limit) > most - bytes:
             with _order:
-                own = [x.ticket.number for x in self._jobs if x.held.limit == limit]
-                if own:
-                    self.reached(own[0])
+                tickets = [x.ticket.number for x in self._jobs if x.held.limit == limit]
+                if tickets:
+                    self.reached(tickets[0])
 
     def reached(self, number: int) -> None:
         """Be there until the run of that number is over, and all queued before it."""
@@ -247,13 +247,13 @@ _shared: dict[int, Pool] = {}
 
 def pool(threads: int = 0) -> Pool:
     """The process's pool of so many threads; of all its cores for 0, and at most."""
-    found = _shared.get(threads)
-    if found is None:
+    shared = _shared.get(threads)
+    if shared is None:
         most = cores()
         number = min(threads, most) if threads > 0 else most
-        found = _shared.setdefault(number, Pool(number))
-        _shared[threads] = found
-    return found
+        shared = _shared.setdefault(number, Pool(number))
+        _shared[threads] = shared
+    return shared
 
 
 def arrived() -> None:

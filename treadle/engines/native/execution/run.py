@@ -98,8 +98,10 @@ class Run:
         self.tables.status.value = 0
         self.addresses = self.tables.addresses
         self.scratch = -(-linked.scratch * self.threads.threads // 64) * 64
-        self.given: list[Any] = [None] * len(linked.interface.arguments)
-        self.own: dict[int, Array] = {}  # the same by their buffers, as kernels read it
+        self.last_arguments: list[Any] = [None] * len(linked.interface.arguments)
+        self.by_buffer: dict[
+            int, Array
+        ] = {}  # the same by their buffers, as kernels read it
         self.lease: Lease | None = None
 
     def __enter__(self) -> Run:
@@ -127,18 +129,18 @@ class Run:
         if held is not None:
             held.next_turn()
         careful = type(self.lease) is not Lease
-        found = self._found(alive)
+        results = self._found(alive)
         if claim is not None:
-            claim.expect(found)
+            claim.expect(results)
         try:
-            self._execute(alive, idle, self.lease if careful else None, claim, found)
+            self._execute(alive, idle, self.lease if careful else None, claim, results)
         finally:
             if careful:  # what a step has done with is gone for good
                 self._release()
         if self.tables.status.value:
             raise PositionError
         panels.done()
-        return found
+        return results
 
     def begin(
         self,
@@ -151,11 +153,11 @@ class Run:
         is queued. It is left by then. What lies `held` in its place is not among them.
         """
         linked, tables, types = self.linked, self.tables, self.linked.interface.results
-        own = Held(linked.plan.size + self.scratch, AHEAD)
-        self.threads.make_room(own)
+        load = Held(linked.plan.size + self.scratch, AHEAD)
+        self.threads.make_room(load)
         alive, panels, idle = self._placed(arrays, spent, held)
-        found, futures = self._found(alive), Futures()
-        values = {s: futures.of(t, found[s]) for s, _, t in types if s in found}
+        results, futures = self._found(alive), Futures()
+        values = {s: futures.of(t, results[s]) for s, _, t in types if s in results}
         runs = None if held is None else held.begin_run()
         if claim is not None:
             claim.expect(values)
@@ -169,13 +171,15 @@ class Run:
             self.__exit__()
 
         self._write()
-        self.given = [memory_under(x) for x in self.given if x is not None]
-        self.own = {}
+        self.last_arguments = [
+            memory_under(x) for x in self.last_arguments if x is not None
+        ]
+        self.by_buffer = {}
         (piece,) = linked.runs
         place = tables.records(idle) + piece.record * FIELDS * 8
         pointers = tables.arguments, tables.flag
-        given = place, piece.records, *pointers, done, own, claim
-        futures.ticket = self.threads.queue(*given)
+        arguments = place, piece.records, *pointers, done, load, claim
+        futures.ticket = self.threads.queue(*arguments)
         if runs is not None:
             runs.ticket = futures.ticket
         return values
@@ -193,14 +197,14 @@ class Run:
         memory = self.memory
         over = self.tables.over(held)
         places = range(len(arrays)) if over is None else over.rest
-        fresh = [k for k in places if arrays[k] is not self.given[k]]
+        fresh = [k for k in places if arrays[k] is not self.last_arguments[k]]
         if fresh:
             for k in fresh:  # until it has its address: an interrupt may come
-                self.given[k] = None
-            self.tables.take(fresh, arrays, self.own)
+                self.last_arguments[k] = None
+            self.tables.take(fresh, arrays, self.by_buffer)
             for k in fresh:
-                self.given[k] = arrays[k]
-        alive = self.own.copy()
+                self.last_arguments[k] = arrays[k]
+        alive = self.by_buffer.copy()
         if over is None:
             results, idle = self._shared(alive, spent)
             if held is not None and len(results) == len(spent):
@@ -235,26 +239,26 @@ class Run:
         addresses then; and copies from a buffer to itself.
         """
         linked, addresses = self.linked, self.addresses
-        found, idle = {}, []
+        shared, idle = {}, []
         free = {linked.interface.arguments[k] for k in spent}
         for result, argument in linked.interface.shared:
             if argument in free and alive[argument].flags.c_contiguous:
-                found[result], addresses[result] = argument, addresses[argument]
+                shared[result], addresses[result] = argument, addresses[argument]
                 if result in linked.copies:
                     idle.append(linked.copies[result])
-        return found, idle
+        return shared, idle
 
     def _found(self, alive: Mapping[int, Array]) -> dict[int, Any]:
         """The results by serial, but for those that nobody has to be told of."""
-        linked, found = self.linked, {}
+        linked, results = self.linked, {}
         for serial, n, t in linked.interface.results:
             x = alive.get(n)
             if x is None:
                 x = linked.constants.get(n)
             # A new object, where an old array is written over: it is another version.
             if x is not None:
-                found[serial] = x if isinstance(t, TupleType) else x.reshape(t.shape)
-        return found
+                results[serial] = x if isinstance(t, TupleType) else x.reshape(t.shape)
+        return results
 
     def _execute(
         self,
@@ -262,17 +266,21 @@ class Run:
         idle: list[int],
         careful: Lease | None,
         claim: Claim | None,
-        found: Mapping[int, Any],
+        results: Mapping[int, Any],
     ) -> None:
         """All steps but the idle ones; `careful` is told what is dead after each. What
-        is written over is by the last piece. Who listens is told of what is `found`."""
+        is written over is by the last piece. A listener is told of the `results`."""
         linked, tables = self.linked, self.tables
         self._write()
         records, arguments = tables.records(idle), tables.arguments
         flag = tables.flag
         pieces = linked.runs if careful is None else linked.pieces
-        told = listener()
-        cuts = None if told is None or careful else EarlyCuts(linked, told, found)
+        observer = listener()
+        cuts = (
+            None
+            if observer is None or careful
+            else EarlyCuts(linked, observer, results)
+        )
         if cuts is not None:
             pieces = cuts.pieces(pieces)
         for piece in pieces:
@@ -286,9 +294,9 @@ class Run:
                 steps = tables.steps[piece.record : stop]
                 self._timed(steps, piece.record, arguments, flag, last)
             else:
-                given = place, piece.records, arguments, flag, 0, last
+                pointers = place, piece.records, arguments, flag, 0, last
                 brief = careful is None and piece.record in tables.brief
-                self.threads.run(*given, brief)
+                self.threads.run(*pointers, brief)
             if careful is not None:
                 for k in range(piece.first, piece.stop):
                     for n in linked.dying[k]:
@@ -323,10 +331,10 @@ class Run:
         if control is None:
             return False
         try:
-            found = control.run(self.addresses, self.memory.arena, self.threads)
+            succeeded = control.run(self.addresses, self.memory.arena, self.threads)
         except OutOfMemoryError as error:
             raise self.linked.located(error, -1) from error.__cause__
-        if not found:
+        if not succeeded:
             raise PositionError
         return True
 
@@ -348,25 +356,25 @@ class Run:
         with ExitStack() as stack:
 
             def running(body: Body) -> Body:
-                inner, given = linked.inner[k][body.number]
-                return Called(body, _bound(stack.enter_context(Run(inner)), given))
+                inner, inputs = linked.inner[k][body.number]
+                return Called(body, _bound(stack.enter_context(Run(inner)), inputs))
 
             op = with_bodies(step.op, running) if step.bodies else step.op
             arrays = [array(n) for n in step.read]
             if watchers:
                 stack.enter_context(span(title(step), "numpy", (step.origin,)))
-            found = compute_at(op, step.type, arrays, step.origin)
-            several = found if isinstance(step.type, TupleType) else (found,)
+            results = compute_at(op, step.type, arrays, step.origin)
+            several = results if isinstance(step.type, TupleType) else (results,)
             for n, x in zip(step.written, several, strict=True):
                 if math.prod(x.shape):
                     array(n)[...] = x
 
 
-def _bound(run: Run, given: Sequence[Any]) -> Callable[[Sequence[Array]], Any]:
-    """The outputs of a body from its arguments; `given` as a BodyProgram has it."""
+def _bound(run: Run, inputs: Sequence[Any]) -> Callable[[Sequence[Array]], Any]:
+    """The outputs of a body from its arguments; `inputs` as a BodyProgram has it."""
 
     def call(arrays: Sequence[Array]) -> tuple[Array, ...]:
-        found = run([arrays[x] if isinstance(x, int) else x for x in given])
-        return tuple([found[k] for k in range(len(found))])
+        outputs = run([arrays[x] if isinstance(x, int) else x for x in inputs])
+        return tuple([outputs[k] for k in range(len(outputs))])
 
     return call

@@ -45,15 +45,17 @@ def is_brief(records: Numbers) -> bool:
 
 def small(linked: Linked) -> Any:
     """A program for the core; None where it is too large, or not one native piece."""
-    own, records = linked.interface, linked.records
+    interface, records = linked.interface, linked.records
     if len(linked.runs) != 1 or not linked.runs[0].records:
         return None
     scratch = linked.scratch * workers()
     if linked.plan.size + scratch > BYTES or not is_brief(records):
         return None
-    if any(own.orders) or any(own.laid):
+    if any(interface.orders) or any(interface.laid):
         return None
-    if any(isinstance(t, TupleType) or t.nbytes > RESULT for _, _, t in own.results):
+    if any(
+        isinstance(t, TupleType) or t.nbytes > RESULT for _, _, t in interface.results
+    ):
         return None
     return _like(linked, scratch) or _made(linked, scratch)
 
@@ -81,10 +83,10 @@ def _like(linked: Linked, scratch: int) -> Any:
 
 def _made(linked: Linked, scratch: int) -> Any:
     """A program by all that the core reads of it."""
-    own = linked.interface
-    over = dict(own.shared)
+    interface = linked.interface
+    over = dict(interface.shared)
     results = []
-    for number, n, t in own.results:
+    for number, n, t in interface.results:
         argument, copy = over.get(n, -1), linked.copies.get(n, -1)
         constant = linked.constants.get(n)
         results.append((number, n, argument, copy, t.shape, t.dtype, constant))
@@ -95,14 +97,14 @@ def _made(linked: Linked, scratch: int) -> Any:
         linked.which,
         linked.shifts,
         linked.records.ravel(),
-        own.arguments,
+        interface.arguments,
         linked.placed,
         linked.plan.table[linked.places],
     )
     as_numbers = tuple([np.array(x, np.int64) for x in numbers])
     kept = linked.functions, linked.constants
     sizes = linked.plan.size, scratch
-    made = native.program(as_numbers, results, *sizes, kept)
+    program = native.program(as_numbers, results, *sizes, kept)
     if linked.first is not None:
-        linked.first.model = made
-    return made
+        linked.first.model = program
+    return program

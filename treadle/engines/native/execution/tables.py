@@ -67,38 +67,38 @@ class Tables:
         self._place = int(linked.records.ctypes.data)
 
     def take(
-        self, places: Sequence[int], arrays: Sequence[Array], own: dict[int, Array]
+        self, places: Sequence[int], arrays: Sequence[Array], buffers: dict[int, Array]
     ) -> None:
-        """Put arguments into `own` by their buffers, as kernels read them, and fill in
+        """Put arguments into `buffers` by number, as kernels read them, and fill in
         their addresses."""
-        numbers, found, now = [], [], []
+        numbers, straightened, now = [], [], []
         for k in places:
             x, n, known = arrays[k], self._arguments[k], self._known[k]
             if known is not None and known() is x:
-                own[n] = x
+                buffers[n] = x
                 continue
             order = self._orders[k]
             if order:  # it lies as an earlier program has left it
                 flat = straight(x.transpose(order))
-                own[n] = laid(flat, order)
+                buffers[n] = laid(flat, order)
             else:
-                own[n] = flat = straight(x)
+                buffers[n] = flat = straight(x)
             numbers.append(n)
-            found.append(flat)
+            straightened.append(flat)
             self._known[k] = None  # until it has its address: an interrupt may come
             now.append((k, weakref.ref(x) if flat is x else None))
-        if found:
-            self.addresses[numbers] = addresses_of(found)
+        if straightened:
+            self.addresses[numbers] = addresses_of(straightened)
             for k, ref in now:
                 self._known[k] = ref
 
     def over(self, held: InPlace | None) -> Over | None:
         """What is known of runs over these arrays, if the last run was one: they have
         the addresses that they had then."""
-        found = self._over
-        if found is not None and (held is None or found.of() is not held):
-            found = self._over = None
-        return found
+        last = self._over
+        if last is not None and (held is None or last.of() is not held):
+            last = self._over = None
+        return last
 
     def know(
         self, held: InPlace, spent: Set[int], results: dict[int, int], idle: list[int]

@@ -16,14 +16,14 @@ from treadle.graph.origin import Origin
 from treadle.graph.tensor import Tensor
 from treadle.program.program import Program, title
 
-__all__ = ["Told", "Timing", "first_lines", "told"]
+__all__ = ["StepNote", "Timing", "first_lines", "notes_of"]
 
 Key = tuple[int, int]  # of an origin: the code's identity, the offset
 _runs = count(1)
 
 
 @dataclass(frozen=True)
-class Told:
+class StepNote:
     """The record of a step: its number, if records of one step are to be one."""
 
     name: str
@@ -33,17 +33,17 @@ class Told:
     step: int = -1
 
 
-def told(program: Program, spans: Sequence[tuple[int, int]]) -> list[Told]:
+def notes_of(program: Program, spans: Sequence[tuple[int, int]]) -> list[StepNote]:
     """What is told of each record of a program; `spans` has those of each step."""
-    found: list[Told] = []
+    notes: list[StepNote] = []
     pairs = zip(program.steps, program.about, spans, strict=True)
     for k, (step, about, (first, records)) in enumerate(pairs):
-        if first > len(found):  # the record of a region, of which nothing is noted
-            found.append(Told("side by side"))
+        if first > len(notes):  # the record of a region, of which nothing is noted
+            notes.append(StepNote("side by side"))
         size = sum(program.buffers[n].type.nbytes for n in (*step.read, *step.written))
-        one = Told(title(step), about.origins, size, about.flops, k)
-        found += [one] * records
-    return found
+        one = StepNote(title(step), about.origins, size, about.flops, k)
+        notes += [one] * records
+    return notes
 
 
 class Timing:
@@ -58,30 +58,30 @@ class Timing:
         self.address = self.numbers.ctypes.data
 
     def tell(
-        self, steps: Sequence[Told], lines: Mapping[Key, Origin] | None = None
+        self, steps: Sequence[StepNote], lines: Mapping[Key, Origin] | None = None
     ) -> None:
         """Tell what has been noted; `lines` has other origins for some."""
-        own = threading.current_thread().name
+        current = threading.current_thread().name
         run = next(_runs)
         known: dict[int, tuple[Origin, ...]] = {}  # codes are slow to hash
         for k, worker, begin, end in self._noted():
             step = steps[k]
             origins = step.origins
             if lines:
-                made = known.get(id(step))
-                if made is None:
-                    made = tuple([lines.get((id(x[0]), x[1]), x) for x in origins])
-                    known[id(step)] = made
-                origins = made
-            thread = f"treadle-{worker}" if worker else own
+                mapped = known.get(id(step))
+                if mapped is None:
+                    mapped = tuple([lines.get((id(x[0]), x[1]), x) for x in origins])
+                    known[id(step)] = mapped
+                origins = mapped
+            thread = f"treadle-{worker}" if worker else current
             # Parts of one step have a number in common.
             number = (run << 32) + (k if step.step < 0 else step.step)
             what = step.name, "kernel", begin, end, thread, number
             tell(Event(*what, origins, step.bytes, step.flops))
 
     def _noted(self) -> Iterator[tuple[int, int, int, int]]:
-        found = min(int(self.numbers[0]), int(self.numbers[1]))
-        for row in self.numbers[2 : 2 + 4 * found].reshape(found, 4).tolist():
+        count = min(int(self.numbers[0]), int(self.numbers[1]))
+        for row in self.numbers[2 : 2 + 4 * count].reshape(count, 4).tolist():
             step, worker, begin, end = row
             yield step, worker, begin, end
 
@@ -91,7 +91,7 @@ def first_lines(nodes: Sequence[Tensor]) -> dict[Key, int]:
 
     Programs are kept by structure: another graph like it was written in other lines.
     """
-    found: dict[Key, int] = {}
+    first: dict[Key, int] = {}
     for k, node in enumerate(nodes):
-        found.setdefault((id(node._code), node._offset), k)
-    return found
+        first.setdefault((id(node._code), node._offset), k)
+    return first

@@ -15,7 +15,7 @@ from treadle.batch.columns import order_of
 from treadle.engines.native.execution.limits import NOTHING, Held
 from treadle.engines.native.execution.pool import Done, Ticket, pool
 from treadle.engines.native.execution.run import FIELDS, PositionError
-from treadle.engines.native.execution.timing import Timing, Told
+from treadle.engines.native.execution.timing import StepNote, Timing
 from treadle.engines.native.forest.bases import (
     ARENA,
     FIRST,
@@ -37,7 +37,7 @@ __all__ = ["Assembly", "Table", "once", "places_of", "sizes_of"]
 class _Steps:
     """Steps that are alike: `records` (groups, steps, OWN), `tables` (groups, places).
 
-    `order` has the turn of each group; those of one turn go as they were added. `told`
+    `order` has the turn of each group; those of one turn go as they were added. `notes`
     is of each step what is told to those who watch. Addresses stand in `slots` of the
     tables. Some `check` positions, or are wanted as soon as those that do.
     """
@@ -45,7 +45,7 @@ class _Steps:
     order: Numbers
     records: Numbers
     tables: Numbers
-    told: Sequence[Told]
+    notes: Sequence[StepNote]
     slots: Numbers
     check: bool = False
 
@@ -61,12 +61,12 @@ class _Part:
 
     def write(self) -> None:
         """Fill in the addresses, of all that is known by now."""
-        like, own = self.like, self.addresses
+        like, values = self.like, self.addresses
         if like.offsets is not None:
-            own[:, like.placed] = ARENA + like.offsets
-        own[:, -2] = SCRATCH
-        own[:, -1] = STATUS
-        addresses = own[:, like.which] + like.shifts(self.numbers)
+            values[:, like.placed] = ARENA + like.offsets
+        values[:, -2] = SCRATCH
+        values[:, -1] = STATUS
+        addresses = values[:, like.which] + like.shifts(self.numbers)
         self.steps.tables[:, like.slots] = addresses
 
 
@@ -88,17 +88,17 @@ class Table:
             x.records[:, :, PLACE] += firsts
             places.append((firsts + x.slots).ravel())
             place = ends
-        found = [*(x.tables.ravel() for x in steps), np.zeros(1, np.int64)]  # status
-        self.table = np.concatenate(found)
+        numbers = [*(x.tables.ravel() for x in steps), np.zeros(1, np.int64)]  # status
+        self.table = np.concatenate(numbers)
         addresses = np.concatenate(places)
         self.blocks = np.zeros(len(self.table), np.int64)
-        own, self.table[addresses] = split(self.table[addresses])
-        self.blocks[addresses] = own
-        own = np.concatenate([x.records.reshape(-1, OWN) for x in steps])
-        self.records = np.zeros((len(own), FIELDS), np.int64)
-        self.records[:, :OWN] = own[turns]
+        bases, self.table[addresses] = split(self.table[addresses])
+        self.blocks[addresses] = bases
+        records = np.concatenate([x.records.reshape(-1, OWN) for x in steps])
+        self.records = np.zeros((len(records), FIELDS), np.int64)
+        self.records[:, :OWN] = records[turns]
         self._place = int(self.records.ctypes.data)
-        self.told, self.turns = [(x.told, len(x.order)) for x in steps], turns
+        self.notes, self.turns = [(x.notes, len(x.order)) for x in steps], turns
         sizes = [len(x.order) * x.records.shape[1] for x in steps]
         checks = np.repeat([x.check for x in steps], sizes)
         # The steps from this one on check no positions, nor are they wanted soon.
@@ -143,7 +143,7 @@ class Table:
             log = timing.address if timing else 0
             workers.run(first, count, *pointers, log)
         if timing:
-            every = [x for told, groups in self.told for x in [*told] * groups]
+            every = [x for notes, groups in self.notes for x in [*notes] * groups]
             timing.tell([every[k] for k in self.turns.tolist()])
         if words[-1]:
             raise PositionError
@@ -186,8 +186,8 @@ class Assembly:
         for k, x in enumerate((self.moves[function], 0, *cut)):
             records[:, 0, k] = x
         slots = np.arange(len(addresses))
-        told = [Told(function)]
-        self.steps.append(_Steps(order, records, tables, told, slots, now))
+        notes = [StepNote(function)]
+        self.steps.append(_Steps(order, records, tables, notes, slots, now))
 
     def gather(
         self, order: Numbers, sources: Any, target: Any, rows: Numbers, size: int
@@ -211,8 +211,8 @@ class Assembly:
         width = row.size
         if width:
             grain = np.maximum(-(-ADD_GRAIN // rows // 16) * 16, 16)
-            own = (targets, source), (rows, width)
-            self._move(order, _add(row.dtype), *own, width, grain)
+            operands = (targets, source), (rows, width)
+            self._move(order, _add(row.dtype), *operands, width, grain)
 
     def part(
         self,
@@ -230,23 +230,23 @@ class Assembly:
         arguments, and of its results and their bytes. `origin` is the line that is
         told, if not those of the body.
         """
-        own = np.empty((len(order), len(like.fixed)), np.int64)
-        own[:] = like.fixed
+        table = np.empty((len(order), len(like.fixed)), np.int64)
+        table[:] = like.fixed
         # The last is set first: an argument that is not read has number -1.
-        own[:, like.arguments] = arguments[:, : len(like.arguments)]
+        table[:, like.arguments] = arguments[:, : len(like.arguments)]
         for buffer, array in like.arrays:
-            own[:, buffer] = array.ctypes.data
+            table[:, buffer] = array.ctypes.data
         fresh = [k for k in range(results.shape[1]) if k not in like.copied]
-        own[:, like.results[fresh]] = results[:, fresh]
-        told: Sequence[Told] = like.told
+        table[:, like.results[fresh]] = results[:, fresh]
+        notes: Sequence[StepNote] = like.notes
         if origin is not None:
-            told = [replace(x, origins=(origin,)) for x in told]
+            notes = [replace(x, origins=(origin,)) for x in notes]
         both = like.records(numbers), like.table(numbers)
-        steps = _Steps(order, *both, told, like.slots, like.checks)
+        steps = _Steps(order, *both, notes, like.slots, like.checks)
         self.steps.append(steps)
-        self.parts.append(_Part(steps, like, numbers, own))
+        self.parts.append(_Part(steps, like, numbers, table))
         for k in like.copied:
-            self.copy(order, own[:, like.results[k]], results[:, k], sizes[:, k])
+            self.copy(order, table[:, like.results[k]], results[:, k], sizes[:, k])
 
     def table(self) -> Table | None:
         """All steps in one table, if there are any."""

@@ -30,11 +30,11 @@ class Backward:
     them.
     """
 
-    def __init__(self, program: Places, given: Sequence[Spots]) -> None:
-        self._live = program.live.reached(given)
+    def __init__(self, program: Places, seeds: Sequence[Spots]) -> None:
+        self._live = program.live.reached(seeds)
         self.partial = self._live is not None
         steps, gathered = Assembly(), Gathered()
-        self._add(program, steps, gathered, given)
+        self._add(program, steps, gathered, seeds)
         # Of each result that is summed up over rows: whose it is, and its type.
         self.totals: list[tuple[int, Type]] = []
         # Of each that is rows of a table, after these: whose, how many, of which type.
@@ -53,15 +53,15 @@ class Backward:
         program: Places,
         steps: Assembly,
         gathered: Gathered,
-        given: Sequence[Spots],
+        seeds: Sequence[Spots],
     ) -> None:
         """Before all else, what is given is added to where cotangents are gathered."""
         first = FIRST + len(program.shared)
-        for number, places in enumerate(given, first):
+        for number, places in enumerate(seeds, first):
             values, t = program.numbers(places)
             first_turn, rows = np.zeros(1, np.int64), np.array([len(places)])
             steps.add(first_turn, gathered.add(values), block(number), rows, t)
-        self._first = first + len(given)
+        self._first = first + len(seeds)
 
     def _gradient_of(
         self, program: Places, steps: Assembly, gathered: Gathered, number: int
@@ -78,19 +78,19 @@ class Backward:
         if not len(groups.turns):
             return
         arguments = instance.signature.body.arguments
-        given, place = [], np.full(len(groups.counts), SPACE, np.int64)
+        starts, place = [], np.full(len(groups.counts), SPACE, np.int64)
         for k in template.row_cotangents:
             if k in instance.aligned:
                 first, size = program.address(number, ("lasting", k))
-                given.append(first + size * groups.starts)
+                starts.append(first + size * groups.starts)
                 continue
             size = arguments[k].type.nbytes
-            given.append(place)
+            starts.append(place)
             place = place + -(-groups.counts * size // LINE) * LINE
         frontier = [("frontier", k) for k in range(len(template.frontier))]
         placed = Placed(program, number, template.backward, frontier)
-        placed.put(steps, groups, given)
-        for k, place in zip(template.row_cotangents, given, strict=True):
+        placed.put(steps, groups, starts)
+        for k, place in zip(template.row_cotangents, starts, strict=True):
             if k in instance.aligned:  # each row has one reader, which has set it
                 continue
             targets = gathered.add(instance.sources[k]) + 8 * groups.starts
@@ -129,11 +129,13 @@ class Backward:
         first = self._first + len(self.totals)
         for target, (serial, every) in enumerate(program.tables.items(), first):
             total = 0
-            for number, own in every:
-                matrices, owner, k = program.home(number, own.values)
+            for number, sparse in every:
+                matrices, owner, k = program.home(number, sparse.values)
                 source, t = matrices.address(owner, k), matrices.types[owner, k]
-                count = matrices.rows[owner] * (t.size // max(math.prod(own.tail), 1))
-                t = t.with_shape(own.tail)
+                count = matrices.rows[owner] * (
+                    t.size // max(math.prod(sparse.tail), 1)
+                )
+                t = t.with_shape(sparse.tail)
                 place = block(target) + total * t.nbytes
                 steps.copy(self._last(program), source, place, count * t.nbytes)
                 total += count

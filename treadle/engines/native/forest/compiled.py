@@ -10,7 +10,7 @@ import numpy as np
 from treadle.base.arrays import Numbers
 from treadle.engines.base import are_below
 from treadle.engines.native.execution.linked import Linked
-from treadle.engines.native.execution.timing import Told
+from treadle.engines.native.execution.timing import StepNote
 from treadle.program.program import Fallback
 
 __all__ = ["FUNCTION", "GRAIN", "OWN", "PLACE", "TOTAL", "Compiled", "Source"]
@@ -54,7 +54,7 @@ class Compiled:
         self.functions = linked.functions
         self.alive: list[Any] = [linked.constants]
         # Bytes and operations are those for some number of rows.
-        self.told = [Told(x.name, x.origins) for x in linked.about()]
+        self.notes = [StepNote(x.name, x.origins) for x in linked.about()]
         self.slots, self.which = linked.slots, linked.which
         records = linked.records[:, :OWN].ravel()
         every = records, linked.table, linked.shifts, [linked.scratch]
@@ -88,8 +88,8 @@ class Compiled:
 
     def records(self, numbers: Numbers) -> Numbers:
         """The records among its numbers, or in each row of them."""
-        own = numbers[..., : self.ends[0]]
-        return own.reshape(*own.shape[:-1], -1, OWN)
+        words = numbers[..., : self.ends[0]]
+        return words.reshape(*words.shape[:-1], -1, OWN)
 
     def table(self, numbers: Numbers) -> Numbers:
         """The table among its numbers, or in each row of them."""
@@ -112,11 +112,11 @@ def _needs(
     """
     if linked.needs is None:
         return None
-    found = []
+    needs = []
     for argument, extent in linked.needs:
         k = order[argument]
         if isinstance(k, int):
-            found.append((k, extent))
+            needs.append((k, extent))
         elif not are_below(k, extent):
             return None
-    return tuple(found)
+    return tuple(needs)

@@ -40,14 +40,14 @@ Place = tuple[str, int]  # a source, as `Template` names them
 def row_types(instance: Instance, gradient: bool) -> dict[Place, Type]:
     """The types of what one row has, but for cotangents."""
     body, template = instance.signature.body, instance.template
-    found: dict[Place, Type] = {}
+    types: dict[Place, Type] = {}
     for k in instance.sources:
-        found["input", k] = body.arguments[k].type
+        types["input", k] = body.arguments[k].type
     for k, t in enumerate(body.types):
-        found["output", k] = t
+        types["output", k] = t
     for k, t in enumerate(template.kept if gradient else ()):
-        found["kept", k] = t
-    return found
+        types["kept", k] = t
+    return types
 
 
 def memory(size: int) -> tuple[Array, int]:
@@ -74,12 +74,14 @@ class Read:
         self.whole = [k for k in range(self.count) if k not in inside]
         self.most = max((t.nbytes for t, _ in leaves.types), default=0)
         # Those that a derivative can be taken by, with their types.
-        added = [(t, own.tolist()) for t, own in leaves.types if adds(t.dtype)]
-        self.floats = [(k, t) for t, own in added for k in own if k not in inside]
+        added = [(t, places.tolist()) for t, places in leaves.types if adds(t.dtype)]
+        self.floats = [(k, t) for t, places in added for k in places if k not in inside]
         # All but ids, of which there are most. A single element lies in one piece.
         place = dict(zip(self.whole, range(self.count), strict=False))
-        wide = [own for t, own in leaves.types if t.nbytes > WIDEST or adds(t.dtype)]
-        every = [k for own in wide for k in own.tolist()]
+        wide = [
+            places for t, places in leaves.types if t.nbytes > WIDEST or adds(t.dtype)
+        ]
+        every = [k for places in wide for k in places.tolist()]
         self.wide = [place[k] for k in every if k not in inside]
 
     def addresses(self, arrays: Sequence[Array]) -> tuple[Numbers, list[Any]]:
@@ -95,10 +97,10 @@ class Read:
             kept[k] = memory_under(arrays[k])
         if not self.views:  # all are whole
             return addresses_of(arrays), kept
-        found = np.zeros(self.count, np.int64)
-        found[self.whole] = addresses_of(arrays)
-        self.place_views(found)
-        return found, kept
+        addresses = np.zeros(self.count, np.int64)
+        addresses[self.whole] = addresses_of(arrays)
+        self.place_views(addresses)
+        return addresses, kept
 
     def place_views(self, addresses: Numbers) -> None:
         """Fill in where parts lie, from where that lies which they are part of."""
@@ -137,13 +139,13 @@ class Matrices:
         """Where the rows begin that there is room for and that are none, and end: when
         all are there.
         """
-        found = []
+        ranges = []
         for (number, place), offset in self.offsets.items():
             rows, size = self.rows[number], self.types[number, place].nbytes
             begin, more = offset + rows * size, size_bucket(rows) - rows
             if more:
-                found.append((begin, begin + more * size))
-        return found
+                ranges.append((begin, begin + more * size))
+        return ranges
 
 
 class Block:
@@ -173,23 +175,23 @@ def blocks(
     starts = [0, *accumulate(sizes)]
     bytes, address = memory(starts[-1])
     bytes[: starts[len(zeros)]] = 0
-    found = []
+    placed = []
     for m, start in zip(every, starts, strict=False):
-        found.append(Block(m, bytes[start : start + m.size], address + start))
+        placed.append(Block(m, bytes[start : start + m.size], address + start))
     for m, start in zip(others, starts[len(zeros) :], strict=False):
         for begin, end in m.unused:
             bytes[start + begin : start + end] = 0
-    return found, [address + start for start in starts[len(every) : -1]]
+    return placed, [address + start for start in starts[len(every) : -1]]
 
 
 def outputs(forest: Forest, matrices: Matrices) -> Numbers:
     """Where each value that a unit makes lies in a block; 0 if it does not."""
-    found = np.zeros(forest.all.count, np.int64)
+    offsets = np.zeros(forest.all.count, np.int64)
     for number, instance in enumerate(forest.instances):
         first = forest.first[instance.units]
         rows = np.arange(len(instance.units))
         for k, t in enumerate(instance.signature.body.types):
             start = matrices.offsets.get((number, ("output", k)))
             if start is not None:
-                found[first + k] = start + rows * t.nbytes
-    return found
+                offsets[first + k] = start + rows * t.nbytes
+    return offsets

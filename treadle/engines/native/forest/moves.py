@@ -139,8 +139,11 @@ def moves() -> dict[str, int]:
         text = _ADD.replace("LESS", str(count - 1)).replace("COUNT", str(count))
         text = text.replace("SIZE", str(size)).replace("TYPE", name)
         texts[f"treadle_add_{name}"] = text
-    found = compile_functions(texts)
-    made = {"gather": found["treadle_gather"], "copy": found["treadle_copy"]}
+    addresses = compile_functions(texts)
+    functions = {
+        "gather": addresses["treadle_gather"],
+        "copy": addresses["treadle_copy"],
+    }
     for dtype, (name, _, _) in _NAMES.items():
-        made[f"add {dtype.name}"] = found[f"treadle_add_{name}"]
-    return made
+        functions[f"add {dtype.name}"] = addresses[f"treadle_add_{name}"]
+    return functions

@@ -46,14 +46,14 @@ class _Translated:
     ) -> None:
         arguments = {x.serial: k for k, x in enumerate(body.arguments)}
         keep = dict.fromkeys(y.serial for y in body.outputs)  # in this order
-        own: Any = {"choose": choose} if choose else {}
-        made, graph = translated(body.nodes, arguments, keep.keys(), **own)
-        self.made: Any = made
+        options: Any = {"choose": choose} if choose else {}
+        chosen, graph = translated(body.nodes, arguments, keep.keys(), **options)
+        self.made: Any = chosen
         # Arrays within the body, such as the numbers of its rows, are no arguments.
         self.order: list[Source | SymbolicNumber] = [
             arguments.get(x.serial, _inside(x.array)) for x in graph.leaves
         ]
-        program = made if isinstance(made, Program) else made.program
+        program = chosen if isinstance(chosen, Program) else chosen.program
         where = {serial: k for k, (serial, _, _) in enumerate(program.results)}
         self.outputs = [where[y.serial] for y in body.outputs]
 
@@ -66,9 +66,9 @@ def _inside(array: Any) -> Any:
 
 def _alone(body: Body) -> Filled:
     """The steps of a body for its number of rows alone."""
-    own = _Translated(body)
-    order: Any = own.order
-    steps = Compiled(own.made, order, own.outputs)
+    part = _Translated(body)
+    order: Any = part.order
+    steps = Compiled(part.made, order, part.outputs)
     return steps, steps.numbers
 
 
@@ -80,12 +80,12 @@ class _Variant:
         trace = SymbolicTrace([n])
         try:
             body = make(trace.symbols[0])  # type: ignore[arg-type]
-            own = _Translated(body, lambda drafts: next(drafts).build())
-            inside = tuple([x for x in own.order if type(x) is SymbolicNumber])
-            self.sized = SymbolicProgram(trace, trace.symbols, own.made, inside)
+            part = _Translated(body, lambda drafts: next(drafts).build())
+            inside = tuple([x for x in part.order if type(x) is SymbolicNumber])
+            self.sized = SymbolicProgram(trace, trace.symbols, part.made, inside)
         finally:
             trace.open = False
-        self.order, self.outputs = own.order, own.outputs
+        self.order, self.outputs = part.order, part.outputs
         # By the most rows: how memory is planned, and arrays within.
         self._likes: dict[int, Compiled] = {}
         if self._like(n).numbers.size == 0:
@@ -97,16 +97,21 @@ class _Variant:
         if values is None:
             return None
         whole = self.sized.whole
-        made, rest = whole.written(values), whole.rest_at(values)
+        table, rest = whole.written(values), whole.rest_at(values)
         like = self._like(n)
-        numbers = made.records[:, :OWN].ravel(), made.table, made.shifts, [rest.scratch]
+        numbers = (
+            table.records[:, :OWN].ravel(),
+            table.table,
+            table.shifts,
+            [rest.scratch],
+        )
         return like, np.concatenate(numbers)
 
     def _like(self, n: int) -> Compiled:
         """The steps for as many rows, or some more: a power of two."""
         most = 1 << (n - 1).bit_length()
-        found = self._likes.get(most)
-        if found is None:
+        steps = self._likes.get(most)
+        if steps is None:
             values = self.sized.unguarded([most])
             if values is None:
                 raise Unsized
@@ -117,8 +122,8 @@ class _Variant:
             ]
             if self.sized.whole.rest.needs != linked.needs:
                 linked.needs = None  # what positions are below of differs with n
-            found = self._likes[most] = Compiled(linked, order, self.outputs)
-        return found
+            steps = self._likes[most] = Compiled(linked, order, self.outputs)
+        return steps
 
 
 class Rows:
@@ -141,13 +146,13 @@ class Rows:
 
     def at(self, n: int) -> Filled:
         """The steps for n rows: what they are like, and their numbers."""
-        found = self.known.get(n)
-        if found is None:
+        filled = self.known.get(n)
+        if filled is None:
             with self.lock, tracing("rows"):
-                found = self.known[n] = self._made(n)
+                filled = self.known[n] = self._made(n)
                 if len(self.known) > KEPT:
                     self.known.popitem(last=False)
-        return found
+        return filled
 
     def possible(self, counts: Numbers) -> bool:
         """Whether there are native steps for these numbers of rows."""
@@ -157,23 +162,27 @@ class Rows:
         """The steps for some numbers of rows, where these differ in numbers alone: what
         they are like, a row of numbers for each, and which of the counts these are.
         """
-        made = [self.at(n) for n in counts.tolist()]
-        families = {id(like): like for like, _ in made}
+        filled = [self.at(n) for n in counts.tolist()]
+        families = {id(like): like for like, _ in filled}
         if len(families) == 1:
-            yield made[0][0], np.array([numbers for _, numbers in made]), slice(None)
+            yield (
+                filled[0][0],
+                np.array([numbers for _, numbers in filled]),
+                slice(None),
+            )
             return
         for like in families.values():
-            own = [k for k, x in enumerate(made) if x[0] is like]
-            yield like, np.array([made[k][1] for k in own]), own
+            members = [k for k, x in enumerate(filled) if x[0] is like]
+            yield like, np.array([filled[k][1] for k in members]), members
 
     def _made(self, n: int) -> Filled:
-        found = None
+        filled = None
         if n >= LEAST:
-            found = self.variants.find(lambda v: v.at(n))
-            if found is None:
+            filled = self.variants.find(lambda v: v.at(n))
+            if filled is None:
                 variant = partial(_Variant, self.make, n)
-                found = self.variants.add(variant, lambda v: v.at(n))
-        return _alone(self.make(n)) if found is None else found
+                filled = self.variants.add(variant, lambda v: v.at(n))
+        return _alone(self.make(n)) if filled is None else filled
 
 
 _lock = lock()
@@ -184,9 +193,9 @@ def compiled(key: Any, make: Callable[[int], Body]) -> Rows:
     """The body of a key by rows; `make` has it for a number of them."""
     key = key, current().compilation
     with _lock:
-        found = _known.get(key)
-        if found is None:
-            found = _known[key] = Rows(make)
+        rows = _known.get(key)
+        if rows is None:
+            rows = _known[key] = Rows(make)
         else:
             _known.move_to_end(key)
-    return found
+    return rows

@@ -40,7 +40,7 @@ class Gathered:
 
 
 def compiled_part(part: Part) -> Rows:
-    return compiled((part.body.number, part.given), part.at)
+    return compiled((part.body.number, part.has_rows), part.at)
 
 
 class Placed:
@@ -66,23 +66,23 @@ class Placed:
         self.needs: Needs = ()
 
     def put(
-        self, steps: Assembly, groups: Groups, given: Sequence[Numbers] = ()
+        self, steps: Assembly, groups: Groups, firsts: Sequence[Numbers] = ()
     ) -> None:
-        """The part for each group; `given` has where its first results lie."""
+        """The part for each group; `firsts` has where its first results lie."""
         self.needs = ()
-        own = self.starts + groups.starts[:, None] * self.shifts
-        results = own[:, self.count :]
-        if given:
-            results = np.concatenate([np.stack(given, 1), results], 1)
+        addresses = self.starts + groups.starts[:, None] * self.shifts
+        results = addresses[:, self.count :]
+        if firsts:
+            results = np.concatenate([np.stack(firsts, 1), results], 1)
         sizes = groups.counts[:, None] * self.sizes
         for like, numbers, k in self.rows.alike(groups.counts):
-            places = own[k, : self.count], results[k]
+            places = addresses[k, : self.count], results[k]
             self._ask(like.needs)
             steps.part(groups.turns[k], like, numbers, *places, sizes[k], self.origin)
 
     def _ask(self, needs: Needs) -> None:
         """Other numbers of rows may need something else."""
-        own = self.needs
-        if own is not None:
-            more = None if needs is None else {*own, *needs}
+        known = self.needs
+        if known is not None:
+            more = None if needs is None else {*known, *needs}
             self.needs = None if more is None else tuple(more)

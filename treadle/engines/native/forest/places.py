@@ -85,18 +85,18 @@ class Places:
     @lazy
     def tables(self) -> dict[int, list[tuple[int, Sparse]]]:
         """Of each table that has a gradient of rows, the instances that read it."""
-        found: dict[int, list[tuple[int, Sparse]]] = {}
+        tables: dict[int, list[tuple[int, Sparse]]] = {}
         for number, instance in enumerate(self.forest.instances):
-            for k, own in instance.template.sparse.items():
+            for k, sparse in instance.template.sparse.items():
                 serial = instance.signature.serials[k]
-                found.setdefault(serial, []).append((number, own))
-        return found
+                tables.setdefault(serial, []).append((number, sparse))
+        return tables
 
-    def ids_of(self, number: int, own: Sparse) -> tuple[int, int, Type, Numbers]:
+    def ids_of(self, number: int, sparse: Sparse) -> tuple[int, int, Type, Numbers]:
         """Where the ids lie that an instance reads rows by, how many there are, of
         which type, and the turn in which they are known.
         """
-        matrices, owner, place = self.home(number, own.ids)
+        matrices, owner, place = self.home(number, sparse.ids)
         t, groups = matrices.types[owner, place], self.forest.instances[owner].groups
         count, turn = matrices.rows[owner] * t.size, groups.turns.max(keepdims=True)
         return matrices.address(owner, place), count, t.with_shape(()), turn
@@ -104,12 +104,12 @@ class Places:
     def numbers(self, places: Spots) -> tuple[Numbers, Type]:
         """The numbers of values of one type, by which their addresses are asked for."""
         forest = self.forest
-        found = np.empty(len(places), np.int64)
+        values = np.empty(len(places), np.int64)
         for number, output, mine in self.where(places):
             instance = forest.instances[number]
-            found[mine] = forest.first[instance.units[places[mine, 2]]] + output
+            values[mine] = forest.first[instance.units[places[mine, 2]]] + output
             t = instance.signature.body.types[output]
-        return found, t
+        return values, t
 
     def home(self, number: int, source: Source) -> tuple[Matrices, int, Source]:
         """The matrices that a source of an instance's rows lies in, whose it is there,
@@ -166,9 +166,9 @@ def _matrices_of(places: Spots) -> Where:
     if len(places) == 1:
         return [(int(places[0, 0]), int(places[0, 1]), slice(None))]
     codes = places[:, 0] * (int(places[:, 1].max()) + 1) + places[:, 1]
-    found = []
+    matrices = []
     for code in np.unique(codes):
         (mine,) = np.nonzero(codes == code)
         number, output = places[mine[0], :2].tolist()
-        found.append((number, output, mine))
-    return found
+        matrices.append((number, output, mine))
+    return matrices

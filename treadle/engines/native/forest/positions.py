@@ -66,8 +66,8 @@ class Positions:
     def __init__(self, leaves: Numbers, type_: Type, extent: int) -> None:
         self.leaves = np.ascontiguousarray(leaves, np.int64)
         self._below, self._code = _functions()[type_.dtype.name]
-        own = int(self.leaves.ctypes.data)
-        self._told = own, len(leaves), type_.size, extent
+        address = int(self.leaves.ctypes.data)
+        self._told = address, len(leaves), type_.size, extent
 
     def are_right(self, place: int) -> bool:
         """Whether they are; the address of each leaf stands at a place in memory."""
@@ -83,7 +83,7 @@ def positions_of(
     """The positions that an instance reads by: of what its body reads, those arguments
     `needs` tells, below what. None where some are no data of the user.
     """
-    found = []
+    positions = []
     constant = forest.all.leaves.constant
     for k, extent in needs:
         kind, argument = read[k]
@@ -94,8 +94,8 @@ def positions_of(
         type_ = instance.signature.body.arguments[argument].type
         if not constant[leaves].all() or type_.dtype.name not in _NUMBERS:
             return None
-        found.append(Positions(leaves, type_, extent))
-    return found
+        positions.append(Positions(leaves, type_, extent))
+    return positions
 
 
 @cache
@@ -111,6 +111,6 @@ def _functions() -> dict[str, tuple[Any, int]]:
         text = _BELOW.replace("NAME", name).replace("WIDEN", widen)
         texts[name] = text.replace("TYPE", f"i{bits}").replace("BYTES", str(bits // 8))
     texts = {f"treadle_below_{name}": text for name, text in texts.items()}
-    found = compile_functions(texts, lasting=True)
-    own = {name: found[f"treadle_below_{name}"] for name in _NUMBERS}
-    return {name: (_FUNCTION(address), address) for name, address in own.items()}
+    addresses = compile_functions(texts, lasting=True)
+    by_dtype = {name: addresses[f"treadle_below_{name}"] for name in _NUMBERS}
+    return {name: (_FUNCTION(address), address) for name, address in by_dtype.items()}

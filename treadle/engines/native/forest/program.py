@@ -58,15 +58,15 @@ class Program(Places):
         """The way there."""
         return Forward(self)
 
-    def backward(self, given: Sequence[Spots]) -> Backward:
+    def backward(self, seeds: Sequence[Spots]) -> Backward:
         """The way back for cotangents of some values; whose is asked for comes again.
 
         Rows that none of them reaches take no part.
         """
-        key = tuple(map(id, given))
+        key = tuple(map(id, seeds))
         known = self._back.get(key)
         if known is None:
-            known = self._back[key] = given, Backward(self, given)
+            known = self._back[key] = seeds, Backward(self, seeds)
         return known[1]
 
 
@@ -108,21 +108,21 @@ class Forward:
     def _look(
         self, forest: Forest, instance: Instance, part: Part, needs: Needs
     ) -> None:
-        found = None
+        positions = None
         if needs is not None:
-            found = positions_of(forest, instance, part.sources, needs)
-        if found is None or self.positions is None:
+            positions = positions_of(forest, instance, part.sources, needs)
+        if positions is None or self.positions is None:
             self.positions = None
         else:
-            self.positions += found
+            self.positions += positions
 
     def are_right(self, addresses: Numbers) -> bool:
         """Whether no position can be out of range; `addresses` of the leaves."""
-        own = self.positions
-        if not own:
-            return own is not None
+        positions = self.positions
+        if not positions:
+            return positions is not None
         place = int(addresses.ctypes.data)
-        return all(x.are_right(place) for x in own)
+        return all(x.are_right(place) for x in positions)
 
     def _take(self, program: Places, steps: Assembly, gathered: Gathered) -> None:
         last = np.array([program.forest.groups])
@@ -138,9 +138,9 @@ class Forward:
         """
         first = FIRST + len(program.shared) + len(program.taken)
         for serial, every in program.tables.items():
-            own = [program.ids_of(number, sparse) for number, sparse in every]
-            same = len({t.dtype for _, _, t, _ in own}) == 1
-            for parts in [own] if same else [[x] for x in own]:
+            ids = [program.ids_of(number, sparse) for number, sparse in every]
+            same = len({t.dtype for _, _, t, _ in ids}) == 1
+            for parts in [ids] if same else [[x] for x in ids]:
                 target, total = block(first + len(self.ids)), 0
                 for source, count, t, turn in parts:
                     size = count * t.nbytes

@@ -131,10 +131,10 @@ class Run:
         if table is None:
             return
         words, threads = table.words(), current().threads
-        own = addresses_of([index, words, *self.shared, *results])
-        bases = np.zeros(FIRST + len(own) - 2, np.int64)
-        bases[FIRST:] = own[2:]
-        bases[number(INDEX)], bases[number(STATUS)] = own[:2]
+        addresses = addresses_of([index, words, *self.shared, *results])
+        bases = np.zeros(FIRST + len(addresses) - 2, np.int64)
+        bases[FIRST:] = addresses[2:]
+        bases[number(INDEX)], bases[number(STATUS)] = addresses[:2]
         for base, address in places.items():
             bases[number(base)] = address
         if futures is None:
@@ -153,12 +153,12 @@ class Run:
         zeros will be added. A Future where they may come late.
         """
         pairs = zip(self.program.forward.ids, self._ids, strict=True)
-        (found, *more) = [x for (s, *_), x in pairs if s == serial]
+        (first, *more) = [x for (s, *_), x in pairs if s == serial]
         if not more:
-            return self._later(found)
+            return self._later(first)
         if self.late:
             self.late.wait()
-        every = np.concatenate([found, *more])
+        every = np.concatenate([first, *more])
         pad = size_bucket(len(every), COARSE) - len(every)
         return np.concatenate([every, np.full(pad, every[0])])
 
@@ -167,7 +167,7 @@ class Run:
 
     def backward(
         self,
-        given: Sequence[tuple[Spots, Array]],
+        pairs: Sequence[tuple[Spots, Array]],
         asked: Sequence[Spots] = (),
         begin: bool = False,
     ) -> Derived:
@@ -175,7 +175,7 @@ class Run:
         the values that are asked for. It may `begin` and go on beside the caller.
         """
         program = self.program
-        back = program.backward([spots for spots, _ in given])
+        back = program.backward([spots for spots, _ in pairs])
         read, places = program.read, program.cotangents
         zeros, others = [places.grads, places.leaves], [places.fresh]
         if back.partial:
@@ -184,8 +184,8 @@ class Run:
         sizes = [x.size for x in (program.values, *zeros, *others)]
         begins = begin and not asked and beside()
         held = self._room(sum(sizes) + sum(more), begins)
-        made, (sink, space, arena) = blocks(zeros, others, more)
-        grads, leaves, _ = made
+        new_blocks, (sink, space, arena) = blocks(zeros, others, more)
+        grads, leaves, _ = new_blocks
         ends = np.full(read.count, sink, np.int64)  # for what nobody asks for
         for k, _ in read.floats:
             ends[k] = leaves.address + places.leaves.offsets[k, ("leaf", 0)]
@@ -193,28 +193,28 @@ class Run:
         where = _where(back.outputs + grads.address, ends)
         totals = [np.empty(t.shape, t.dtype) for _, t in back.totals]
         tables = [_roomy(count, t) for _, count, t in back.sparse]
-        own = [self.values, *made]
-        addresses = {x.matrices.base: x.address for x in own}
+        all_blocks = [self.values, *new_blocks]
+        addresses = {x.matrices.base: x.address for x in all_blocks}
         addresses |= {SPACE: space, ARENA: arena}
-        found = Derived()
+        derived = Derived()
         if begins:
-            found.futures = Futures()
-        seeds = [straight(g) for _, g in given]
+            derived.futures = Futures()
+        seeds = [straight(g) for _, g in pairs]
         results = [*seeds, *totals, *tables]
-        index, kept = where[back.index], (back, own)
-        self._call(back.table, index, addresses, held, results, found.futures, kept)
+        index, kept = where[back.index], (back, all_blocks)
+        self._call(back.table, index, addresses, held, results, derived.futures, kept)
         for (serial, _), array in zip(back.totals, totals, strict=True):
-            found.dense.setdefault(serial, []).append(array)
+            derived.dense.setdefault(serial, []).append(array)
         for (serial, _, _), array in zip(back.sparse, tables, strict=True):
-            found.sparse[serial] = array
-        found.rows += [_taken(grads, x, program.where(x)) for x in asked]
+            derived.sparse[serial] = array
+        derived.rows += [_taken(grads, x, program.where(x)) for x in asked]
         forest = program.forest
         for k, _ in read.floats:
             if forest.derived[k]:
                 array = leaves.array(k, ("leaf", 0))[0, ...]
                 serial = int(forest.all.leaves.serials[k])
-                found.dense.setdefault(serial, []).append(array)
-        return found
+                derived.dense.setdefault(serial, []).append(array)
+        return derived
 
 
 def _space(table: Table | None) -> int:
@@ -224,17 +224,17 @@ def _space(table: Table | None) -> int:
 
 def _roomy(count: int, row: Type) -> Array:
     """Room for rows of a table, and more which are zeros (`size_bucket`)."""
-    found = np.empty((size_bucket(count, COARSE), *row.shape), row.dtype)
-    found[count:] = 0
-    return found
+    rows = np.empty((size_bucket(count, COARSE), *row.shape), row.dtype)
+    rows[count:] = 0
+    return rows
 
 
-def _where(made: Numbers, leaves: Numbers) -> Numbers:
+def _where(outputs: Numbers, leaves: Numbers) -> Numbers:
     """The address of each value that rows read: of units' outputs, then of leaves.
 
     A leaf numbered -k stands k-th from the end.
     """
-    return np.concatenate([made, leaves[::-1]])
+    return np.concatenate([outputs, leaves[::-1]])
 
 
 def _taken(block: Block, places: Spots, where: Where) -> Array:
@@ -246,7 +246,7 @@ def _taken(block: Block, places: Spots, where: Where) -> Array:
     if len(parts) == 1:
         return parts[0][1]
     first = parts[0][1]
-    found = np.empty((len(places), *first.shape[1:]), first.dtype)
+    copies = np.empty((len(places), *first.shape[1:]), first.dtype)
     for mine, part in parts:
-        found[mine] = part
-    return found
+        copies[mine] = part
+    return copies
