@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -302,3 +305,31 @@ def test_a_device_is_named_by_its_number(name: str) -> None:
     for wrong in (f"{name}:x", "native:1"):
         with pytest.raises(OptionError, match="there is no engine"):
             td.set_options(engine=wrong)
+
+
+TWO = """
+import numpy as np
+import treadle as td
+from treadle.engines.base import engine
+
+ones = np.ones((2, 3), np.float32)
+w = td.param("w", init=np.ones((3, 4), np.float32))
+with td.options(engine="opencl"):
+    y = td.asarray(ones) @ w
+    y.numpy()
+with td.options(engine="opencl:1"):
+    assert float((y * 2).sum()) == 48
+    td.optim.SGD(lr=0.1).step((td.asarray(ones) @ w).sum())
+assert np.allclose(w.numpy(), 0.8)
+first, second = engine("opencl"), engine("opencl:1")
+assert first is not second
+assert first.store.counts.launches == 1 < second.store.counts.launches
+"""
+
+
+@pytest.mark.parametrize("name", GPUS[:1])
+def test_a_graph_may_lie_on_two_devices(name: str) -> None:
+    if "pthread" not in gpu(name).device:
+        pytest.skip("only PoCL makes two devices of one")
+    here = {**os.environ, "POCL_DEVICES": "pthread pthread"}
+    subprocess.run([sys.executable, "-c", TWO], env=here, check=True)
