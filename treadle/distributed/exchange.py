@@ -66,11 +66,11 @@ class Exchange:
             self.put(number)
         self._begin()
         total = self.total.take(last)
-        found: list[Share] = []
-        self._queue(lambda comm: found.append(self._rest(comm, total)))
+        shares: list[Share] = []
+        self._queue(lambda comm: shares.append(self._rest(comm, total)))
         if self.channel is not None:
             self.channel.finish()
-        return found[0], self._ended
+        return shares[0], self._ended
 
     def break_off(self, failure: BaseException) -> None:
         """Have later exchanges fail: other ranks wait for what this one has begun."""
@@ -110,9 +110,9 @@ class Exchange:
             return
         parts = bucket.parts(flat)
         reduce_part(comm, parts)
-        own = parts[comm.rank]
+        part = parts[comm.rank]
         if self._count > 1:
-            np.multiply(own, own.dtype.type(1.0 / self._count), out=own)
+            np.multiply(part, part.dtype.type(1.0 / self._count), out=part)
         if not self.layout.sharded:
             gather_parts(comm, parts)
 

@@ -73,8 +73,8 @@ def parts_of(flat: Array, size: int) -> list[Array]:
     >>> [part.tolist() for part in parts_of(np.arange(5), 2)]
     [[0, 1, 2], [3, 4]]
     """
-    found: list[Array] = np.array_split(flat, size)
-    return found
+    parts: list[Array] = np.array_split(flat, size)
+    return parts
 
 
 def reduce_part(
@@ -82,25 +82,25 @@ def reduce_part(
 ) -> None:
     """Have this rank's part be the reduction of what all ranks have for it, in the
     order of `tree`; other parts stay as they are."""
-    own = parts[comm.rank]
-    rows = [np.empty_like(own) for _ in parts]
-    rows[comm.rank] = own
+    mine = parts[comm.rank]
+    rows = [np.empty_like(mine) for _ in parts]
+    rows[comm.rank] = mine
     comm.trade(parts, rows)
 
     def combine(a: Array, b: Array) -> Array:
         """Both in the memory of one of them, of this rank's if it is there."""
-        return REDUCTIONS[reduction](a, b, out=b if b is own else a)
+        return REDUCTIONS[reduction](a, b, out=b if b is mine else a)
 
     with np.errstate(all="ignore"):
         total = tree(rows, combine)
-    if total is not own:
-        own[...] = total
+    if total is not mine:
+        mine[...] = total
 
 
 def gather_parts(comm: Communicator, parts: Sequence[Array]) -> None:
     """Have every part be what the rank that it belongs to has there."""
-    own = [parts[comm.rank]] * len(parts)
-    comm.trade(own, parts)
+    outgoing = [parts[comm.rank]] * len(parts)
+    comm.trade(outgoing, parts)
 
 
 def all_reduce(comm: Communicator, x: Array, reduction: str = "sum") -> Array:

@@ -65,10 +65,10 @@ class MpiCommunicator(Communicator):
     def _check_name(self) -> None:
         """Raise where other ranks are in a call of another name: MPI would pair them,
         and take the bytes of one for those of the other."""
-        own, every = self._named
-        own[0] = zlib.crc32(self._name.encode())
-        self._done("all_gather", lambda: self._comm.Iallgather(own, every))
-        if (every != own[0]).any():
+        name, every = self._named
+        name[0] = zlib.crc32(self._name.encode())
+        self._done("all_gather", lambda: self._comm.Iallgather(name, every))
+        if (every != name[0]).any():
             raise self._watch.differ()
 
     def channel(self) -> Channel:
@@ -98,17 +98,17 @@ class MpiCommunicator(Communicator):
         others = [k for k in range(self.size) if k != self.rank]
 
         def start() -> Any:
-            found = [
+            requests = [
                 self._comm.Irecv(self._bytes(incoming[k]), k, _TRADE)
                 for k in others
                 if incoming[k].size
             ]
-            found += [
+            requests += [
                 self._comm.Isend(self._bytes(outgoing[k]), k, _TRADE)
                 for k in others
                 if outgoing[k].size
             ]
-            return found
+            return requests
 
         self._done("trade", start)
 

@@ -161,13 +161,13 @@ class DataParallel:
     def share_of(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
         """The arrays that this rank writes of those that all have, of equal size."""
         loads = [0] * self.communicator.size
-        found: dict[str, Array] = {}
+        share: dict[str, Array] = {}
         for name, x in arrays.items():
             rank = loads.index(min(loads))
             loads[rank] += x.nbytes
             if rank == self.communicator.rank:
-                found[name] = x
-        return found
+                share[name] = x
+        return share
 
     def _state(self) -> dict[str, Array]:
         if self._made:

@@ -127,13 +127,13 @@ def by_class(batch: Batch, classes: Mapping[int, float] | None) -> Batch:
         labels = labels.argmax(-1) if rows else np.rint(labels)
     if labels.ndim > 1 and labels.shape[-1] == 1:
         labels = labels[..., 0]
-    found = np.ones(labels.shape, current().dtype)
+    weights = np.ones(labels.shape, current().dtype)
     for label, value in classes.items():
-        found[labels == label] = value
+        weights[labels == label] = value
     if weight is not None:
-        own = _array(weight)
-        found = found * own.reshape(own.shape + (1,) * (found.ndim - own.ndim))
-    return inputs, target, found
+        each = _array(weight)
+        weights = weights * each.reshape(each.shape + (1,) * (weights.ndim - each.ndim))
+    return inputs, target, weights
 
 
 def held_out(
@@ -173,13 +173,13 @@ def _is_stream(x: Any) -> bool:
 
 
 def _array(leaf: Any) -> Array:
-    found = leaf.numpy() if isinstance(leaf, Tensor) else np.asarray(whole(leaf))
-    if found.ndim == 0:
+    array = leaf.numpy() if isinstance(leaf, Tensor) else np.asarray(whole(leaf))
+    if array.ndim == 0:
         raise ShapeError(
             f"an array of examples has a first dimension, {leaf!r} has none",
             hint="lists hold the arrays of several inputs: np.array(...) makes one",
         )
-    return found
+    return array
 
 
 def _floats(array: Array) -> Array:

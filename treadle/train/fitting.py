@@ -59,9 +59,9 @@ class Fit:
 
     def _overriding(self, hook: str) -> list[Any]:
         """The callbacks' methods of that name that do something."""
-        found = [getattr(callback, hook) for callback in self.callbacks]
+        methods = [getattr(callback, hook) for callback in self.callbacks]
         silent = getattr(Callback, hook)
-        return [f for f in found if getattr(f, "__func__", f) is not silent]
+        return [f for f in methods if getattr(f, "__func__", f) is not silent]
 
     @property
     def steps_in_epoch(self) -> int | None:
@@ -132,8 +132,8 @@ class Fit:
 
     def _left(self) -> int | None:
         """The batches still to take in this epoch, where their number was given."""
-        given = self.steps_per_epoch
-        return None if given is None else given - self.position
+        steps = self.steps_per_epoch
+        return None if steps is None else steps - self.position
 
     def _batch(self, batch: Batch) -> None:
         for begin in self._batch_begin:
@@ -159,10 +159,10 @@ class Fit:
                 metric.sums = all_reduce(self.parallel.communicator, metric.sums)
 
     def _results(self) -> Logs:
-        found = {"loss": self.loss.result()}
+        results = {"loss": self.loss.result()}
         for metric in self.model.metrics:
-            found[metric.name] = metric.result()
-        return found
+            results[metric.name] = metric.result()
+        return results
 
     def _validated(self) -> Logs:
         assert self.validation is not None

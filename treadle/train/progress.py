@@ -136,8 +136,8 @@ class ProgressBar(Callback):
     def on_epoch_end(self, epoch: int, logs: Logs) -> None:
         if not isinstance(self.console, _Cell):  # there a stopped bar would stay
             self.close()
-        told = ", ".join(f"{name} {value:.4g}" for name, value in logs.items())
-        line = f"epoch {epoch + 1}/{self.fit.epochs}: {told}"
+        numbers = ", ".join(f"{name} {value:.4g}" for name, value in logs.items())
+        line = f"epoch {epoch + 1}/{self.fit.epochs}: {numbers}"
         self.console.print(line, highlight=False, soft_wrap=True)
 
     def close(self) -> None:

@@ -167,8 +167,8 @@ def _scan(node: Node, *operands: Tensor) -> tuple[Any, ...]:
         raise ValueError(f"axes or directions of {count} scanned inputs")
     rows = []
     for x, axis, back in zip(operands[carried:], axes, ways, strict=True):
-        moved = td.moveaxis(x, axis_of(axis, x), 0)
-        rows.append(td.flip(moved, 0) if back else moved)
+        steps = td.moveaxis(x, axis_of(axis, x), 0)
+        rows.append(td.flip(steps, 0) if back else steps)
     if len({x.shape[0] for x in rows}) > 1:
         raise ValueError("scanned inputs have different lengths")
 

@@ -107,10 +107,10 @@ def _index(w: Writer, node: Tensor, x: str, *ids: str) -> str:
     last = w.integers([-1])
     whole = [w.add("Expand", _wide(w, i), every) for i in ids]
     places = [w.add("Unsqueeze", i, last) for i in whole]
-    found = w.add("GatherND", front, w.add("Concat", *places, axis=-1))
+    gathered = w.add("GatherND", front, w.add("Concat", *places, axis=-1))
     order = list(range(count, count + len(rest)))
     order[op.place : op.place] = range(count)
-    return w.add("Transpose", found, perm=order) if order else found
+    return w.add("Transpose", gathered, perm=order) if order else gathered
 
 
 @export("Embedding")
@@ -128,8 +128,8 @@ def _along(w: Writer, node: Tensor, x: str, ids: str) -> str | None:
 def _one_hot(w: Writer, node: Tensor, ids: str) -> str:
     op: Any = node.op
     labels = w.add("Unsqueeze", _wide(w, ids), w.integers([-1]))
-    found = w.add("Equal", labels, w.integers(range(op.count)))
-    return w.add("Cast", found, to=CODES[node.type.dtype])
+    equal = w.add("Equal", labels, w.integers(range(op.count)))
+    return w.add("Cast", equal, to=CODES[node.type.dtype])
 
 
 @export("Unslice")

@@ -93,11 +93,11 @@ class OnnxModule(Module):
             return self._built(bound)
         while True:
             few = self._settings
-            given = [_kept(x) if name in few else x for name, x in bound.items()]
+            inputs = [_kept(x) if name in few else x for name, x in bound.items()]
             asked = Asked()
             before = asking.set(asked)
             try:
-                result = self._traced(*given)
+                result = self._traced(*inputs)
             except TreadleError:
                 if not (asked.names or asked.others):
                     raise
@@ -117,14 +117,14 @@ class OnnxModule(Module):
     def _traced(self) -> Function:
         return Function(self._called)
 
-    def _called(self, *given: Any) -> Any:
+    def _called(self, *inputs: Any) -> Any:
         """What is traced: settings are given as what keeps them, others as tensors."""
         names = [port.name for port in self.inputs]
         asked = asking.get()
         if asked is not None:
-            pairs = zip(names, given, strict=True)
+            pairs = zip(names, inputs, strict=True)
             asked.arguments = {x.serial: n for n, x in pairs if isinstance(x, Tensor)}
-        plain = [x.array if isinstance(x, _Kept) else x for x in given]
+        plain = [x.array if isinstance(x, _Kept) else x for x in inputs]
         return self._built(dict(zip(names, plain, strict=True)))
 
     def _built(self, bound: dict[str, Value]) -> Any:
@@ -154,8 +154,8 @@ class OnnxModule(Module):
     def _bound(self, values: Sequence[Any], named: dict[str, Any]) -> dict[str, Any]:
         """The value of each input by name, of the type that the file says."""
         names = [port.name for port in self.inputs]
-        given = dict(zip(names, values, strict=False)) | named
-        if set(given) != set(names) or len(values) + len(named) != len(names):
+        by_name = dict(zip(names, values, strict=False)) | named
+        if set(by_name) != set(names) or len(values) + len(named) != len(names):
             raise ArityError(
                 f"takes {', '.join(names) or 'no inputs'}, "
                 f"got {len(values)} values and {', '.join(named) or 'no names'}"
@@ -163,7 +163,7 @@ class OnnxModule(Module):
         bound: dict[str, Any] = {}
         extents: dict[str, int] = {}
         for port in self.inputs:
-            x = given[port.name]
+            x = by_name[port.name]
             if port.dtype is None:
                 bound[port.name] = _structured(x)
                 continue

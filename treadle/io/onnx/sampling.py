@@ -133,14 +133,14 @@ def _deformed(
     groups, parts = node.get("group", 1), node.get("offset_group", 1)
     apart, steps = node.get("dilations", (1,) * rank), node.get("strides", (1,) * rank)
     pads, places = node.get("pads", (0,) * 2 * rank), offset.type.shape[2:]
-    moved = td.reshape(offset, (n * parts, size, rank, *places))
+    offsets = td.reshape(offset, (n * parts, size, rank, *places))
     at = []
     for k in range(rank):
         i = np.arange(places[k]) * steps[k] - pads[k]
         i = i.reshape([-1 if j == k else 1 for j in range(rank)])
         j = np.indices(kernel)[k].reshape(-1, *[1] * rank) * apart[k]
         base = td.asarray((i + j).astype(offset.type.dtype))
-        at.append(moved[:, :, k] + base)
+        at.append(offsets[:, :, k] + base)
     split = td.reshape(x, (n * parts, c // parts, *x.type.shape[2:]))
     values = _sampled(split, at, "linear", "zeros", True)
     if mask is not None:

@@ -149,11 +149,11 @@ def _computation(
     """What is to be written, with a placeholder for each example."""
     if isinstance(what, Computation):
         return what
-    own = [
+    placeholders = [
         Placeholder(shape_at(name, t.shape, axes, at), t.dtype, name=name, axes=t.axes)
         for name, t in types.items()
     ]
-    return Computation(what(*own), *own)
+    return Computation(what(*placeholders), *placeholders)
 
 
 @dataclass(frozen=True)
@@ -254,11 +254,11 @@ def _output_names(what: Computation, taken: set[str]) -> list[str]:
     if isinstance(structure, tuple) and structure[0] is dict:
         keys = [str(key) for key in structure[1]]
         wanted = keys if len(keys) == count else wanted
-    found = []
+    names = []
     for name in wanted:
-        own, k = name, 1
-        while own in taken:
-            own, k = f"{name}.{k}", k + 1
-        taken.add(own)
-        found.append(own)
-    return found
+        unique, k = name, 1
+        while unique in taken:
+            unique, k = f"{name}.{k}", k + 1
+        taken.add(unique)
+        names.append(unique)
+    return names

@@ -151,10 +151,10 @@ class Writer:
         results_ = infos(outputs, [y.type for y in plain.outputs])
         return helper.make_graph(inner.nodes, name, infos(inputs, types), results_)
 
-    def body(self, body: Body, given: Sequence[str]) -> list[str]:
+    def body(self, body: Body, arguments: Sequence[str]) -> list[str]:
         """The nodes of a body in its place; the names of its outputs."""
         plain = without_calls(body)
-        pairs = zip(plain.arguments, given, strict=True)
+        pairs = zip(plain.arguments, arguments, strict=True)
         names: dict[int, Names] = {x.serial: name for x, name in pairs}
         return self.walk(plain.nodes, plain.outputs, names)
 
@@ -194,37 +194,37 @@ class Writer:
             return self.array(node.array)
         if isinstance(op, Leaf):
             return self._refuse(node)
-        given = [names[x.serial] for x in node.inputs]
-        if isinstance(op, Output) and isinstance(given[0], tuple):
-            return given[0][op.position]
+        operands = [names[x.serial] for x in node.inputs]
+        if isinstance(op, Output) and isinstance(operands[0], tuple):
+            return operands[0][op.position]
         if isinstance(op, Call):
-            made = self.body(op.body, [_one(x) for x in given])
-            return tuple(made) if isinstance(node.type, tuple) else made[0]
+            outputs = self.body(op.body, [_one(x) for x in operands])
+            return tuple(outputs) if isinstance(node.type, tuple) else outputs[0]
         write = EXPORTS.get(op.name)
-        found = write and write(self, node, *given)
-        if found is not None:
-            return found
+        name = write and write(self, node, *operands)
+        if name is not None:
+            return name
         if isinstance(op, Composite) or (
             isinstance(op, Elementwise) and not op.traits.primitive
         ):
-            return self._smaller(node, [_one(x) for x in given])
+            return self._smaller(node, [_one(x) for x in operands])
         return self._refuse(node)
 
-    def _smaller(self, node: Tensor, given: list[str]) -> Names:
+    def _smaller(self, node: Tensor, operands: list[str]) -> Names:
         """An op as the smaller ones that its rule names."""
         op: Any = node.op
         rule = op.expand if isinstance(op, Composite) else op.scalar
-        own: dict[int, Tensor] = {}
+        arguments: dict[int, Tensor] = {}
         for x in node.inputs:  # numbers stay, for a rule may look at one
             number = x.stored is not None and not x.inputs
-            fresh = x if number else Tensor(Argument(len(own)), (), x.type)
-            own.setdefault(x.serial, fresh)
-        made = rule(*[own[x.serial] for x in node.inputs])
-        outputs = made if isinstance(made, tuple) else (made,)
-        known = dict(zip([x.serial for x in node.inputs], given, strict=True))
-        body = Body(node.op.name, list(own.values()), outputs)
-        names = self.body(body, [known[serial] for serial in own])
-        return tuple(names) if isinstance(made, tuple) else names[0]
+            fresh = x if number else Tensor(Argument(len(arguments)), (), x.type)
+            arguments.setdefault(x.serial, fresh)
+        result = rule(*[arguments[x.serial] for x in node.inputs])
+        outputs = result if isinstance(result, tuple) else (result,)
+        known = dict(zip([x.serial for x in node.inputs], operands, strict=True))
+        body = Body(node.op.name, list(arguments.values()), outputs)
+        names = self.body(body, [known[serial] for serial in arguments])
+        return tuple(names) if isinstance(result, tuple) else names[0]
 
     def _refuse(self, node: Tensor) -> Names:
         """Note an op that cannot be said; all of them are told at the end."""
