@@ -53,12 +53,14 @@ def bench(arguments: argparse.Namespace) -> int:
     if not 0 < arguments.seconds <= 60:
         raise UsageError("--seconds is more than 0, and at most 60")
     with options(threads=max(arguments.threads, -1)):
-        found = list(rows(arguments.seconds))
+        measured = list(rows(arguments.seconds))
     if arguments.json:
-        print(json.dumps({name: {"value": x, "unit": unit} for name, x, unit in found}))
+        print(
+            json.dumps({name: {"value": x, "unit": unit} for name, x, unit in measured})
+        )
     else:
         show(
-            [(name, f"{x:,.4g}", unit) for name, x, unit in found],
+            [(name, f"{x:,.4g}", unit) for name, x, unit in measured],
             ("measured", "", ""),
             right=(1,),
         )
@@ -66,11 +68,11 @@ def bench(arguments: argparse.Namespace) -> int:
 
 
 def rows(seconds: float) -> Iterator[Row]:
-    """What is measured, one after the other."""
+    """The measurements, one after the other: name, value, unit."""
     values = np.linspace(-4, 4, SIZE // 4, dtype=np.float32)
     large = Variable(values, name="large", copy=False)
-    moved = _median(computation(-large), seconds)
-    yield f"copy, {as_text(SIZE)}", 2 * SIZE / moved / 1e9, "GB/s"
+    copying = _median(computation(-large), seconds)
+    yield f"copy, {as_text(SIZE)}", 2 * SIZE / copying / 1e9, "GB/s"
     taken = _median(computation(functions.exp(large)), seconds)
     yield "exp of float32", SIZE / 4 / taken / 1e9, "G/s"
     for dtype in ("float32", "float64"):

@@ -55,19 +55,19 @@ def run(arguments: argparse.Namespace) -> int:
         ".safetensors",
     ):
         raise UsageError(f"{output}: it ends in .npy, .npz or .safetensors")
-    given, named = arrays_of(arguments.input)
+    inputs, named = arrays_of(arguments.input)
     with options(**({} if arguments.seed is None else {"seed": arguments.seed})):
         if is_onnx(arguments.file):
-            found = _answer(arguments, given, named)
+            answer = _answer(arguments, inputs, named)
         else:
             call = load_computation(arguments.file, code=arguments.code)
             if not arguments.input and call.placeholders:
                 _describe(call)
                 return 0
-            found = call(*given, **named)
-        if found is None:
+            answer = call(*inputs, **named)
+        if answer is None:
             return 0
-        results = dict(_named(found, ""))
+        results = dict(_named(answer, ""))
     if output is None:
         _print(results)
         return 0
@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _answer(
-    arguments: argparse.Namespace, given: list[Any], named: dict[str, Any]
+    arguments: argparse.Namespace, inputs: list[Any], named: dict[str, Any]
 ) -> dict[str, Any] | None:
     """The outputs of an ONNX file's network by name; of no inputs, what it takes."""
     if arguments.code:
@@ -93,13 +93,13 @@ def _answer(
         show([*rows, *(("returns", name, "") for name in net.outputs)])
         return None
     with no_grad():
-        found = net(*given, **named)
-    outputs = found if len(net.outputs) > 1 else (found,)
+        answer = net(*inputs, **named)
+    outputs = answer if len(net.outputs) > 1 else (answer,)
     return dict(zip(net.outputs, outputs, strict=True))
 
 
 def _describe(call: Computation) -> None:
-    """What a computation takes and returns."""
+    """Print the inputs and outputs of a computation."""
     outputs, versions = call.graph()
     rows = [("takes", p.name, repr(p.type)) for p in call.placeholders]
     rows += [("returns", "", repr(y.type)) for y in outputs]
@@ -107,14 +107,14 @@ def _describe(call: Computation) -> None:
     show(rows)
 
 
-def _named(found: Any, name: str) -> list[tuple[str, Any]]:
+def _named(results: Any, name: str) -> list[tuple[str, Any]]:
     """The results by names: keys and places joined by dots."""
-    if isinstance(found, dict):
-        pairs = [(str(key), x) for key, x in found.items()]
-    elif isinstance(found, (list, tuple)):
-        pairs = [(str(k), x) for k, x in enumerate(found)]
+    if isinstance(results, dict):
+        pairs = [(str(key), x) for key, x in results.items()]
+    elif isinstance(results, (list, tuple)):
+        pairs = [(str(k), x) for k, x in enumerate(results)]
     else:
-        return [] if found is None else [(name or "output", np.asarray(found))]
+        return [] if results is None else [(name or "output", np.asarray(results))]
     return [
         one for key, x in pairs for one in _named(x, f"{name}.{key}" if name else key)
     ]

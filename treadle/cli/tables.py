@@ -18,10 +18,10 @@ ENDLESS = 10_000
 
 
 def console() -> Console:
-    """Where a command writes: as wide as the terminal, in files as people read."""
+    """The console of a command: as wide as the terminal, of fixed width in files."""
     wide = None if sys.stdout.isatty() else WIDE
-    found: Console = extra("rich.console", "cli").Console(width=wide, highlight=False)
-    return found
+    result: Console = extra("rich.console", "cli").Console(width=wide, highlight=False)
+    return result
 
 
 def show(
@@ -36,16 +36,16 @@ def show(
     table = extra("rich.table", "cli").Table(
         box=None, show_header=bool(head), pad_edge=False, padding=(0, 2, 0, 0)
     )
-    found = [[str(cell) for cell in row] for row in rows]
-    for k in range(len(head) or max(map(len, found), default=0)):
+    cells = [[str(cell) for cell in row] for row in rows]
+    for k in range(len(head) or max(map(len, cells), default=0)):
         name = head[k] if head else ""
         table.add_column(
             text(name),
             justify="right" if k in right else "left",
             overflow="fold",
-            no_wrap=k < len(found[0]) - 1,
+            no_wrap=k < len(cells[0]) - 1,
         )
-    for row in found:
+    for row in cells:
         table.add_row(*map(text, row))
     out = console() if wrap else rich.Console(width=ENDLESS, highlight=False)
     with out.capture() as written:

@@ -25,23 +25,23 @@ _NAMED = re.compile(r"([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
 
 
 def placeholder_of(word: str, name: str) -> Placeholder:
-    """What `[NAME=]SHAPE[:DTYPE]` stands for, such as 32,784 or ids=8:int64.
+    """The placeholder of `[NAME=]SHAPE[:DTYPE]`, such as 32,784 or ids=8:int64.
 
     >>> placeholder_of("ids=8,20:int64", "x").type, placeholder_of("scalar", "x").name
     (int64[8, 20], 'x')
     """
-    found = _SHAPE.fullmatch(word.strip())
-    if found is None or not found[2].strip():
+    match = _SHAPE.fullmatch(word.strip())
+    if match is None or not match[2].strip():
         raise UsageError(
             f"{word!r} is no shape", hint="[NAME=]SIZES[:DTYPE], as in 32,784 or scalar"
         )
-    sizes = [] if found[2] == "scalar" else re.split("[,x]", found[2].rstrip(", "))
+    sizes = [] if match[2] == "scalar" else re.split("[,x]", match[2].rstrip(", "))
     try:
         shape = [int(size) for size in sizes]
-        dtype = as_dtype(found[3]) if found[3] else None
+        dtype = as_dtype(match[3]) if match[3] else None
     except (ValueError, DTypeError) as error:
         raise UsageError(f"{word!r} is no shape: {error}") from None
-    return Placeholder(tuple(shape), dtype, name=found[1] or name)
+    return Placeholder(tuple(shape), dtype, name=match[1] or name)
 
 
 def is_array_file(word: str) -> bool:
@@ -52,10 +52,10 @@ def is_array_file(word: str) -> bool:
 def _npy(path: str) -> Array:
     """The array of an .npy file; one that holds Python objects is refused."""
     with open_regular(path, DataFileError) as file, guarded(path, DataFileError):
-        found = np.load(file, allow_pickle=False)
-    if not isinstance(found, np.ndarray) or found.dtype.kind not in "biufc":
+        array = np.load(file, allow_pickle=False)
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "biufc":
         raise CommandError(f"{path}: it is no .npy file of numbers")
-    return found
+    return array
 
 
 def _value(word: str) -> Array:
@@ -71,32 +71,32 @@ def _value(word: str) -> Array:
             )
         return next(iter(arrays.values()))
     try:
-        found = np.asarray(json.loads(word))
+        array = np.asarray(json.loads(word))
     except (ValueError, RecursionError):
-        found = np.asarray(None)
-    if found.dtype.kind not in "biufc":
+        array = np.asarray(None)
+    if array.dtype.kind not in "biufc":
         raise UsageError(
             f"{word[:60]!r} is no value",
             hint="a number, nested lists of numbers, FILE.npy or FILE.npz",
         )
-    return found
+    return array
 
 
 def arrays_of(words: Sequence[str]) -> tuple[list[Array], dict[str, Array]]:
     """The arrays that `--input` gives: those in order, and those by name."""
-    given: list[Array] = []
+    inputs: list[Array] = []
     named: dict[str, Array] = {}
     for word in words:
         match = _NAMED.fullmatch(word)
         if match is not None:
-            found = {match[1]: _value(match[2])}
+            arrays = {match[1]: _value(match[2])}
         elif is_array_file(word) and not word.lower().endswith(".npy"):
-            found = dict(load_arrays(Path(word))[0])
+            arrays = dict(load_arrays(Path(word))[0])
         else:
-            given.append(_value(word))
+            inputs.append(_value(word))
             continue
-        twice = sorted(named.keys() & found.keys())
+        twice = sorted(named.keys() & arrays.keys())
         if twice:
             raise UsageError(f"input {', '.join(twice)} is given twice")
-        named |= found
-    return given, named
+        named |= arrays
+    return inputs, named

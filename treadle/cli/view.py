@@ -74,7 +74,7 @@ def view(arguments: argparse.Namespace) -> int:
     written: dict[str, str] = {}
     with options(workspace=arguments.workspace):
         graph = _graph(arguments.target, arguments.shape)
-        with told(arguments.target):
+        with command_errors(arguments.target):
             if output is not None:
                 written[output] = _written(graph, output, arguments.optimized)
             if arguments.html is not None:
@@ -101,18 +101,18 @@ def view(arguments: argparse.Namespace) -> int:
 
 
 def show_report(report: Memory) -> None:
-    """What a run takes, and what takes the most of it."""
+    """Print the memory of a run, and its largest values."""
     rows = [(k, f"{n:,}", as_text(n)) for k, n in report.rows().items()]
     show(rows, ("memory", "bytes", ""), right=(1, 2))
     if report.holders:
         where = f"at step {report.fullest} of {report.steps}"
         here = os.getcwd() + os.sep
-        found = [
+        holders = [
             (f"{s.bytes:,}", s.type, s.holds, s.line.removeprefix(here))
             for s in report.holders[:NAMED]
         ]
         print()
-        show(found, (f"largest {where}", "type", "of", "line"), right=(0,))
+        show(holders, (f"largest {where}", "type", "of", "line"), right=(0,))
 
 
 def _written(graph: list[Any], output: str, optimized: bool) -> str:
@@ -124,8 +124,8 @@ def _written(graph: list[Any], output: str, optimized: bool) -> str:
 
 
 @contextmanager
-def told(what: str) -> Iterator[None]:
-    """Errors of what a user has written, in a line that names it."""
+def command_errors(what: str) -> Iterator[None]:
+    """A block whose errors become a CommandError of one line that names the target."""
     try:
         yield
     except (UsageError, CommandError):
@@ -153,33 +153,33 @@ def _graph(target: str, shapes: Sequence[str]) -> list[Any]:
         if not os.path.exists(target) and "." not in target:
             raise UsageError(f"{target!r} is neither a file nor module:function")
         return _tensors(load_computation(target), target)
-    found = _imported(module, name)
-    if callable(found) and not isinstance(found, (Computation, Operand)):
-        found = _called(found, target, shapes)
+    value = _imported(module, name)
+    if callable(value) and not isinstance(value, (Computation, Operand)):
+        value = _called(value, target, shapes)
     elif shapes:
         raise UsageError(f"--shape goes with a function, {target} is none")
-    return _tensors(found, target)
+    return _tensors(value, target)
 
 
 def _network(target: str, shapes: Sequence[str]) -> list[Any]:
-    """What the network of an ONNX file makes of placeholders."""
+    """The outputs of an ONNX file's network for placeholders."""
     net = network_of(target)
     names = [port.name for port in net.inputs]
     sizes: dict[str, str] = {}
     for name, word in zip_longest(names, shapes, fillvalue=""):
-        own, equals, size = word.rpartition("=")
+        key, equals, size = word.rpartition("=")
         if size:
-            sizes[own if equals else name] = size
+            sizes[key if equals else name] = size
     if unknown := sorted(sizes.keys() - set(names)):
         raise UsageError(f"{target}: there is no input {unknown[0]!r} among {names}")
-    given = []
+    inputs = []
     for port in net.inputs:
         shape = [n if isinstance(n, int) else 1 for n in port.shape]
         if port.name in sizes:
             shape = list(placeholder_of(sizes[port.name], "x").shape)
-        given.append(Placeholder(tuple(shape), port.dtype, name=port.name))
-    with told(target):
-        return _tensors(net(*given), target)
+        inputs.append(Placeholder(tuple(shape), port.dtype, name=port.name))
+    with command_errors(target):
+        return _tensors(net(*inputs), target)
 
 
 def _is_name(word: str) -> bool:
@@ -187,24 +187,24 @@ def _is_name(word: str) -> bool:
 
 
 def _imported(module: str, name: str) -> Any:
-    """What a module, looked for here first, has under a name."""
+    """The attribute of a module, which is searched for here first."""
     sys.path.insert(0, os.getcwd())
     try:
-        with told(module):
-            found: Any = importlib.import_module(module)
+        with command_errors(module):
+            value: Any = importlib.import_module(module)
     finally:
         sys.path.remove(os.getcwd())
     for part in name.split("."):
-        if not hasattr(found, part):
-            names = [n for n, x in vars(found).items() if callable(x) and n[0] != "_"]
+        if not hasattr(value, part):
+            names = [n for n, x in vars(value).items() if callable(x) and n[0] != "_"]
             hint = f"it has {', '.join(names[:12])}" if names else ""
             raise CommandError(f"module {module} has no {name}", hint=hint)
-        found = getattr(found, part)
-    return found
+        value = getattr(value, part)
+    return value
 
 
 def _called(f: Any, target: str, shapes: Sequence[str]) -> Any:
-    """What a function makes of placeholders."""
+    """The results of a function of placeholders."""
     try:
         signature: Any = inspect.signature(f)
     except (TypeError, ValueError):
@@ -215,23 +215,23 @@ def _called(f: Any, target: str, shapes: Sequence[str]) -> Any:
         for k, word in enumerate(shapes)
     ]
     named = {p.name: p for p, word in zip(every, shapes, strict=True) if "=" in word}
-    given = [p for p in every if p.name not in named]
+    unnamed = [p for p in every if p.name not in named]
     if signature is not None:
         try:
-            signature.bind(*given, **named)
+            signature.bind(*unnamed, **named)
         except TypeError as error:
             hint = f"it takes {signature}; give a --shape for each argument"
             raise UsageError(f"{target}: {error}", hint=hint) from None
-    with told(target):
-        return f(*given, **named)
+    with command_errors(target):
+        return f(*unnamed, **named)
 
 
-def _tensors(found: Any, target: str) -> list[Any]:
+def _tensors(value: Any, target: str) -> list[Any]:
     """The tensors in what a function returned or a name stands for."""
-    if isinstance(found, Computation):
-        outputs, versions = found.graph()
+    if isinstance(value, Computation):
+        outputs, versions = value.graph()
         return [*outputs, *versions.values()]
-    leaves = [x for x in trees.flatten(found)[0] if isinstance(x, Operand)]
+    leaves = [x for x in trees.flatten(value)[0] if isinstance(x, Operand)]
     if not leaves:
-        raise CommandError(f"{target}: there is no tensor in a {type(found).__name__}")
+        raise CommandError(f"{target}: there is no tensor in a {type(value).__name__}")
     return leaves

@@ -17,7 +17,7 @@ __all__ = ["agree", "machine"]
 
 
 def machine() -> dict[str, str]:
-    """What decides beside a program which bits it comes to."""
+    """The facts of a machine that decide bits beside the program."""
     processor, options = host(), current()
     return {
         "Python": platform.python_version(),
@@ -51,7 +51,7 @@ def agree(comm: Communicator, facts: Mapping[str, str]) -> None:
 
 
 def difference(there: str, here: str) -> str:
-    """What one text has in place of the other's.
+    """The first difference of two texts.
 
     >>> difference("7", "0")
     '7, there 0'

@@ -45,11 +45,11 @@ class Statistics:
         self._assign(self._before)
 
     def made(self) -> Buffers:
-        """What a shard has made of the buffers."""
+        """The buffers' values after a shard."""
         return _vectors(list(evaluate(self.variables)) if self.variables else [])
 
     def absent(self) -> Buffers:
-        """What counts for a shard that has no batch."""
+        """The buffers' values of a shard without a batch."""
         before = _vectors(self._before)
         return Buffers(np.zeros_like(before.floats), before.integers)
 

@@ -91,8 +91,8 @@ class Filling:
                     self._place(k, values)
             elif ids:
                 known, first = np.unique(np.asarray(ids[0]), return_index=True)
-                found = known.astype(np.int64), np.asarray(values)[first]
-                rows[k] = RowGradients(*found)
+                pair = known.astype(np.int64), np.asarray(values)[first]
+                rows[k] = RowGradients(*pair)
             else:
                 values = np.asarray(values)
                 rows[k] = RowGradients(np.arange(len(values)), values)

@@ -55,10 +55,10 @@ class Bucket:
     numbers: tuple[int, ...]
     cuts: tuple[int, ...]
 
-    def parts(self, own: Array) -> list[Array]:
+    def parts(self, flat: Array) -> list[Array]:
         """The part of each rank, of what lies from `start` to `stop`."""
         first = self.start
-        return [own[a - first : b - first] for a, b in pairwise(self.cuts)]
+        return [flat[a - first : b - first] for a, b in pairwise(self.cuts)]
 
 
 class GradientLayout:
@@ -103,7 +103,7 @@ class GradientLayout:
         self._numbers = {id(x.variable): k for k, x in enumerate(self.places)}
 
     def _close(self, dtype: DType, numbers: list[int]) -> None:
-        """Have these parameters be a bucket."""
+        """Close a bucket of these parameters."""
         step = max(1, _ALIGNED // dtype.itemsize)
         first = at = self.sizes.get(dtype, 0)
         starts: dict[int, int] = {}

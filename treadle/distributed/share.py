@@ -141,7 +141,7 @@ class Sum:
 
 
 def levels(shards: int) -> int:
-    """How often as many shards can be halved.
+    """The number of times that so many shards can be halved.
 
     >>> levels(8), levels(6), levels(3)
     (3, 1, 0)

@@ -93,8 +93,8 @@ class Watch:
             for k, call in sorted(self._heard.items())
             if (call["number"], call["name"]) != (self._number, self._name)
         ]
-        told = [_ranks(missing)] if missing else []
-        where = "; ".join([*told, *elsewhere]) or "all ranks wait here"
+        silent = [_ranks(missing)] if missing else []
+        where = "; ".join([*silent, *elsewhere]) or "all ranks wait here"
         return DistributedError(
             f"{self._name} (call {self._number}) {what}: {where}", hint=hint
         ).located(self._name, where=describe(self._origin))

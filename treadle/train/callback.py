@@ -90,10 +90,10 @@ class LambdaCallback(Callback):
         on_test_begin: Callable[[], Any] | None = None,
         on_test_end: Callable[[Logs], Any] | None = None,
     ) -> None:
-        given = dict(locals())
-        for name in given:
-            if name.startswith("on_") and given[name] is not None:
-                setattr(self, name, given[name])
+        hooks = dict(locals())
+        for name in hooks:
+            if name.startswith("on_") and hooks[name] is not None:
+                setattr(self, name, hooks[name])
 
 
 class History(Callback):
@@ -122,15 +122,15 @@ class History(Callback):
 
     def curves(self) -> list[str]:
         """A picture of each number over the epochs, with that of the validation."""
-        found = []
+        curves = []
         for name, values in self.history.items():
             if name.removeprefix(VALIDATION) in self.history and name[:4] == VALIDATION:
                 continue
             series = {name: values}
             if VALIDATION + name in self.history:
                 series[VALIDATION + name] = self.history[VALIDATION + name]
-            found.append(curve_svg(series, name, x_label="epoch"))
-        return found
+            curves.append(curve_svg(series, name, x_label="epoch"))
+        return curves
 
     def _repr_html_(self) -> str:
         head = ["epoch", *self.history]
@@ -146,11 +146,11 @@ class History(Callback):
 
     def rows(self) -> list[Logs]:
         """The logs of each epoch, with its number."""
-        found: list[Logs] = []
+        rows: list[Logs] = []
         for k, epoch in enumerate(self.epoch):
-            own = {n: v[k] for n, v in self.history.items() if len(v) > k}
-            found.append({"epoch": epoch, **own})
-        return found
+            logs = {n: v[k] for n, v in self.history.items() if len(v) > k}
+            rows.append({"epoch": epoch, **logs})
+        return rows
 
     def state(self) -> dict[str, Any]:
         # Files keep names in order of the alphabet: the place says which came first.

@@ -48,9 +48,9 @@ def confusion_matrix(
     count = max(most, least) if classes is None else classes
     if count < most or min(labels.min(initial=0), chosen.min(initial=0)) < 0:
         raise ArgumentError(f"there are classes 0 to {count - 1}, got {most - 1}")
-    found = np.zeros((count, count), np.int64)
-    np.add.at(found, (labels, chosen), 1)
-    return found
+    counts = np.zeros((count, count), np.int64)
+    np.add.at(counts, (labels, chosen), 1)
+    return counts
 
 
 class Confusion:

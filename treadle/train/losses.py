@@ -30,21 +30,21 @@ LOSSES: dict[str, Function] = {
 }
 
 
-def loss_function(given: Any) -> Function:
+def loss_function(loss: Any) -> Function:
     """A loss from its name, or a function of prediction and target as it is.
 
     >>> loss_function("mse") is LOSSES["mse"]
     True
     """
-    if isinstance(given, str):
-        if given not in LOSSES:
+    if isinstance(loss, str):
+        if loss not in LOSSES:
             raise ArgumentError(
-                f"there is no loss {given!r}", hint=f"losses: {', '.join(LOSSES)}"
+                f"there is no loss {loss!r}", hint=f"losses: {', '.join(LOSSES)}"
             )
-        return LOSSES[given]
-    if not callable(given):
-        raise ArgumentError(f"a loss is a name or a function, not {given!r}")
-    return given
+        return LOSSES[loss]
+    if not callable(loss):
+        raise ArgumentError(f"a loss is a name or a function, not {loss!r}")
+    return loss
 
 
 class Loss:
@@ -55,8 +55,8 @@ class Loss:
     1.0
     """
 
-    def __init__(self, given: Any) -> None:
-        self.function = loss_function(given)
+    def __init__(self, loss: Any) -> None:
+        self.function = loss_function(loss)
         self._each = self._elementwise()
 
     def __reduce__(self) -> Any:
@@ -64,18 +64,18 @@ class Loss:
 
     def __call__(self, prediction: Any, target: Any, weight: Any = None) -> Tensor:
         if weight is None:
-            found = as_tensor(self.function(prediction, target))
-            return found.mean() if found.type.ndim else found
+            loss = as_tensor(self.function(prediction, target))
+            return loss.mean() if loss.type.ndim else loss
         values = as_tensor(self._each(prediction, target))
-        given = as_tensor(weight, values.type.dtype).astype(values.type.dtype)
-        if not values.type.ndim or values.shape[: given.type.ndim] != given.shape:
+        weights = as_tensor(weight, values.type.dtype).astype(values.type.dtype)
+        if not values.type.ndim or values.shape[: weights.type.ndim] != weights.shape:
             raise ArgumentError(
-                f"weights {list(given.shape)} do not go with losses "
+                f"weights {list(weights.shape)} do not go with losses "
                 f"{list(values.shape)}",
                 hint="a loss that takes weights gives one value for each example",
             )
-        apart = values.type.ndim - given.type.ndim
-        wide = functions.reshape(given, (*given.shape, *(1,) * apart))
+        apart = values.type.ndim - weights.type.ndim
+        wide = functions.reshape(weights, (*weights.shape, *(1,) * apart))
         return (values * wide).mean()
 
     def _elementwise(self) -> Function:

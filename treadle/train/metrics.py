@@ -111,38 +111,38 @@ class MeanMetric(Metric):
             self.function(np.asarray(target), np.asarray(prediction)), np.float64
         )
         if weight is not None:
-            given = _wide(weight, values)
-            self.sums += float((values * given).sum()), float(given.sum())
+            weights = _wide(weight, values)
+            self.sums += float((values * weights).sum()), float(weights.sum())
         else:
             self.sums += float(values.sum()), values.size
 
 
 # Functions by name, so that metrics pickle.
 def _correct(t: Array, p: Array) -> Array:
-    found: Array = _classes(t, p) == p.argmax(-1)
-    return found
+    correct: Array = _classes(t, p) == p.argmax(-1)
+    return correct
 
 
 def _agrees(threshold: float, t: Array, p: Array) -> Array:
-    found: Array = (p > threshold) == _like(t, p).astype(bool)
-    return found
+    agrees: Array = (p > threshold) == _like(t, p).astype(bool)
+    return agrees
 
 
 def _squared_error(t: Array, p: Array) -> Array:
-    found: Array = (p - _like(t, p)) ** 2.0
-    return found
+    errors: Array = (p - _like(t, p)) ** 2.0
+    return errors
 
 
 def _absolute_error(t: Array, p: Array) -> Array:
-    found: Array = np.abs(p - _like(t, p))
-    return found
+    errors: Array = np.abs(p - _like(t, p))
+    return errors
 
 
 def _wide(weight: Any, values: Array) -> Array:
     """The weights of examples, for each of their values."""
-    given = np.asarray(weight, np.float64)
-    given = given.reshape(given.shape + (1,) * (values.ndim - given.ndim))
-    return np.broadcast_to(given, values.shape)
+    wide = np.asarray(weight, np.float64)
+    wide = wide.reshape(wide.shape + (1,) * (values.ndim - wide.ndim))
+    return np.broadcast_to(wide, values.shape)
 
 
 def _classes(t: Array, p: Array) -> Array:
@@ -192,8 +192,8 @@ class TopKAccuracy(MeanMetric):
     def __init__(self, k: int = 5, name: str = "top_k_accuracy") -> None:
         def among(t: Array, p: Array) -> Array:
             labels = _classes(t, p)[..., None]
-            own = np.take_along_axis(p, labels, -1)
-            return (p > own).sum(-1) < k
+            score = np.take_along_axis(p, labels, -1)
+            return (p > score).sum(-1) < k
 
         super().__init__(among, name)
 
@@ -239,9 +239,9 @@ class Precision(Metric):
 
     def update(self, target: Any, prediction: Any, weight: Any = None) -> None:
         p = np.asarray(prediction)
-        t, found = _like(np.asarray(target), p) > 0, p > self.threshold
+        t, positive = _like(np.asarray(target), p) > 0, p > self.threshold
         one = _wide(np.ones(()) if weight is None else weight, p)
-        cases = (t, found), (~t, found), (t, ~found)
+        cases = (t, positive), (~t, positive), (t, ~positive)
         self.sums += [one[a & b].sum() for a, b in cases]
 
     def result(self) -> float:
@@ -288,20 +288,20 @@ METRICS: dict[str, Callable[[], Metric]] = {
 }
 
 
-def metric(given: Any) -> Metric:
+def metric(chosen: Any) -> Metric:
     """A metric from one, its name, or a function of target and prediction.
 
     >>> metric("mae").name
     'mae'
     """
-    if isinstance(given, Metric):
-        return given
-    if isinstance(given, str):
-        if given not in METRICS:
+    if isinstance(chosen, Metric):
+        return chosen
+    if isinstance(chosen, str):
+        if chosen not in METRICS:
             raise ArgumentError(
-                f"there is no metric {given!r}", hint=f"metrics: {', '.join(METRICS)}"
+                f"there is no metric {chosen!r}", hint=f"metrics: {', '.join(METRICS)}"
             )
-        return METRICS[given]()
-    if callable(given):
-        return MeanMetric(given, getattr(given, "__name__", "metric"))
-    raise ArgumentError(f"a metric is a name or a function, not {given!r}")
+        return METRICS[chosen]()
+    if callable(chosen):
+        return MeanMetric(chosen, getattr(chosen, "__name__", "metric"))
+    raise ArgumentError(f"a metric is a name or a function, not {chosen!r}")

@@ -98,6 +98,6 @@ class Report(Callback):
 def confusion_of(
     model: Any, x: Any, y: Any, classes: Sequence[str] | None = None
 ) -> Confusion:
-    """What a Model confuses in examples."""
+    """The confusion matrix of a Model on examples."""
     count = None if classes is None else len(classes)
     return Confusion(confusion_matrix(y, model.predict(x), count), classes)

@@ -45,8 +45,8 @@ def save_snapshot(
     else:
         parts["optimizer"] = optimizer.state_dict()
     place = {} if loader is None else {"loader": loader.state()}
-    told = {**facts, **place, "draws": current().scope.count}
-    save_checkpoint(folder, step, parts, told, together=together)
+    metadata = {**facts, **place, "draws": current().scope.count}
+    save_checkpoint(folder, step, parts, metadata, together=together)
 
 
 def restore_snapshot(

@@ -22,9 +22,9 @@ class Summary(str):
     rows: Sequence[Sequence[str]]  # the first is the head
 
     def __new__(cls, text: str, rows: Sequence[Sequence[str]]) -> Self:
-        made = super().__new__(cls, text)
-        made.rows = rows
-        return made
+        summary = super().__new__(cls, text)
+        summary.rows = rows
+        return summary
 
     def __reduce__(self) -> Any:
         return Summary, (str(self), self.rows)
@@ -43,12 +43,12 @@ def summary(module: Module, result: Any = None) -> Summary:
     shapes = _shapes(result)
     rows = [("part", "kind", "result", "parameters")]
     for path, part in module.named_modules():
-        own = [v for v in vars(part).values() if isinstance(v, Variable)]
+        direct = [v for v in vars(part).values() if isinstance(v, Variable)]
         leaf = not any(True for _ in part.children())
-        if not leaf and not own:
+        if not leaf and not direct:
             continue
         count = sum(math.prod(p.shape) for p in part.parameters()) if leaf else (
-            sum(math.prod(p.shape) for p in own)
+            sum(math.prod(p.shape) for p in direct)
         )  # fmt: skip
         shape = shapes.get(path or type(part).__name__, "")
         rows.append((path or "-", type(part).__name__, shape, f"{count:,}"))
@@ -71,9 +71,9 @@ def _shapes(result: Any) -> dict[str, str]:
     if result is None:
         return {}
     roots = [x for x in trees.flatten(result)[0] if isinstance(x, Tensor)]
-    found: dict[str, str] = {}
+    shapes: dict[str, str] = {}
     for node in reach(roots):
         path = (node.metadata or {}).get("module")
         if path is not None and node.type.dtype is not None:
-            found[path] = str(list(node.type.shape))
-    return found
+            shapes[path] = str(list(node.type.shape))
+    return shapes

@@ -53,7 +53,7 @@ def by_axis(shapes: Any, inputs: Sequence[str]) -> dict[str, dict[int, Any]]:
                 f"dynamic_shapes has {len(shapes)} entries for {len(inputs)} inputs"
             ).located("to_onnx")
         shapes = dict(zip(inputs, shapes, strict=True))
-    found: dict[str, dict[int, Any]] = {}
+    chosen: dict[str, dict[int, Any]] = {}
     for name, dims in shapes.items():
         entries = dims.items() if isinstance(dims, Mapping) else enumerate(dims or ())
         for k, d in entries:
@@ -61,8 +61,8 @@ def by_axis(shapes: Any, inputs: Sequence[str]) -> dict[str, dict[int, Any]]:
             if d is None or isinstance(d, int) or "STATIC" in hint:
                 continue
             plain = isinstance(d, str) or hasattr(d, "__name__")
-            found.setdefault(name, {})[int(k)] = d if plain else f"{name}_{k}"
-    return found
+            chosen.setdefault(name, {})[int(k)] = d if plain else f"{name}_{k}"
+    return chosen
 
 
 def extents_of(

@@ -184,12 +184,12 @@ def _clip(node: Node, x: Tensor, low: Any = None, high: Any = None) -> Tensor:
 
 @row("IsInf", reads="detect_negative detect_positive")
 def _infinite(node: Node, x: Tensor) -> Tensor:
-    found = td.isinf(x)
+    infinite = td.isinf(x)
     if not node.get("detect_positive", 1):
-        found = td.logical_and(found, x < 0)
+        infinite = td.logical_and(infinite, x < 0)
     if not node.get("detect_negative", 1):
-        found = td.logical_and(found, x > 0)
-    return found
+        infinite = td.logical_and(infinite, x > 0)
+    return infinite
 
 
 @row("Identity", raw=True)
@@ -321,13 +321,15 @@ _REDUCTIONS: dict[str, Function] = {
 
 def _reduced(function: Function) -> Function:
     def make(node: Node, x: Tensor, axes: Any = None) -> Tensor:
-        own = node.get("axes") if axes is None else axes
-        found = integers(own, "axes") if own is not None and len(own) else None
-        if found is None:
+        wanted = node.get("axes") if axes is None else axes
+        listed = (
+            integers(wanted, "axes") if wanted is not None and len(wanted) else None
+        )
+        if listed is None:
             if node.get("noop_with_empty_axes", 0):
                 return x
-            found = tuple(range(x.type.ndim))
-        places = tuple(sorted(axis_of(a, x) for a in found))
+            listed = tuple(range(x.type.ndim))
+        places = tuple(sorted(axis_of(a, x) for a in listed))
         if node.kind in _EMPTY and not x.type.size:
             return _of_nothing(node, x, places)
         y = function(x, places, keepdims=bool(node.get("keepdims", 1)))

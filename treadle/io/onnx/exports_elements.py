@@ -223,8 +223,8 @@ def _truth(w: Writer, node: Tensor, x: str) -> str:
 @export("ArgMax", "ArgMin")
 def _place(w: Writer, node: Tensor, x: str) -> str:
     op: Any = node.op
-    found = w.add(op.name, x, axis=op.axis, keepdims=int(op.keepdims))
-    return w.add("Cast", found, to=CODES[node.type.dtype])
+    places = w.add(op.name, x, axis=op.axis, keepdims=int(op.keepdims))
+    return w.add("Cast", places, to=CODES[node.type.dtype])
 
 
 @export("Softmax", "LogSoftmax")

@@ -136,20 +136,22 @@ def _check_names(model: Any) -> None:
             raise ValueError(f"input {item.name[:60]!r} has no proper shape")
 
 
-def array_of(tensor: Any, folder: Path | None, room: int = MAX_BYTES) -> Array:
+def array_of(tensor: Any, folder: Path | None, limit: int = MAX_BYTES) -> Array:
     """The array of a tensor message; `folder` is where data beside the file may lie.
 
     Raises ValueError for what does not hold together.
     """
     if tensor.data_type in STORED:
-        return _stored(tensor, folder, room)
+        return _stored(tensor, folder, limit)
     dtype = DTYPES.get(tensor.data_type)
     if dtype is None:
         raise ValueError(f"the dtype with the number {tensor.data_type} is not read")
     shape = tuple(tensor.dims)
     size = check_shape(shape, dtype)
-    if size > room:
-        raise ValueError(f"{size} bytes are more than the {room} that may be asked for")
+    if size > limit:
+        raise ValueError(
+            f"{size} bytes are more than the {limit} that may be asked for"
+        )
     if tensor.data_location == 1:
         return _outside(tensor, folder, shape, dtype)
     if tensor.HasField("raw_data"):
@@ -158,20 +160,20 @@ def array_of(tensor: Any, folder: Path | None, room: int = MAX_BYTES) -> Array:
                 f"{len(tensor.raw_data)} bytes for {dtype}{list(shape)}, not {size}"
             )
         little = dtype.newbyteorder("<") if dtype.kind in "iufc" else dtype
-        found = np.frombuffer(tensor.raw_data, little).astype(dtype, copy=True)
+        array = np.frombuffer(tensor.raw_data, little).astype(dtype, copy=True)
     else:
-        found = _listed(tensor, shape, dtype)
-    if dtype == np.bool_ and (found.view(np.uint8) > 1).any():
+        array = _listed(tensor, shape, dtype)
+    if dtype == np.bool_ and (array.view(np.uint8) > 1).any():
         raise ValueError("a truth value is neither 0 nor 1")
-    return found.reshape(shape)
+    return array.reshape(shape)
 
 
-def _stored(tensor: Any, folder: Path | None, room: int) -> Array:
+def _stored(tensor: Any, folder: Path | None, limit: int) -> Array:
     """The array of a tensor of a dtype that is only stored."""
     code, shape = tensor.data_type, tuple(tensor.dims)
-    if check_shape(shape, np.dtype(np.uint8)) > room:
+    if check_shape(shape, np.dtype(np.uint8)) > limit:
         raise ValueError(
-            f"{shape} are more than the {room} bytes that may be asked for"
+            f"{shape} are more than the {limit} bytes that may be asked for"
         )
     size, byte = packed_bytes(code, shape), np.dtype(np.uint8)
     if tensor.data_location == 1:

@@ -81,10 +81,10 @@ def from_onnx(
 def _buffers(model: Any) -> set[str]:
     """The weights that a file says are not to be trained; only Treadle's say so."""
     noted = [p.value for p in model.metadata_props if p.key == BUFFERS]
-    found = read_json(noted[-1].encode()) if noted and noted[-1] else []
-    if not isinstance(found, list) or not all(isinstance(x, str) for x in found):
+    names = read_json(noted[-1].encode()) if noted and noted[-1] else []
+    if not isinstance(names, list) or not all(isinstance(x, str) for x in names):
         raise ValueError(f"{BUFFERS!r} is no list of names")
-    return set(found)
+    return set(names)
 
 
 def _weights(
@@ -93,7 +93,7 @@ def _weights(
     buffers: set[str],
     place: str,
     folder: Path | None,
-    room: int,
+    limit: int,
 ) -> dict[str, Variable | Array]:
     """The arrays of a file: parameters, buffers and constants by name."""
     settings: set[str] = set()
@@ -102,22 +102,22 @@ def _weights(
         settings |= {x for k, x in enumerate(node.inputs) if k in static}
         if node.kind == "BatchNormalization":
             buffers = buffers | set(node.inputs[3:])
-    found: dict[str, Variable | Array] = {}
+    weights: dict[str, Variable | Array] = {}
     for t in graph.initializer:
         with guarded(place, ModelFileError, repr(t.name[:60])):
-            if t.name in found:
+            if t.name in weights:
                 raise ValueError("two weights have this name")
             if not t.name or len(t.name) > 1024:
                 raise ValueError("this is no name of a weight")
-            array = array_of(t, folder, room)
-            room -= array.nbytes
+            array = array_of(t, folder, limit)
+            limit -= array.nbytes
         trains = array.dtype in CODES and array.dtype.kind in "fVc" and array.ndim
         if not trains or t.name in settings:
-            found[t.name] = array
+            weights[t.name] = array
         else:
             kind = Variable if t.name in buffers else Parameter
-            found[t.name] = kind(array, name=t.name, copy=False)
-    return found
+            weights[t.name] = kind(array, name=t.name, copy=False)
+    return weights
 
 
 def _port(info: Any) -> Port:

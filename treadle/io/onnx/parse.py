@@ -214,7 +214,7 @@ def _resolved(messages: Any, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _body_of(schema: Any, n: Any, values: Mapping[str, Any], version: int) -> Any:
-    """What gives the FunctionProto of a schema for operands of some types."""
+    """The FunctionProto of a schema, as a function of the operands' types."""
     onnx = extra("onnx", "onnx")
     call = onnx.NodeProto()
     call.CopyFrom(n)

@@ -37,7 +37,7 @@ def _max_pool(node: Node, x: Tensor) -> Any:
 
 
 def _places(x: Tensor, shape: tuple[int, ...], fields: Fields, columns: bool) -> Tensor:
-    """Where the maxima stand in x as one row, by columns if asked for."""
+    """The positions of maxima in x as one row, by columns if asked for."""
     kernel, strides, cover, apart, _ = fields
     extents, rank = x.type.shape[2:], len(kernel)
     if math.prod(shape) * math.prod(kernel) > MOST:

@@ -175,7 +175,7 @@ def _repeated(x: Tensor, pairs: Pairs, way: Way) -> Tensor | None:
 def _sources(
     n: int, m: int, scale: float, where: str, part: tuple[float, float]
 ) -> Array:
-    """Where the elements of a result lie, counted in elements of the input."""
+    """The positions of a result's elements, in elements of the input."""
     i = np.arange(m, dtype=np.float64)
     if where == "asymmetric":
         return i / scale

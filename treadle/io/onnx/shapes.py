@@ -84,10 +84,10 @@ def _eye(node: Node, x: Tensor) -> Tensor:
 @row("Reshape", reads="allowzero", static=(1,))
 def _reshape(node: Node, x: Tensor, shape: Array) -> Tensor:
     wanted = integers(shape, "the shape")
-    own = x.type.shape
+    extents = x.type.shape
     if not node.get("allowzero", 0):
-        wanted = tuple(own[k] if n == 0 else n for k, n in enumerate(wanted))
-    if -1 in wanted and 0 in own:
+        wanted = tuple(extents[k] if n == 0 else n for k, n in enumerate(wanted))
+    if -1 in wanted and 0 in extents:
         rest = int(np.prod([n for n in wanted if n != -1]))
         wanted = tuple(0 if n == -1 and rest else n for n in wanted)
     return td.reshape(x, wanted)
@@ -110,22 +110,22 @@ def _transpose(node: Node, x: Tensor) -> Tensor:
 
 @row("Squeeze", reads="axes", static=(1,))
 def _squeeze(node: Node, x: Tensor, axes: Any = None) -> Tensor:
-    own = node.get("axes") if axes is None else axes
-    if own is None:
+    wanted = node.get("axes") if axes is None else axes
+    if wanted is None:
         return td.squeeze(x)
-    return td.squeeze(x, tuple(axis_of(a, x) for a in integers(own, "axes")))
+    return td.squeeze(x, tuple(axis_of(a, x) for a in integers(wanted, "axes")))
 
 
 @row("Unsqueeze", reads="axes", static=(1,))
 def _unsqueeze(node: Node, x: Tensor, axes: Any = None) -> Tensor:
-    own = integers(node.get("axes") if axes is None else axes, "axes")
-    ndim = x.type.ndim + len(own)
-    if not all(-ndim <= a < ndim for a in own) or len({a % ndim for a in own}) < len(
-        own
-    ):
-        raise ValueError(f"axes {own} of a result of {ndim} dimensions")
+    places = integers(node.get("axes") if axes is None else axes, "axes")
+    ndim = x.type.ndim + len(places)
+    if not all(-ndim <= a < ndim for a in places) or len(
+        {a % ndim for a in places}
+    ) < len(places):
+        raise ValueError(f"axes {places} of a result of {ndim} dimensions")
     shape = list(x.type.shape)
-    for a in sorted(a % ndim for a in own):
+    for a in sorted(a % ndim for a in places):
         shape.insert(a, 1)
     return td.reshape(x, tuple(shape))
 
@@ -152,20 +152,20 @@ def _concat(node: Node, *xs: Tensor) -> Tensor:
 @row("Split", reads="axis split num_outputs", static=(1,))
 def _split(node: Node, x: Tensor, sizes: Any = None) -> Any:
     axis, count = axis_of(node.get("axis", 0), x), len(node.outputs)
-    own = node.get("split") if sizes is None else sizes
-    if own is not None:
-        parts = integers(own, "sizes")
+    lengths = node.get("split") if sizes is None else sizes
+    if lengths is not None:
+        parts = integers(lengths, "sizes")
     else:
         each = -(-x.type.shape[axis] // count)
         parts = (*[each] * (count - 1), x.type.shape[axis] - each * (count - 1))
     if len(parts) != count or sum(parts) != x.type.shape[axis] or min(parts) < 0:
         raise ValueError(f"{parts} do not split {x.type}")
-    found, start = [], 0
+    pieces, start = [], 0
     for n in parts:
         key = [slice(None)] * axis + [slice(start, start + n)]
-        found.append(x[tuple(key)])
+        pieces.append(x[tuple(key)])
         start += n
-    return tuple(found)
+    return tuple(pieces)
 
 
 @row("Slice", reads="starts ends axes", static=(1, 2, 3, 4))
@@ -177,8 +177,8 @@ def _slice(
     axes: Any = None,
     steps: Any = None,
 ) -> Tensor:
-    own = starts if starts is not None else node.get("starts")
-    first = integers(own, "starts")
+    begins = starts if starts is not None else node.get("starts")
+    first = integers(begins, "starts")
     last = integers(ends if ends is not None else node.get("ends"), "ends")
     axes = axes if axes is not None else node.get("axes")
     places = range(len(first)) if axes is None else integers(axes, "axes")
@@ -225,15 +225,15 @@ def _pad(
     node: Node, x: Tensor, pads: Any = None, value: Any = None, axes: Any = None
 ) -> Tensor:
     mode = node.get("mode", "constant")
-    own = integers(pads if pads is not None else node.get("pads"), "pads")
+    amounts = integers(pads if pads is not None else node.get("pads"), "pads")
     if value is None:
         value = np.array(node.get("value", 0.0), x.type.dtype)
     places = range(x.type.ndim) if axes is None else integers(axes, "axes")
-    if len(own) != 2 * len(places):
-        raise ValueError(f"{len(own)} widths for {len(places)} dimensions")
-    widths, half = [(0, 0)] * x.type.ndim, len(own) // 2
+    if len(amounts) != 2 * len(places):
+        raise ValueError(f"{len(amounts)} widths for {len(places)} dimensions")
+    widths, half = [(0, 0)] * x.type.ndim, len(amounts) // 2
     for k, axis in enumerate(places):
-        widths[axis_of(axis, x)] = own[k], own[half + k]
+        widths[axis_of(axis, x)] = amounts[k], amounts[half + k]
     cut = [
         slice(max(-a, 0), n + min(b, 0))
         for n, (a, b) in zip(x.type.shape, widths, strict=True)

@@ -31,7 +31,7 @@ BITS = {21: 4, 22: 4, 23: 4, 25: 2, 26: 2, 27: 6, 28: 6}
 
 
 def packed_bytes(code: int, shape: tuple[int, ...]) -> int:
-    """How many bytes hold an array: elements follow one another bit by bit."""
+    """The bytes of an array whose elements are packed bit by bit."""
     return -(-math.prod(shape) * BITS.get(code, 8) // 8)
 
 

@@ -32,14 +32,14 @@ class Node:
     def get(self, name: str, default: Any = None) -> Any:
         """An attribute of the node, of the type of its default."""
         assert name in IMPORTS[self.kind].reads, (self.kind, name)
-        found = self.attributes.get(name, default)
-        if default is None or isinstance(found, type(default)):
-            return found
-        if isinstance(default, float) and isinstance(found, int):
-            return float(found)
-        if isinstance(default, tuple) and isinstance(found, list):
-            return tuple(found)
-        raise ValueError(f"{name!r} is {str(found)[:60]}")
+        value = self.attributes.get(name, default)
+        if default is None or isinstance(value, type(default)):
+            return value
+        if isinstance(default, float) and isinstance(value, int):
+            return float(value)
+        if isinstance(default, tuple) and isinstance(value, list):
+            return tuple(value)
+        raise ValueError(f"{name!r} is {str(value)[:60]}")
 
 
 Maker = Callable[..., Any]
