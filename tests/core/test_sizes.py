@@ -26,6 +26,7 @@ from treadle.base.symbolic import (
     table,
 )
 from treadle.program import stack
+from treadle.program.lives import Lives, SizedPlans
 from treadle.program.memory import Range, largest_live_set, plan
 from treadle.program.stack import Stack
 
@@ -209,3 +210,13 @@ def test_ranges_of_the_same_size_take_no_more_than_before(
     own = Stack.of(ranges, before, regions)
     sizes = np.array([r.bytes for r in ranges], np.int64)
     assert own.plan(sizes)[0].size <= before.size
+
+
+def test_plans_for_other_sizes_stay_near_the_largest_live_set() -> None:
+    ranges = [Range(1 << 20, k, k + 2) for k in range(20)]
+    like = Lives(ranges, plan(ranges), {}, {}, [])
+    plans, rng = SizedPlans(like), np.random.default_rng(0)
+    for _ in range(30):
+        sizes = rng.integers(1 << 18, 1 << 22, len(ranges))
+        own = like.resized(sizes.tolist(), plans.at(sizes))
+        assert own.bound <= own.plan.size <= 1.2 * own.bound
