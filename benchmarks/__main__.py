@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import compile, fit, loop, node, start
+from benchmarks import compile, fit, loop, node, ranks, start
 from benchmarks.frame import check, compare
 from benchmarks.report import Row, report
 from benchmarks.rounds import Setting, find, interpreters
@@ -27,6 +27,7 @@ ALONE: dict[str, Callable[[str], list[Row]]] = {
     "memory": memory.measure,
     "newshape": compile.newshape,
     "node": lambda sizes: node.measure(),
+    "ranks": ranks.measure,
     "start": lambda sizes: start.measure(),
     "workspace": workspace.measure,
 }

@@ -3,12 +3,12 @@
     python -m tests.distributed.campaign kill --count 200 --seed 0
     python -m tests.distributed.campaign stop --count 50 --seed 0
     python -m tests.distributed.campaign disk --count 20 --seed 0
-    python -m tests.distributed.campaign bits --steps 100
+    python -m tests.distributed.campaign bits --count 1 --seed 5 --steps 100
 
 "kill" and "stop" send SIGKILL or SIGSTOP to a random rank of 2 or 4 at a random moment,
 "disk" lets a random rank write no file longer than a random size; each training goes on
-on another number of ranks. "bits" compares the digests of 1, 2 and 4 ranks, with
-sharded states too. A line tells each case, the seed of which repeats it.
+on another number of ranks. "bits" compares the digests of four workloads on 1, 2 and 4
+ranks, with sharded states too. A line tells each case, the seed of which repeats it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import Any
 
 import treadle as td
 from tests.distributed.jobs import Job, ranks
+from tests.distributed.workloads import WORKLOADS
 
 TRAINING = """
 import resource, signal
@@ -56,8 +57,8 @@ tell(digest(net, opt))
 """
 BITS = """
 from tests.distributed.workloads import WORKLOADS, digest, trained
-steps, sharded = int(sys.argv[1]), sys.argv[2] == "1"
-tell({k: digest(*trained(k, steps, 4, sharded=sharded)) for k in WORKLOADS})
+name, steps, sharded = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "1"
+tell(digest(*trained(name, steps, 4, seed=int(sys.argv[4]), sharded=sharded)))
 """
 TIMEOUT = 5.0
 
@@ -106,18 +107,18 @@ def strike(job: Job, victim: int, moment: float, kind: str) -> None:
         os.kill(pid, signal.SIGKILL if kind == "kill" else signal.SIGSTOP)
 
 
-def bits(steps: int) -> int:
+def bits(steps: int, seed: int) -> int:
     """Compare the digests of 1, 2 and 4 ranks; how many differ."""
-    (alone,) = ranks(1, BITS, str(steps), "0")
     wrong = 0
-    for count, sharded in [(1, "1"), (2, "0"), (2, "1"), (4, "0"), (4, "1")]:
-        found = ranks(count, BITS, str(steps), sharded)
-        for name, digest in alone.items():
-            well = all(one[name] == digest for one in found)
+    for name in WORKLOADS:
+        (alone,) = ranks(1, BITS, name, str(steps), "0", str(seed), longest=3600)
+        for count, sharded in [(1, "1"), (2, "0"), (2, "1"), (4, "0"), (4, "1")]:
+            words = name, str(steps), sharded, str(seed)
+            well = set(ranks(count, BITS, *words, longest=3600)) == {alone}
             wrong += not well
             states = "sharded" if sharded == "1" else "whole"
-            print(f"{name}, {steps} updates, {count} ranks, {states} states: "
-                  f"{'equal' if well else 'DIFFERENT'}", flush=True)  # fmt: skip
+            what = f"{name}, seed {seed}, {steps} updates, {count} ranks, {states}"
+            print(f"{what} states: {'equal' if well else 'DIFFERENT'}", flush=True)
     return wrong
 
 
@@ -130,7 +131,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--steps", type=int, default=100)
     given: Any = parser.parse_args(argv)
     if given.kind == "bits":
-        return bits(given.steps)
+        every = range(given.seed, given.seed + given.count)
+        return min(sum(bits(given.steps, seed) for seed in every), 100)
     (wanted,) = ranks(1, TRAINING, "none", "0", "0", "0", "60")
     failed = 0
     for seed in range(given.seed, given.seed + given.count):

@@ -69,10 +69,10 @@ class Job:
             env={**os.environ, "TREADLE_THREADS": "1", "PYTHONPATH": str(ROOT)},
         )
 
-    def finish(self) -> tuple[int, str]:
+    def finish(self, longest: float = LONGEST) -> tuple[int, str]:
         """Exit code and what it printed; one that takes too long is ended."""
         try:
-            out, err = self.process.communicate(timeout=LONGEST)
+            out, err = self.process.communicate(timeout=longest)
         except subprocess.TimeoutExpired:
             self.process.kill()
             out, err = self.process.communicate()
@@ -85,10 +85,12 @@ class Job:
         return {int(file.name): json.loads(file.read_text()) for file in files}
 
 
-def ranks(count: int, program: str, *arguments: str) -> list[Any]:
+def ranks(
+    count: int, program: str, *arguments: str, longest: float = LONGEST
+) -> list[Any]:
     """What a program tells on each of so many ranks."""
     job = Job(count, program, *arguments)
-    code, text = job.finish()
+    code, text = job.finish(longest)
     assert code == 0, text
     found = job.told()
     assert sorted(found) == list(range(count)), text

@@ -41,9 +41,45 @@ tell([bits.hexdigest(), {k: v[-1] for k, v in history.history.items()}])
 def test_weights_and_logs_are_those_of_one_rank() -> None:
     (alone,) = ranks(1, FIT, "none", "3", "-1")
     for count in (2, 4):
-        for bits, logs in ranks(count, FIT, "none", "3", "-1"):
-            assert bits == alone[0]
-            assert logs == pytest.approx(alone[1])
+        assert ranks(count, FIT, "none", "3", "-1") == [alone] * count
+
+
+EVALUATE = """
+draws = np.random.default_rng(0)
+x = draws.normal(size=(101, 6)).astype(np.float32)
+y = (x.sum(1) > 0).astype(np.int64)
+td.set_options(seed=2)
+class Noisy(td.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.calls = td.nn.Linear(6, 2), 0
+    def forward(self, x):
+        self.calls += not self.training
+        return self.layer(x) + 0.1 * td.random.normal((x.shape[0], 2))
+net = Noisy()
+opt = td.distributed.DataParallel(td.optim.Adam(lr=0.01), net, shards=4)
+model = td.Model(net, "cross_entropy", opt, metrics=["accuracy"])
+D = td.data
+sharded = D.Loader(D.ArrayDataset(x[:96], y[:96]), 8, shuffle=False, shard=opt.shard)
+found = [model.evaluate(x, y, batch_size=8), model.evaluate(x, y, steps=3),
+         model.evaluate(iter([(x[:50], y[:50]), (x[50:], y[50:])])),
+         model.evaluate(sharded),
+         model.evaluate(sharded, steps=5), model.evaluate(x[:3], y[:3])]
+calls = net.calls
+found.append(model.fit(x, y, batch_size=4, epochs=2, verbose=0, validation_split=0.3,
+                       validation_steps=2).history)
+tell([found, calls])
+"""
+
+
+@NEEDS_MPI
+def test_ranks_evaluate_their_share_with_the_bits_of_one() -> None:
+    ((alone, calls),) = ranks(1, EVALUATE)
+    assert calls == 13 + 3 + 2 + 12 + 5 + 1
+    for count in (2, 4):
+        every = ranks(count, EVALUATE)
+        assert [found for found, _ in every] == [alone] * count
+        assert sum(own for _, own in every) == calls
 
 
 @NEEDS_MPI

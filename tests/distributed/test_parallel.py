@@ -329,6 +329,53 @@ def test_shares_add_up_as_the_tree_says(shards: int, seed: int) -> None:
     assert whole.rows[0].values.tobytes() == rows.values.tobytes()
 
 
+CONTROLLED = """
+from tests.distributed.workloads import WORKLOADS, digest, trained
+Opt = td.optim
+makes = {
+    "skip": lambda: Opt.Adam(lr=0.01, clip_norm=1.0, on_nan="skip"),
+    "scale": lambda: Opt.Adam(lr=0.01, loss_scale=Opt.LossScale(64.0, interval=2)),
+    "norms": lambda: Opt.SGD(lr=0.1, momentum=0.9,
+                             norms=Opt.NormAverage(window=2, deviations=0.1)),
+    "accumulate": lambda: Opt.Adam(lr=0.01, accumulate=2, clip_norm=0.5),
+}
+found = {}
+for kind, make in makes.items():
+    for name in ("images", "trees"):
+        model, opt = trained(name, 3, 4, make, sharded=sys.argv[1] == "1")
+        if kind == "accumulate":
+            assert opt.flush() and not opt.flush()
+        found[f"{kind} {name}"] = digest(model, opt)
+x, y = td.param("x", init=np.ones(5)), td.param("y", init=np.ones(3))
+inner = Opt.SGD([x, y], lr=0.5, on_nan="scale down", loss_scale=Opt.LossScale(8.0))
+opt = td.distributed.DataParallel(inner, shards=4, sharded=sys.argv[1] == "1")
+first, count = rank() * 4 // size(), 4 // size()
+for update in range(3):
+    for shard in range(first, first + count):
+        bad = np.inf if (update, shard) == (1, 3) else 1.0
+        opt.step((x * bad).sum() + (y * 2.0).sum())
+found["values"] = [x.tolist(), y.tolist(), inner.skipped, inner.loss_scale.value]
+z = td.param("z", init=np.ones(2))
+one = Opt.SGD([z], lr=0.5, on_nan="raise")  # a rank has no parameter of its own
+opt = td.distributed.DataParallel(one, shards=4, sharded=sys.argv[1] == "1")
+try:
+    for _ in range(count):
+        opt.step((z * np.inf).sum())
+except td.RunError as error:
+    found["raised"] = [error.message, z.tolist()]
+tell(found)
+"""
+
+
+@NEEDS_MPI
+@pytest.mark.parametrize("count", [2, 4])
+def test_sharded_states_under_all_controls(count: int) -> None:
+    (alone,) = ranks(1, CONTROLLED, "0")
+    assert alone["values"] == [[0.0] * 5, [-1.0] * 3, 1, 4.0]
+    assert "not finite" in alone["raised"][0] and alone["raised"][1] == [1.0, 1.0]
+    assert ranks(count, CONTROLLED, "1") == [alone] * count
+
+
 DIFFER = {
     "seed": ("td.set_options(seed=rank())", "seed is 1, there 0"),
     "shape": ("x = td.param('x', init=np.ones(2 + rank()))", "x: float64[3], there"),

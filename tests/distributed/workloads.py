@@ -107,10 +107,12 @@ def trained(
     updates: int,
     shards: int,
     make: Callable[[], Any] | None = None,
+    seed: int = 5,
     **settings: Any,
 ) -> Any:
-    """A network and its optimizer after so many updates, by the loop of every rank."""
-    td.set_options(seed=5)
+    """A network and its optimizer after so many updates, by the loop of every rank.
+    Its first weights, its draws and its batches follow from the seed."""
+    td.set_options(seed=seed)
     model = WORKLOADS[name]()
     inner = make() if make else td.optim.Adam(lr=0.01, clip_norm=1.0)
     opt = td.distributed.DataParallel(inner, model, shards=shards, **settings)
@@ -118,7 +120,7 @@ def trained(
     share, first = shards // ranks, td.distributed.rank() * (shards // ranks)
     for update in range(updates):
         for k in range(share):
-            opt.step(model.loss(update * shards + first + k))
+            opt.step(model.loss(1000 * (seed - 5) + update * shards + first + k))
     return model, opt
 
 

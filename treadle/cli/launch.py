@@ -16,6 +16,7 @@ def add(commands: Any) -> None:
     parser = command(commands, "launch", "run a program on several ranks")
     words = parser.add_argument
     words("-n", "--ranks", type=int, metavar="N", required=True, help="how many ranks")
+    words("-m", "--module", action="store_true", help="PROGRAM is a module")
     words("program", metavar="PROGRAM", help="a Python file")
     words("arguments", nargs=argparse.REMAINDER, metavar="...", help="its arguments")
     parser.set_defaults(run=run)
@@ -23,4 +24,5 @@ def add(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the program on all ranks; the exit code of the first that failed."""
-    return launch(arguments.ranks, arguments.program, arguments.arguments)
+    given = arguments.ranks, arguments.program, arguments.arguments
+    return launch(*given, module=arguments.module)

@@ -6,16 +6,20 @@ import argparse
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from treadle.base.errors import OptionError
+from treadle.base.errors import OptionError, TreadleError
 from treadle.base.extras import extra
 from treadle.base.options import current, engines, options
 from treadle.cli.parser import command
 from treadle.data.catalog import load_images
+from treadle.distributed.communicator import DistributedError
+from treadle.distributed.launch import launch
+from treadle.distributed.parallel import shards_of
+from treadle.distributed.world import rank, size
 from treadle.engines.base import engine
 from treadle.train.folder import folder_to_resume, new_folder
 from treadle.train.networks import NETWORKS, network
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["add"]
 
 _DEFAULT = Settings()
+SHARDS = 4  # of a step, where ranks train: 1, 2 and 4 of them come to the same bits
 
 
 def add(commands: Any) -> None:
@@ -48,6 +53,9 @@ def add(commands: Any) -> None:
         "--epochs", type=int, metavar="N", help=f"times through the data ({d.epochs})"
     )
     words("--batch", type=int, metavar="N", help=f"images in a step ({d.batch})")
+    words("--ranks", type=int, metavar="N", help="processes that train together (1)")
+    words("--shards", type=int, metavar="N",
+          help="parts of a step for ranks: as many, the same bits (4)")  # fmt: skip
     words("--seed", type=int, metavar="N", help=f"same seed, same bits ({d.seed})")
     words("--engine", metavar="NAME", help=f"{', '.join(engines())} ({d.engine})")
     words("--output", metavar="DIR", help="where the run is kept (runs/DATA-NETWORK)")
@@ -59,32 +67,60 @@ def train(arguments: argparse.Namespace) -> int:
     """Train, save and show; a first Ctrl-C ends it where it can be resumed."""
     given = vars(arguments)
     output, resume = given.pop("output"), given.pop("resume")
+    ranks = _ranks(given.pop("ranks"))
     del given["command"], given["run"]
     if resume:
         folder = folder_to_resume(output)
         point, saved = saved_run(folder)
         settings = saved.resumed(**given)
     else:
+        if given["shards"] is None and ranks is not None:
+            given["shards"] = SHARDS if SHARDS % ranks == 0 else ranks
         chosen = current()  # what TREADLE_ENGINE and TREADLE_SEED say
         default = _DEFAULT.changed(engine=chosen.engine, seed=chosen.seed)
         point, settings = None, default.changed(**given)
     if settings.data_dir is not None and settings.data != "fashion-mnist":
         raise OptionError("--data-dir goes with --data fashion-mnist")
     _check_names(settings)
+    shards_of(settings.shards, ranks or 1)
     images = load_images(settings.data, settings.data_dir)
     if not resume:
         folder = new_folder(f"{images.name}-{settings.network}", output)
-    console: Console = extra("rich.console", "cli").Console(soft_wrap=True)
+    console_of = extra("rich.console", "cli").Console
+    if ranks is not None and ranks > size():
+        words = _words(given if resume else settings.facts(), resume)
+        words += ["--ranks", str(ranks), "--output", str(folder)]
+        return launch(ranks, "treadle", words, module=True, as_one=True)
+    console: Console = console_of(soft_wrap=True, quiet=rank() > 0)
     with training(settings, images, folder, point) as run:
         how = f"going on at step {point.step}" if point else "a new run"
+        who = "" if ranks is None else f" on {ranks} rank{'s' * (ranks > 1)}"
         console.print(
             f"{settings.network} on {images.name}: {len(images.train):,} images, "
-            f"{len(images.held_out):,} held out; {how} in {folder}",
+            f"{len(images.held_out):,} held out; {how}{who} in {folder}",
             highlight=False,
         )
         used = engine(settings.engine)
         console.print(f"engine {used.name} on {used.device}", highlight=False)
         return _follow(run, console)
+
+
+def _ranks(asked: int | None) -> int | None:
+    """How many ranks train; None where nobody speaks of them."""
+    if asked is not None and asked < 1:
+        raise OptionError("--ranks is at least 1")
+    if size() == 1:
+        return asked
+    if asked not in (None, size()):
+        raise OptionError(f"--ranks {asked}, but {size()} ranks were started")
+    return size()
+
+
+def _words(given: Mapping[str, Any], resume: bool) -> list[str]:
+    """The words that ask another process for the same."""
+    named = {k: v for k, v in given.items() if v is not None}
+    words = [w for k, v in named.items() for w in (f"--{k.replace('_', '-')}", str(v))]
+    return ["train", *words, *(["--resume"] if resume else [])]
 
 
 def _check_names(settings: Settings) -> None:
@@ -124,14 +160,21 @@ def _follow(run: Run, console: Console) -> int:
     try:
         with _interruptible() as asked:
             for _ in show_progress(run, console):
-                if asked:
+                if run.agrees(bool(asked)):
                     run.save()
                     stopped = True
                     break
     except KeyboardInterrupt:
         stopped = True
+    except DistributedError:  # each rank has seen something else
+        raise
+    except TreadleError:
+        if rank() > 0:  # of all ranks, and rank 0 says so
+            return 1
+        raise
     if stopped:
-        print(f"treadle: interrupted; {_saved(run)}", file=sys.stderr)
+        if rank() == 0:
+            print(f"treadle: interrupted; {_saved(run)}", file=sys.stderr)
         return 130
     run.export()
     if run.accuracies:
@@ -148,7 +191,8 @@ def _follow(run: Run, console: Console) -> int:
 def _saved(run: Run) -> str:
     if run.saved_step is None:
         return "nothing was saved yet"
+    ranks = f" --ranks {run.comm.size}" if run.comm.size > 1 else ""
     return (
         f"step {run.saved_step} is saved in {run.folder}; go on with "
-        f"treadle train --resume --output {run.folder}"
+        f"treadle train --resume{ranks} --output {run.folder}"
     )

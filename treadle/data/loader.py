@@ -119,6 +119,16 @@ class Loader:
         self._checksum = zlib.crc32(lengths)
         self._iteration = 0  # counts iterations and restores: only the last may go on
 
+    @property
+    def shards(self) -> int:
+        """The batches, one after the other, that ranks share out; 1 without ranks."""
+        return self._shards
+
+    def number(self, position: int) -> int:
+        """The number of this rank's batch at a position, among those of all ranks."""
+        update, own = divmod(position, self._share)
+        return update * self._shards + self._rank * self._share + own
+
     def __len__(self) -> int:
         """The batches of the epoch at which it stands."""
         return self._sizes(self.epoch)[1] // self._shards * self._share

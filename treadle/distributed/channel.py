@@ -19,37 +19,49 @@ Action = Callable[["Communicator"], object]
 
 class Channel:
     """Exchanges over a communicator of its own, in the order in which they are begun,
-    the same on all ranks. What one raises, and no later one after it, `finish` raises.
+    the same on all ranks. After one that fails, all later ones fail with its error.
 
     >>> from treadle.distributed.communicator import Alone
-    >>> channel, done = Alone().channel(), []
-    >>> channel.begin(lambda comm: done.append(comm.size)); channel.finish(); done
-    [1]
+    >>> channel = Channel(Alone(), "treadle-exchange")
+    >>> end = channel.begin(lambda comm: comm.size)
+    >>> end()
+    1
     """
 
-    def __init__(self, comm: Communicator) -> None:
-        self.comm = comm
-        self._queue: SimpleQueue[tuple[Any, Origin]] = SimpleQueue()
+    def __init__(self, comm: Communicator, name: str) -> None:
+        self.comm, self.name = comm, name
+        self._queue: SimpleQueue[tuple[Action, Origin, SimpleQueue[Any]]]
+        self._queue = SimpleQueue()
         self._failure: BaseException | None = None
         self._thread: threading.Thread | None = None
 
-    def begin(self, action: Action, origin: Origin = (None, 0)) -> None:
-        """Have an exchange follow those begun so far; `origin` is what errors name."""
+    def begin(self, action: Action, origin: Origin = (None, 0)) -> Callable[[], Any]:
+        """Have an exchange follow those begun so far: what waits for its result.
+        `origin` is what errors name."""
         if self._thread is None:
             self._thread = threading.Thread(
-                target=self._work, name="treadle-exchange", daemon=True
+                target=self._work, name=self.name, daemon=True
             )
             self._thread.start()
-        self._queue.put((action, origin))
+        result: SimpleQueue[Any] = SimpleQueue()
+        self._queue.put((action, origin, result))
+
+        def end() -> Any:
+            self.comm.hurry(True)
+            try:
+                found = result.get()
+            finally:
+                self.comm.hurry(False)
+            if isinstance(found, BaseException):
+                raise found
+            return found
+
+        return end
 
     def finish(self) -> None:
         """Wait until all that was begun is done."""
         if self._thread is not None:
-            done: SimpleQueue[None] = SimpleQueue()
-            self.comm.hurry(True)
-            self._queue.put((done, (None, 0)))
-            done.get()
-            self.comm.hurry(False)
+            self.begin(lambda comm: None)()
         if self._failure is not None:
             raise self._failure
 
@@ -59,13 +71,13 @@ class Channel:
 
     def _work(self) -> None:
         while True:
-            action, origin = self._queue.get()
-            if isinstance(action, SimpleQueue):
-                action.put(None)
-            elif self._failure is None:
+            action, origin, result = self._queue.get()
+            found: Any = self._failure
+            if found is None:
                 self.comm.origin = origin
                 try:
-                    action(self.comm)
+                    found = action(self.comm)
                 except BaseException as failure:
-                    self._failure = failure
-            del action
+                    found = self._failure = failure
+            result.put(found)
+            del action, result, found

@@ -7,7 +7,7 @@ asks for is not carried out, so that all ranks have to ask for the same ones.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from treadle.distributed.fixed import REDUCTIONS
 from treadle.distributed.world import world
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
+from treadle.graph.origin import capture
 from treadle.graph.tensor import Tensor
 from treadle.ops.families import Family
 
@@ -48,15 +49,27 @@ class Collective(Family):
         return types[0]
 
     def numpy(self, *arrays: Any) -> Array:
+        found: Array = self.begin(*arrays)()
+        return found
+
+    def begin(self, *arrays: Any) -> Callable[[], Any]:
+        x = np.array(arrays[0], order="C")
+
+        def exchange(comm: Communicator) -> Array:
+            comm.name_call(self.name, self.together)
+            try:
+                return self.done(comm, x)
+            finally:
+                comm.name_call("")
+
         comm = world()
-        comm.name_call(self.name, self.together)
-        try:
-            return self.done(comm, np.asarray(arrays[0], order="C"))
-        finally:
-            comm.name_call("")
+        if comm.size == 1:  # what it sends, it receives itself
+            found = exchange(comm)
+            return lambda: found
+        return comm.channel("treadle-collectives").begin(exchange, capture())
 
     def done(self, comm: Communicator, x: Array) -> Array:
-        """The result on this rank."""
+        """The result on this rank; x may be written over."""
         raise NotImplementedError
 
     def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
@@ -71,14 +84,14 @@ class Collective(Family):
         ]
 
 
-@op(effect="each", repeatable=False, tolerance="R")
+@op(effect="each", repeatable=False, waits=True, tolerance="R")
 class AllReduce(Collective):
     """The reduction over all ranks, on all ranks."""
 
     reduction: str = "sum"
 
     def done(self, comm: Communicator, x: Array) -> Array:
-        return fixed.all_reduce(comm, x, self.reduction)
+        return fixed.all_reduce_over(comm, x, self.reduction)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         if self.reduction in ("sum", "mean"):
@@ -96,7 +109,7 @@ class AllReduce(Collective):
         ]
 
 
-@op(effect="each", repeatable=False, tolerance="E")
+@op(effect="each", repeatable=False, waits=True, tolerance="E")
 class AllGather(Collective):
     """All-gather: operands of all `size` ranks joined along the first axis."""
 
@@ -116,7 +129,7 @@ class AllGather(Collective):
         return [Sample(cls(1), (Input((2, 3)),)), Sample(cls(1), (Input((1,)),))]
 
 
-@op(effect="each", repeatable=False, tolerance="R")
+@op(effect="each", repeatable=False, waits=True, tolerance="R")
 class ReduceScatter(Collective):
     """The sum over `size` ranks, of which each gets its part of the first axis."""
 
@@ -136,7 +149,7 @@ class ReduceScatter(Collective):
         return [Sample(cls(1), (Input((2, 3)),)), Sample(cls(1), (Input((1,)),))]
 
 
-@op(effect="each", repeatable=False, tolerance="E")
+@op(effect="each", repeatable=False, waits=True, tolerance="E")
 class AllToAll(Collective):
     """Part k of the first axis goes to rank k; what comes from it takes its place."""
 
@@ -157,7 +170,7 @@ class AllToAll(Collective):
         return [Sample(cls(1), (Input((2, 3)),)), Sample(cls(1), (Input((1,)),))]
 
 
-@op(effect="each", repeatable=False, tolerance="E")
+@op(effect="each", repeatable=False, waits=True, tolerance="E")
 class FromRoot(Collective):
     """Broadcast: the operand of one rank, on all ranks."""
 
@@ -174,14 +187,14 @@ class FromRoot(Collective):
         return [Sample(cls(0), (Input((2, 3)),)), Sample(cls(0), (Input(()),))]
 
 
-@op(effect="each", repeatable=False, tolerance="R")
+@op(effect="each", repeatable=False, waits=True, tolerance="R")
 class ToRoot(Collective):
     """The sum over all ranks on one of them, zeros on the others."""
 
     root: int
 
     def done(self, comm: Communicator, x: Array) -> Array:
-        total = fixed.all_reduce(comm, x)
+        total = fixed.all_reduce_over(comm, x)
         return total if comm.rank == self.root else np.zeros_like(total)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
@@ -192,7 +205,7 @@ class ToRoot(Collective):
         return [Sample(cls(0), (Input((2, 3)),)), Sample(cls(0), (Input(()),))]
 
 
-@op(effect="each", repeatable=False, tolerance="E")
+@op(effect="each", repeatable=False, waits=True, tolerance="E")
 class Exchange(Collective):
     """The operand goes to one rank; the result, of its type, comes from another one.
 

@@ -12,9 +12,13 @@ from treadle.base.errors import ArgumentError, RunError
 from treadle.distributed.channel import Channel
 from treadle.graph.origin import Origin
 
-__all__ = ["Communicator", "DistributedError"]
+__all__ = ["CHANNELS", "Communicator", "DistributedError"]
 
 Array = np.ndarray[Any, Any]
+
+
+# Of gradients while others are made, and of the collectives in graphs.
+CHANNELS = ("treadle-exchange", "treadle-collectives")
 
 
 class DistributedError(RunError):
@@ -77,9 +81,9 @@ class Communicator:
         """Say what the next calls are a part of, for errors that name it. A call that
         all ranks make `together` raises where others are in one of another name."""
 
-    def channel(self) -> Channel:
-        """The same ranks for another thread, whose calls meet none of this one's; a
-        collective."""
+    def channel(self, name: str) -> Channel:
+        """The same ranks for another thread, one of CHANNELS, whose calls meet none of
+        this one's."""
         raise NotImplementedError
 
     def hurry(self, urgent: bool) -> None:
@@ -114,8 +118,8 @@ class Alone(Communicator):
     def trade(self, outgoing: Sequence[Array], incoming: Sequence[Array]) -> None:
         pass
 
-    def channel(self) -> Channel:
-        return Channel(Alone())
+    def channel(self, name: str) -> Channel:
+        return Channel(Alone(), name)
 
     def broadcast(self, x: Array, root: int) -> Array:
         return np.array(x)

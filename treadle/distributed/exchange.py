@@ -40,7 +40,7 @@ class Exchange:
         origin: Origin = (None, 0),
     ) -> None:
         self.comm, self.layout, self.total, self.last = comm, layout, total, last
-        self.channel = comm.channel() if comm.size > 1 else None
+        self.channel = comm.channel("treadle-exchange") if comm.size > 1 else None
         self.update, self.joined, self.origin = update, joined, origin
         self.begun = False
         self.sent = 0  # buckets, in their order

@@ -13,6 +13,7 @@ from treadle.distributed.communicator import Communicator
 __all__ = [
     "REDUCTIONS",
     "all_reduce",
+    "all_reduce_over",
     "gather_parts",
     "parts_of",
     "reduce_part",
@@ -110,16 +111,20 @@ def all_reduce(comm: Communicator, x: Array, reduction: str = "sum") -> Array:
     >>> all_reduce(Alone(), np.array([1.0, 2.0])).tolist()
     [1.0, 2.0]
     """
+    return all_reduce_over(comm, np.array(x, order="C"), reduction)
+
+
+def all_reduce_over(comm: Communicator, x: Array, reduction: str = "sum") -> Array:
+    """The same of an array in C order, which may be written over."""
     if reduction == "mean" or accumulator(as_dtype(x.dtype)) != x.dtype:
         share = -(-x.size // comm.size)
         rows = np.zeros((comm.size, share), x.dtype)
         rows.reshape(-1)[: x.size] = x.reshape(-1)
         parts = comm.all_gather(reduce_scatter(comm, rows, reduction))
         return parts.reshape(-1)[: x.size].reshape(x.shape)
-    y = np.array(x, order="C")
-    flat, step = y.reshape(-1), PIECE // y.itemsize
+    flat, step = x.reshape(-1), PIECE // x.itemsize
     for begin in range(0, flat.size, step):
         cut = parts_of(flat[begin : begin + step], comm.size)
         reduce_part(comm, cut, reduction)
         gather_parts(comm, cut)
-    return y
+    return x

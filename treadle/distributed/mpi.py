@@ -16,7 +16,11 @@ from treadle.base.events import span, watchers
 from treadle.base.extras import extra
 from treadle.base.locks import lock
 from treadle.distributed.channel import Channel
-from treadle.distributed.communicator import Communicator, DistributedError
+from treadle.distributed.communicator import (
+    CHANNELS,
+    Communicator,
+    DistributedError,
+)
 from treadle.distributed.watch import Watch
 from treadle.graph.origin import capture
 
@@ -53,8 +57,11 @@ class MpiCommunicator(Communicator):
         self._sent: list[tuple[Any, Array]] = []
         self._lost = False
         self._urgent = other is None
-        self._channel: Channel | None = None
+        self._channels: dict[str, Channel] = {}
         if other is None:
+            # Now, as all ranks do so at once: later they may do so in another order.
+            for name in CHANNELS:
+                self._channels[name] = Channel(MpiCommunicator(self), name)
             end_all_on_error(mpi.COMM_WORLD.Abort)
 
     def name_call(self, name: str, together: bool = False) -> None:
@@ -71,11 +78,10 @@ class MpiCommunicator(Communicator):
         if (every != name[0]).any():
             raise self._watch.differ()
 
-    def channel(self) -> Channel:
-        if self._channel is None:
-            self._channel = Channel(MpiCommunicator(self))
-        self._channel.comm.timeout = self.timeout
-        return self._channel
+    def channel(self, name: str) -> Channel:
+        channel = self._channels[name]
+        channel.comm.timeout = self.timeout
+        return channel
 
     def hurry(self, urgent: bool) -> None:
         self._urgent = urgent

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -43,6 +44,7 @@ Array = np.ndarray[Any, Any]
 
 UPDATE = "distributed.update"  # the count of updates, beside an optimizer's states
 _DRAWS = 1 << 24  # random draws that one shard may take
+_EVALUATED = 1 << 60  # the first draw of batches that are not trained on
 
 
 class DataParallel:
@@ -140,6 +142,12 @@ class DataParallel:
         return self.communicator.rank, self.communicator.size, self.shards
 
     @property
+    def number(self) -> int:
+        """The number of the next shard of this rank among those of all updates."""
+        first = self.communicator.rank * self._local
+        return self.updates * self.shards + first + self._made
+
+    @property
     def waits(self) -> bool:
         """Whether shards of this rank wait for others to make an update."""
         return self._made > 0
@@ -220,6 +228,8 @@ class DataParallel:
     def flush(self) -> bool:
         """`join`, then update with the gradients that the optimizer accumulates."""
         self.join()
+        if self._shards is not None:
+            return self._shards.flush()
         return self.optimizer.flush()
 
     def _shard(self, loss: Any) -> Any:
@@ -324,10 +334,24 @@ class DataParallel:
             if self._shards is None:
                 self.optimizer.step()
             else:
-                self._shards.step(numbers, gradients)
-                self._shards.gather(share)
+                self._shards.step(share, numbers)
         finally:
             give_gradients(variables, [None] * len(variables))
+
+    @contextmanager
+    def evaluating(self) -> Iterator[Callable[[int], None]]:
+        """A function that has the next draws be those of an evaluated batch, by its
+        number; after the block they are those of the next shard."""
+        scope = current().scope
+        before = scope.count
+
+        def place(batch: int) -> None:
+            scope.count = _EVALUATED + batch * _DRAWS
+
+        try:
+            yield place
+        finally:
+            scope.count = before
 
     def _place_draws(self, shard: int | None = None) -> None:
         """Have the next draws be those of a shard, the next one of this rank: they

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from treadle.base.dtypes import as_dtype
-from treadle.base.errors import ArgumentError
+from treadle.base.dtypes import DType, as_dtype
 from treadle.distributed.communicator import Communicator
 from treadle.distributed.fixed import all_reduce, gather_parts
 from treadle.distributed.layout import GradientLayout
@@ -19,8 +19,8 @@ from treadle.graph.leaves import constant_node
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
-from treadle.ops.lookup import RowsToDense
-from treadle.optim.gradients import clip_by_value, prepare
+from treadle.optim.controls import Measures
+from treadle.optim.gradients import Gradient, all_finite
 from treadle.optim.optimizer import Optimizer
 from treadle.runtime.evaluate import evaluate
 from treadle.runtime.store import store
@@ -35,128 +35,90 @@ class ShardedUpdate:
     parameters: those that a sharded layout says, and all sparse ones.
 
     Rajbhandari et al., ZeRO: memory optimizations toward training trillion parameter
-    models, 2020 (stage 1). Bits are those of one rank, clipping by the global norm
-    included; raises ArgumentError where the optimizer looks at all gradients for more.
+    models, 2020 (stage 1). Bits are those of one rank: what an optimizer asks of all
+    gradients, their norm and whether they are finite, is asked of all ranks.
     """
 
     def __init__(
         self, optimizer: Optimizer, layout: GradientLayout, comm: Communicator
     ) -> None:
-        controls = optimizer.controls
-        if controls.watches or controls.gathers or controls.norms is not None:
-            raise ArgumentError(
-                "sharded states go with clipping alone, not with on_nan, loss_scale, "
-                "norms or accumulate",
-                hint="shards= sums gradients as accumulate= does",
-            )
         self.optimizer, self.layout, self.comm = optimizer, layout, comm
 
     def _is_mine(self, k: int) -> bool:
         place = self.layout.places[k]
         return place.variable.sparse or place.owner == self.comm.rank
 
-    def step(self, numbers: Sequence[int], gradients: Sequence[Tensor]) -> None:
-        """Clip the gradients of this rank's parameters by those of all, of which all
-        ranks give the same numbers, and update them; gradients are in p.grad."""
-        optimizer, controls = self.optimizer, self.optimizer.controls
-        places = self.layout.places
-        of = {id(places[k].variable): k for k in numbers}
-        used = [places[k].variable for k in numbers]
-        ordered = [
-            of[id(p)] for g in optimizer.groups for p in optimizer._candidates(g, used)
-            if id(p) in of
-        ]  # fmt: skip
-        optimizer.reserve([places[k].variable for k in ordered])
-        given = dict(zip(numbers, gradients, strict=True))
-        mine = {k: given[k] for k in ordered if self._is_mine(k)}
-        others = [places[k].variable for k in ordered if k not in mine]
-        limits = controls.clip_value, controls.clip_norm
-        clipped = self._clipped(ordered, mine) if limits != (None, None) else mine
+    def step(self, share: Share, numbers: Sequence[int]) -> None:
+        """Update the parameters of these numbers, the same on all ranks, by their
+        gradients, which are in p.grad; each rank those that it has. Gradients of the
+        share are no more."""
+        used = [self.layout.places[k].variable for k in numbers]
+        ordered = self._ordered(used)
+        self.optimizer.reserve([self.layout.places[k].variable for k in ordered])
+        others = [
+            self.layout.places[k].variable for k in ordered if not self._is_mine(k)
+        ]
         give_gradients(others, [None] * len(others))
-        variables = [places[k].variable for k in mine]
-        give_gradients(variables, [clipped[k] for k in mine])
-        controls.clip_value = controls.clip_norm = None
+        before = int(self.optimizer.count)
+        with self._over_ranks(ordered):
+            self.optimizer.step()
+        if int(self.optimizer.count) > before:
+            self._gather(share.flat, ordered)
+
+    def flush(self) -> bool:
+        """`Optimizer.flush` on all ranks."""
+        optimizer, places = self.optimizer, self.layout.places
+        known = {id(x.variable): x.variable for x in places if x.variable.trainable}
+        ordered = self._ordered([known[k] for k in optimizer.reserved() if k in known])
+        with self._over_ranks(ordered):
+            flushed = optimizer.flush()
+        if flushed:
+            self._gather(self.layout.zeros(), ordered)
+        return flushed
+
+    def _ordered(self, parameters: Sequence[Variable]) -> list[int]:
+        """The numbers of parameters, in the order of the optimizer's groups."""
+        known = set(map(id, parameters))
+        numbers = [
+            self.layout.number(p)
+            for group in self.optimizer.groups
+            for p in self.optimizer.candidates(group, parameters)
+            if id(p) in known
+        ]
+        return [k for k in numbers if k is not None]
+
+    @contextmanager
+    def _over_ranks(self, ordered: Sequence[int]) -> Iterator[None]:
+        """Have the optimizer see what is asked of all gradients on all ranks."""
+        controls = self.optimizer.controls
+        before = controls.measures
+        mine = [k for k in ordered if self._is_mine(k)]
+        controls.measures = _OverRanks(self.comm, self.layout, ordered, mine)
         try:
-            if mine:
-                optimizer.step()
-            else:
-                count = optimizer.count
-                store([(count, np.asarray(count.numpy()) + 1)])
+            yield
         finally:
-            controls.clip_value, controls.clip_norm = limits
+            controls.measures = before
 
-    def _clipped(
-        self, ordered: Sequence[int], mine: Mapping[int, Tensor]
-    ) -> dict[int, Tensor]:
-        """This rank's gradients, clipped as one rank clips all of them."""
-        optimizer, controls = self.optimizer, self.optimizer.controls
-        groups = {
-            id(p): g
-            for g in optimizer.groups
-            for p in optimizer._candidates(
-                g, [self.layout.places[k].variable for k in mine]
-            )
-        }
-        ready = {}
-        for k, gradient in mine.items():
-            p = self.layout.places[k].variable
-            rows = groups[id(p)].by_rows(p, optimizer.sparse_updates)
-            ready[k] = prepare(gradient, rows, p.frozen)
-        if controls.clip_value is not None:
-            values = clip_by_value(list(ready.values()), controls.clip_value)
-            ready = dict(zip(ready, values, strict=True))
-        if controls.clip_norm is None:
-            return {k: self._whole(k, g) for k, g in ready.items()}
-        own = list(ready)
-        sums = evaluate([ready[k].square_sum() for k in own]) if own else []
-        squares = np.zeros(len(ordered), np.float64)
-        for k, square in zip(own, sums, strict=True):
-            if self.layout.places[k].owner == self.comm.rank:
-                squares[ordered.index(k)] = square
-        squares = all_reduce(self.comm, squares)  # zeros of others add nothing
-        total: Any = None
-        for k, square in zip(ordered, squares, strict=True):
-            one = constant_node(np.array(square, self.layout.places[k].dtype))
-            total = one if total is None else total + one
-        limit = controls.clip_norm
-        norm = functions.sqrt(total)
-        factor = limit / functions.maximum(norm, limit)
-        factor = constant_node(np.array(evaluate(factor)))
-        return {
-            k: self._whole(k, g, factor.astype(g.value.type.dtype))
-            for k, g in ready.items()
-        }
-
-    def _whole(self, k: int, gradient: Any, factor: Any = None) -> Tensor:
-        """A prepared gradient, times a factor, as p.grad has it."""
-        value = gradient.value if factor is None else gradient.value * factor
-        if gradient.ids is None:
-            found: Tensor = value
-            return found
-        # Each id once, as rows were given: then they stay what they are.
-        dense: Tensor = RowsToDense(gradient.rows)(gradient.ids, value)
-        return dense
-
-    def gather(self, share: Share) -> None:
-        """Have all ranks hold the parameters that others have updated; the gradients of
-        the share are no more."""
-        rank, pairs = self.comm.rank, list[tuple[Variable, Array]]()
+    def _gather(self, flat: Mapping[DType, Array], numbers: Sequence[int]) -> None:
+        """Have all ranks hold the parameters of these numbers that others have updated,
+        by way of flat arrays as gradients have them."""
+        rank, pairs, known = self.comm.rank, list[tuple[Variable, Array]](), {*numbers}
         for bucket in self.layout.buckets:
-            chosen = [k for k in bucket.numbers if share.used[k]]
+            chosen = [k for k in bucket.numbers if k in known]
             if not chosen:
                 continue
-            flat = share.flat[bucket.dtype]
+            whole = flat[bucket.dtype]
             for k in chosen:
                 place = self.layout.places[k]
                 if place.owner == rank:
                     value = np.asarray(place.variable.numpy())
-                    flat[place.start : place.stop] = value.reshape(-1)
-            gather_parts(self.comm, bucket.parts(flat[bucket.start : bucket.stop]))
+                    whole[place.start : place.stop] = value.reshape(-1)
+            gather_parts(self.comm, bucket.parts(whole[bucket.start : bucket.stop]))
             for k in chosen:
                 place = self.layout.places[k]
                 p = place.variable
                 if place.owner != rank and p.trainable:
-                    part = flat[place.start : place.stop].reshape(p.shape)
+                    part = whole[place.start : place.stop].reshape(p.shape)
                     pairs.append((p, part.astype(p.type.dtype, copy=False)))
         store(pairs)
 
@@ -199,3 +161,39 @@ class ShardedUpdate:
                     x = own[name] if mine else np.empty(shape, as_dtype(dtype))
                     found[name] = self.comm.broadcast(np.asarray(x), rank)
         return found
+
+
+class _OverRanks(Measures):
+    """The same of the gradients of all ranks, as numbers: `ordered` are the parameters
+    of all of them, of which this rank's gradients are those in `mine`."""
+
+    whole = False
+
+    def __init__(
+        self,
+        comm: Communicator,
+        layout: GradientLayout,
+        ordered: Sequence[int],
+        mine: Sequence[int],
+    ) -> None:
+        self.comm, self.layout = comm, layout
+        self.ordered, self.mine = ordered, mine
+        self.empty = not mine
+
+    def finite(self, gradients: Sequence[Gradient]) -> Tensor:
+        well = bool(np.asarray(all_finite(gradients).numpy())) if gradients else True
+        every = all_reduce(self.comm, np.array(well, np.int64), "min")
+        return constant_node(np.array(bool(every)))
+
+    def norm(self, gradients: Sequence[Gradient]) -> Tensor:
+        places, squares = self.layout.places, np.zeros(len(self.ordered), np.float64)
+        sums = evaluate([g.square_sum() for g in gradients]) if gradients else []
+        for k, square in zip(self.mine, sums, strict=True):
+            if places[k].owner == self.comm.rank:
+                squares[self.ordered.index(k)] = square
+        squares = all_reduce(self.comm, squares)  # zeros of others add nothing
+        total: Any = None
+        for k, square in zip(self.ordered, squares, strict=True):
+            one = constant_node(np.array(square, places[k].dtype))
+            total = one if total is None else total + one
+        return constant_node(np.array(evaluate(functions.sqrt(total))))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,29 +25,69 @@ def is_empty(op: Op, type_: Type | TupleType) -> bool:
     return not op.traits.effect and op.family not in ("control", "state")
 
 
-def compute(op: Op, type_: Type | TupleType, arrays: Sequence[Any]) -> Any:
-    """The op's NumPy rule; 16-bit floats are computed in float32 and rounded once."""
+def compute(
+    op: Op,
+    type_: Type | TupleType,
+    arrays: Sequence[Any],
+    rule: Callable[..., Any] | None = None,
+) -> Any:
+    """The op's NumPy rule, or another rule of it; 16-bit floats are computed in float32
+    and rounded once."""
     if is_empty(op, type_):
         assert isinstance(type_, Type)
         return np.empty(type_.shape, type_.dtype)
-    operands = [
-        a.astype(float32) if isinstance(a, np.ndarray) and a.dtype in HALF else a
-        for a in arrays
-    ]
+    operands = _widened(arrays)
     with np.errstate(all="ignore"):
-        result = op.numpy(*operands)
+        result = (rule or op.numpy)(*operands)
         if isinstance(type_, TupleType):
             pairs = zip(result, type_, strict=True)
             return tuple(np.asarray(r, dtype=t.dtype) for r, t in pairs)
         return np.asarray(result, dtype=type_.dtype)
 
 
+def _widened(arrays: Sequence[Any]) -> list[Any]:
+    return [
+        a.astype(float32) if isinstance(a, np.ndarray) and a.dtype in HALF else a
+        for a in arrays
+    ]
+
+
+def begin(
+    op: Op, type_: Type | TupleType, arrays: Sequence[Any], rule: object = None
+) -> Callable[[], Any]:
+    """The rule that ends an op that waits, which is begun now."""
+    return op.begin(*_widened(arrays))
+
+
 def compute_at(
-    op: Op, type_: Type | TupleType, arrays: Sequence[Any], origin: Origin
+    op: Op,
+    type_: Type | TupleType,
+    arrays: Sequence[Any],
+    origin: Origin,
+    rule: Callable[..., Any] | None = None,
 ) -> Any:
     """`compute`, with a failure told in terms of the op and the user's line."""
+    return _at(compute, op, type_, arrays, origin, rule)
+
+
+def begin_at(
+    op: Op, type_: Type | TupleType, arrays: Sequence[Any], origin: Origin
+) -> Callable[[], Any]:
+    """`begin`, with a failure told in the same way."""
+    found: Callable[[], Any] = _at(begin, op, type_, arrays, origin, None)
+    return found
+
+
+def _at(
+    action: Callable[..., Any],
+    op: Op,
+    type_: Type | TupleType,
+    arrays: Sequence[Any],
+    origin: Origin,
+    rule: Callable[..., Any] | None,
+) -> Any:
     try:
-        return compute(op, type_, arrays)
+        return action(op, type_, arrays, rule)
     except TreadleError as error:
         place = op.name, shown(arrays), describe(origin)
         raise error.located(*place) from error.__cause__

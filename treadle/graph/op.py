@@ -57,6 +57,7 @@ class Traits:
     differentiable: bool = True
     effect: str = ""  # "each": seen each time it is written, "once": equal ones once
     repeatable: bool = True  # done again, it comes to the same
+    waits: bool = False  # for others: it is begun, and ended in a later step
     identity: float | None = None  # f(x, identity) = x
     absorbing: float | None = None  # f(x, absorbing) = absorbing
     tolerance: str = ""  # "E" exact, "U" ulp bound, "R" rounding bound by length
@@ -94,6 +95,11 @@ class Op(_Frozen):
 
     def numpy(self, *arrays: Any) -> Any:
         """The meaning, on NumPy arrays (a tuple of them for several results)."""
+        raise NotImplementedError
+
+    def begin(self, *arrays: Any) -> Callable[[], Any]:
+        """Begin to compute an op that waits: what ends it, and returns the result. The
+        arrays may be written over meanwhile."""
         raise NotImplementedError
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:

@@ -15,6 +15,7 @@ from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
 from treadle.optim.gradients import (
     Gradient,
+    all_finite,
     clip_by_norm,
     clip_by_value,
     global_norm,
@@ -22,7 +23,7 @@ from treadle.optim.gradients import (
 from treadle.optim.norms import NormAverage
 from treadle.optim.scaling import LossScale
 
-__all__ = ["POLICIES", "Controlled", "Controls"]
+__all__ = ["POLICIES", "Controlled", "Controls", "Measures"]
 
 POLICIES = ("skip", "raise", "scale down")
 Changes = list[tuple[Variable, Any]]
@@ -42,6 +43,21 @@ class Controlled:
     changes: Changes
     finite: Tensor | None
     sums: list[Tensor]
+
+
+class Measures:
+    """What controls ask of all gradients at once, here of those of one process."""
+
+    whole = True  # these are all gradients: others have none
+    empty = False  # others have all of them
+
+    def finite(self, gradients: Sequence[Gradient]) -> Tensor:
+        """Whether all gradients are finite."""
+        return all_finite(gradients)
+
+    def norm(self, gradients: Sequence[Gradient]) -> Tensor:
+        """The norm of all gradients together."""
+        return global_norm(gradients)
 
 
 class Controls:
@@ -75,6 +91,7 @@ class Controls:
         self.clip_norm, self.clip_value = clip_norm, clip_value
         self.on_nan, self.loss_scale, self.norms = on_nan, loss_scale, norms
         self.accumulate = accumulate
+        self.measures = Measures()
         self.skipped = Variable(np.zeros((), np.int64), name="skipped")
         self.gathered = Variable(np.zeros((), np.int64), name="gathered")
         self.owed = Variable(np.zeros((), np.float64), name="owed", dtype=float64)
@@ -83,6 +100,11 @@ class Controls:
     def gathers(self) -> bool:
         """Whether gradients of several steps are summed."""
         return self.accumulate > 1
+
+    @property
+    def measured(self) -> bool:
+        """Whether anything is asked of all gradients at once."""
+        return bool(self.watches or self.norms or self.clip_norm is not None)
 
     @property
     def watches(self) -> bool:
@@ -104,6 +126,8 @@ class Controls:
     def sign(self) -> tuple[Any, ...] | None:
         """The key of the graph that is made of gradients; None if not numbers alone."""
         if self.loss_scale is not None or self.norms is not None:
+            return None
+        if not self.measures.whole and (self.measured or self.measures.empty):
             return None
         norm, value = self.clip_norm, self.clip_value
         if type(norm) not in _NUMBERS or type(value) not in _NUMBERS:
@@ -142,7 +166,7 @@ class Controls:
         if self.loss_scale is not None:
             gradients = _times(gradients, 1.0 / self.loss_scale.scale.node())
         if self.watches:
-            finite = _all_finite(gradients)
+            finite = self.measures.finite(gradients)
             hold = ~finite
             count = self.skipped.node()
             changes.append((self.skipped, functions.where(finite, count, count + 1)))
@@ -164,14 +188,15 @@ class Controls:
     ) -> Controlled:
         """The gradients and changes to apply, clipped to the norms."""
         if self.norms is not None:
-            norm_changes, factor = self.norms.next(global_norm(gradients))
+            norm_changes, factor = self.norms.next(self.measures.norm(gradients))
             changes += kept_where(norm_changes, hold)
             if factor is not None:
                 gradients = _times(gradients, factor)
         if self.clip_value is not None:
             gradients = clip_by_value(gradients, self.clip_value)
         if self.clip_norm is not None:
-            gradients = clip_by_norm(gradients, self.clip_norm)
+            norm = self.measures.norm(gradients)
+            gradients = clip_by_norm(gradients, self.clip_norm, norm)
         return Controlled(gradients, hold, changes, finite, later)
 
     def _gathered(
@@ -226,11 +251,3 @@ def _times(gradients: Sequence[Gradient], factor: Tensor) -> list[Gradient]:
     return [
         replace(g, value=g.value * factor.astype(g.value.type.dtype)) for g in gradients
     ]
-
-
-def _all_finite(gradients: Sequence[Gradient]) -> Tensor:
-    """Whether every element of every gradient is finite."""
-    finite: Tensor = functions.isfinite(gradients[0].value).all()
-    for gradient in gradients[1:]:
-        finite = finite & functions.isfinite(gradient.value).all()
-    return finite

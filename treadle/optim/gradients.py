@@ -17,6 +17,7 @@ from treadle.ops.naming import unname
 
 __all__ = [
     "Gradient",
+    "all_finite",
     "clip_by_norm",
     "clip_by_value",
     "global_norm",
@@ -99,7 +100,22 @@ def global_norm(gradients: Sequence[Gradient]) -> Tensor:
     return norm
 
 
-def clip_by_norm(gradients: Sequence[Gradient], limit: Any) -> list[Gradient]:
+def all_finite(gradients: Sequence[Gradient]) -> Tensor:
+    """Whether every element of every gradient is finite.
+
+    >>> import treadle as td
+    >>> bool(all_finite([Gradient(td.asarray([1.0])), Gradient(td.asarray([np.inf]))]))
+    False
+    """
+    found: Tensor = functions.isfinite(gradients[0].value).all()
+    for gradient in gradients[1:]:
+        found = found & functions.isfinite(gradient.value).all()
+    return found
+
+
+def clip_by_norm(
+    gradients: Sequence[Gradient], limit: Any, norm: Tensor | None = None
+) -> list[Gradient]:
     """All gradients times limit / max(norm, limit), with their global norm.
 
     Pascanu, Mikolov and Bengio, On the difficulty of training recurrent networks, 2013.
@@ -108,7 +124,7 @@ def clip_by_norm(gradients: Sequence[Gradient], limit: Any) -> list[Gradient]:
     >>> clip_by_norm([Gradient(td.asarray([3.0, 4.0]))], 1.0)[0].value.tolist()
     [0.6000000238418579, 0.800000011920929]
     """
-    norm = global_norm(gradients)
+    norm = global_norm(gradients) if norm is None else norm
     factor = limit / functions.maximum(norm, limit)
     return [
         replace(g, value=g.value * factor.astype(g.value.type.dtype)) for g in gradients

@@ -238,11 +238,11 @@ class Optimizer(OptimizerState):
         work = [
             (group, p, zeros(p.type.shape, p.type.dtype))
             for group in self.groups
-            for p in self._candidates(group, [p for _, p, _ in self._states.values()])
+            for p in self.candidates(group, [p for _, p, _ in self._states.values()])
             if p.trainable and id(p) in self._states
         ]
-        waits = bool(work) and (top().tracing or int(self.controls.gathered) > 0)
-        if waits:
+        some = bool(work or not self.controls.measures.whole)
+        if waits := some and (top().tracing or int(self.controls.gathered) > 0):
             store(self._changes(work, self._now(), flush=True)[1])
         return waits
 
@@ -273,7 +273,7 @@ class Optimizer(OptimizerState):
         True
         """
         known = self._graded()
-        parameters = [p for g in self.groups for p in self._candidates(g, known)]
+        parameters = [p for g in self.groups for p in self.candidates(g, known)]
         give_gradients(parameters, [None] * len(parameters))
 
     def _graded(self) -> list[Variable]:
@@ -281,7 +281,7 @@ class Optimizer(OptimizerState):
         open_groups = [g for g in self.groups if g.parameters is None]
         return graded(self._since) if open_groups else []
 
-    def _candidates(self, group: Group, read: Sequence[Variable]) -> Sequence[Variable]:
+    def candidates(self, group: Group, read: Sequence[Variable]) -> Sequence[Variable]:
         """The parameters of a group; one without a list takes those nobody names."""
         if group.parameters is not None:
             return group.parameters
@@ -308,7 +308,7 @@ class Optimizer(OptimizerState):
         pairs = [
             (group, p)
             for group in self.groups
-            for p in self._candidates(group, read)
+            for p in self.candidates(group, read)
             if id(p) in known
         ]
         seed = seed_for(loss)
@@ -330,12 +330,12 @@ class Optimizer(OptimizerState):
         work = [
             (group, p, gradient)
             for group in self.groups
-            for p in self._candidates(group, known)
+            for p in self.candidates(group, known)
             if (gradient := p._grad) is not None
             and p._trainable
             and (only is None or id(p) in only)
         ]
-        if not work:
+        if not work and self.controls.measures.whole:
             raise GradientError(
                 "no trainable parameter holds a gradient",
                 hint="call loss.backward() before step(), or step(loss)",

@@ -33,6 +33,7 @@ from treadle.program.convolution import Convolution
 from treadle.program.epilogue import epilogue_kernel, result_places
 from treadle.program.forms import form_of, once
 from treadle.program.layout import Order
+from treadle.program.overlap import BEGIN, END, WHOLE, overlapped
 from treadle.program.program import (
     About,
     Buffer,
@@ -176,13 +177,14 @@ class _Building:
         self.constants: list[tuple[int, Tensor]] = []
         self.steps: list[Step] = []
         self.about: list[About] = []
+        self.waiting: dict[int, int] = {}  # numbers of what is begun, by serial
 
     def program(self) -> Program:
         """The steps of all units, on buffers."""
         for x in self.arguments:
             self._buffer(x, x.type, "argument")
-        for unit in self.arranged.steps():
-            self._step(unit)
+        for unit, part in overlapped(self.arranged):
+            self._step(unit, part)
         results = []
         for serial, root in self.arranged.roots.items():
             number = self.of(self.arranged.lent.get(root.serial, root))
@@ -248,7 +250,7 @@ class _Building:
         origins = tuple([first[key] for key in often])
         self.about.append(About(origins, flops))
 
-    def _step(self, unit: Unit) -> None:
+    def _step(self, unit: Unit, part: str = WHOLE) -> None:
         if unit.region is None:
             (node,) = unit.nodes
             if node.serial in self.products:
@@ -256,7 +258,7 @@ class _Building:
             results = results_of(node, self.arranged.nodes)
             kernels = kernels_of(node, results, self.strides, self.inner)
             if kernels is None:
-                return self._fallback(node, results)
+                return self._fallback(node, results, part)
             for kernel, nodes in kernels:
                 prepared = ready(kernel, nodes, self.vector_bytes, len(kernels) == 1)
                 self._launch(prepared, nodes, results, [node])
@@ -367,13 +369,15 @@ class _Building:
             prepared.kernel, prepared.integers, rest, written, 0, 0
         ), positions[0]
 
-    def _fallback(self, node: Tensor, results: Sequence[Tensor]) -> None:
+    def _fallback(self, node: Tensor, results: Sequence[Tensor], part: str) -> None:
         step = Fallback(
             node.op,
             node.type,
-            tuple(self.of(x) for x in node.inputs),
-            tuple(self.of(x) for x in results),
+            tuple(self.of(x) for x in node.inputs if part != END),
+            tuple(self.of(x) for x in results if part != BEGIN),
             node.origin,
             self.inner.programs(node.op),
+            part,
+            self.waiting.setdefault(node.serial, len(self.waiting)) if part else 0,
         )
         self._add(step, [node])

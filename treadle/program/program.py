@@ -111,7 +111,9 @@ class BodyProgram:
 class Fallback:
     """An op done by its NumPy rule, between native steps.
 
-    The rule of a branch or loop runs the programs of its `bodies`, nothing else.
+    The rule of a branch or loop runs the programs of its `bodies`, nothing else. An op
+    that waits may be two steps, its `part`s "begin" and "end": the first reads and the
+    second writes, and both have the same `number`.
     """
 
     op: Op
@@ -120,6 +122,8 @@ class Fallback:
     written: tuple[int, ...]
     origin: Origin
     bodies: tuple[BodyProgram, ...] = ()
+    part: str = ""
+    number: int = 0
 
 
 Step = Launch | Product | Fallback
@@ -192,7 +196,7 @@ class Program:
     def fallbacks(self) -> list[str]:
         """The ops that run by their NumPy rule, in bodies too."""
         steps = [s for s in all_steps(self) if isinstance(s, Fallback)]
-        return [s.op.name for s in steps if not s.bodies]
+        return [s.op.name for s in steps if not s.bodies and s.part != "end"]
 
 
 def all_steps(program: Program) -> Iterator[Step]:
@@ -303,4 +307,5 @@ def title(step: Step) -> str:
         narrow = [d.name for d in step.kinds if d != step.dtype]
         of = f" of {', '.join(narrow)}" if narrow else ""
         return f"{kind}{list(step.layout.sizes)}{of}{more}"
-    return step.op.name if step.bodies else f"numpy {step.op.name}"
+    name = f"{step.op.name} {step.part}".rstrip()
+    return name if step.bodies else f"numpy {name}"

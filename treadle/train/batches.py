@@ -75,6 +75,21 @@ class Batches:
         begin = 0 if one_pass else position
         return map(self._unpacked, itertools.islice(self._given, begin, None))
 
+    def share(
+        self, rank: int, ranks: int, steps: int | None = None
+    ) -> Iterator[tuple[int, Batch]]:
+        """One rank's part of the first `steps` batches, with their numbers: each
+        `ranks`-th, or those of a loader that has a shard."""
+        loader = self.loader
+        if loader is not None and loader.shards > 1:
+            every = map(loader.number, itertools.count())
+            numbers = itertools.takewhile(lambda n: steps is None or n < steps, every)
+            yield from zip(numbers, self.epoch(), strict=False)
+            return
+        for number, batch in enumerate(itertools.islice(self.epoch(), steps)):
+            if number % ranks == rank:
+                yield number, batch
+
     def _unpacked(self, batch: Any) -> Batch:
         if self._structure is not None:
             return trees.unflatten(self._structure, list(batch))

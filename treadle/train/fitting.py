@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +11,13 @@ import numpy as np
 
 from treadle.base import trees
 from treadle.base.errors import ArgumentError, ModelFileError
-from treadle.distributed.fixed import all_reduce
 from treadle.distributed.parallel import DataParallel
 from treadle.io.checkpoint import Checkpoint
 from treadle.train.batches import Batch, Batches, by_class, size_of
 from treadle.train.callback import Callback, History, Logs
 from treadle.train.metrics import Mean
 from treadle.train.snapshot import restore_snapshot, save_snapshot
+from treadle.train.tally import Tally
 
 if TYPE_CHECKING:
     from treadle.train.model import Model
@@ -52,6 +53,7 @@ class Fit:
         self.callbacks = sorted(callbacks, key=lambda c: c.last)
         self.epoch = self.position = self.steps = 0
         self.loss = Mean("loss")
+        self.tally = Tally([self.loss, *model.metrics]) if self.parallel else None
         for callback in [*self.callbacks, self.history]:
             callback.fit = self
         self._batch_begin = self._overriding("on_batch_begin")
@@ -89,6 +91,8 @@ class Fit:
             self.loss.reset()
             for metric in model.metrics:
                 metric.reset()
+            if self.tally is not None:
+                self.tally.begin()
             for callback in self.callbacks:
                 callback.on_epoch_begin(epoch)
         model.module.train()
@@ -102,7 +106,7 @@ class Fit:
             model.optimizer.flush()
         elif self.parallel is not None:
             self.parallel.join()
-        self._sum_over_ranks()
+        self._gather()
         logs = self._results()
         if self.validation is not None and (epoch + 1) % self.validation_freq == 0:
             logs |= self._validated()
@@ -140,11 +144,12 @@ class Fit:
             begin(self.position)
         parts = [batch] if self.split == 1 else list(_parts(batch, self.split))
         for part in parts:
-            count = size_of(part)
+            number = self.parallel.number if self.parallel else 0
             value, prediction = self.model.step(by_class(part, self.class_weight))
-            self.loss.add(value, count)
-            for metric in self.model.metrics:
-                metric.update(part[1], prediction, part[2])
+            with self.tally.batch(number) if self.tally else nullcontext():
+                self.loss.add(value, size_of(part))
+                for metric in self.model.metrics:
+                    metric.update(part[1], prediction, part[2])
         self.position += 1
         self.steps += 1
         if self._batch_end:
@@ -152,11 +157,10 @@ class Fit:
             for end in self._batch_end:
                 end(self.position - 1, logs)
 
-    def _sum_over_ranks(self) -> None:
-        """Have the sums of an epoch be those of all ranks."""
-        if self.parallel is not None:
-            for metric in (self.loss, *self.model.metrics):
-                metric.sums = all_reduce(self.parallel.communicator, metric.sums)
+    def _gather(self) -> None:
+        """Have the sums of an epoch so far be those of all ranks."""
+        if self.parallel is not None and self.tally is not None:
+            self.tally.gather(self.parallel.communicator)
 
     def _results(self) -> Logs:
         results = {"loss": self.loss.result()}
@@ -185,6 +189,7 @@ class Fit:
 
     def save(self, folder: Path) -> None:
         """Write a snapshot of everything the next step depends on; all ranks do."""
+        self._gather()
         history: dict[str, np.ndarray[Any, Any]] = {"loss": self.loss.sums}
         for k, metric in enumerate(self.model.metrics):
             history[f"metric.{k}"] = metric.sums
@@ -233,6 +238,8 @@ class Fit:
                 )  # fmt: skip
         except KeyError as missing:
             raise ModelFileError(f"{place}: there is no {missing}") from missing
+        if self.tally is not None:
+            self.tally.begin()
         self.epoch, self.position, self.steps = epoch, position, point.step
         self.model.stop_training = bool(facts.get("stopped"))
 

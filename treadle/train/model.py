@@ -25,12 +25,12 @@ from treadle.train.batches import (
     by_class,
     held_out,
     parts_of,
-    size_of,
 )
 from treadle.train.callback import Callback, History
+from treadle.train.evaluating import evaluated
 from treadle.train.fitting import Fit
 from treadle.train.losses import Loss
-from treadle.train.metrics import Mean, metric
+from treadle.train.metrics import metric
 from treadle.train.optimizers import optimizer as by_name
 from treadle.train.progress import ProgressBar
 from treadle.train.report import confusion_of, report_page
@@ -146,7 +146,7 @@ class Model:
             others = Batches(*parts_of(validation_data), batch_size)
 
             def validation() -> dict[str, float]:
-                return self._evaluated(others, validation_steps)
+                return evaluated(self, others, validation_steps)
 
         every = steps_per_epoch, validation, validation_freq
         return Fit(
@@ -156,7 +156,7 @@ class Model:
     def step(self, batch: Batch) -> tuple[Any, Any]:
         """One step of the optimizer on a batch: the loss, as the optimizer gives it,
         and where there are metrics the prediction it was made of."""
-        prediction, loss = self._loss_of(batch)
+        prediction, loss = self.loss_of(batch)
         if self.penalty is not None:
             loss = loss + self.penalty()
         if not self.metrics:
@@ -191,7 +191,8 @@ class Model:
         sample_weight: Any = None,
         steps: int | None = None,
     ) -> dict[str, float]:
-        """The loss and the metrics over all examples, without training.
+        """The loss and the metrics over all examples, without training. With a
+        DataParallel all ranks call this: each computes its share of the batches.
 
         >>> import numpy as np, treadle as td
         >>> model = td.Model(td.nn.Linear(2, 3), "cross_entropy", metrics=["accuracy"])
@@ -199,7 +200,7 @@ class Model:
         >>> list(found)
         ['loss', 'accuracy']
         """
-        return self._evaluated(Batches(x, y, sample_weight, batch_size), steps)
+        return evaluated(self, Batches(x, y, sample_weight, batch_size), steps)
 
     def predict(
         self, x: Any, *, batch_size: int = _PREDICTED, steps: int | None = None
@@ -297,7 +298,8 @@ class Model:
             return self.module(*more, **named)
         return self.module(_leaf(inputs), *more)
 
-    def _loss_of(self, batch: Batch) -> tuple[Any, Tensor]:
+    def loss_of(self, batch: Batch) -> tuple[Any, Tensor]:
+        """The prediction and the loss of a batch, as expressions."""
         inputs, target, weight = batch
         if self.loss is None:
             more = () if target is None else (_leaf(target),)
@@ -315,25 +317,6 @@ class Model:
                 (known := trees.flatten(target))[1], [_leaf(leaf) for leaf in known[0]]
             )
         return prediction, self.loss(prediction, _leaf(target), weight)
-
-    def _evaluated(self, batches: Batches, steps: int | None) -> dict[str, float]:
-        mean, before = Mean("loss"), self.module.training
-        for each in self.metrics:
-            each.reset()
-        self.module.eval()
-        try:
-            with no_grad():
-                for batch in itertools.islice(batches.epoch(), steps):
-                    prediction, loss = self._loss_of(batch)
-                    mean.add(float(loss), size_of(batch))
-                    for each in self.metrics:
-                        each.update(batch[1], prediction, batch[2])
-        finally:
-            self.module.train(before)
-        found = {"loss": mean.result()}
-        for each in self.metrics:
-            found[each.name] = each.result()
-        return found
 
 
 def _shard_of(optimizer: Optimizer | DataParallel) -> tuple[int, ...]:

@@ -149,7 +149,7 @@ class ProgressBar(Callback):
 def _line(run: Run, speed: float) -> str:
     """One epoch in one line: its mean loss, the accuracy after it, its speed."""
     epoch = len(run.accuracies)
-    size = len(run.loader)
+    size = run.steps_in_epoch
     losses = run.losses[(epoch - 1) * size : epoch * size]
     return (
         f"epoch {epoch}/{run.settings.epochs}: "

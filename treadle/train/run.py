@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,10 @@ from treadle.base.errors import ModelFileError, RunError
 from treadle.base.options import options
 from treadle.data.dataset import ArrayDataset, Images
 from treadle.data.loader import Loader
+from treadle.distributed.communicator import Communicator
+from treadle.distributed.fixed import all_reduce
+from treadle.distributed.parallel import DataParallel
+from treadle.distributed.world import world
 from treadle.graph.frame import no_grad
 from treadle.io.atomic import write_atomically
 from treadle.io.checkpoint import Checkpoint, load_checkpoint
@@ -37,6 +41,8 @@ __all__ = ["Run", "Step", "accuracy", "saved_run", "training"]
 _EVERY = 20.0  # seconds between snapshots within an epoch
 _AT_ONCE = 250  # held-out images
 
+Batch = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
+
 
 @dataclass(frozen=True)
 class Step:
@@ -50,16 +56,17 @@ class Step:
     seconds: float
 
 
-def accuracy(model: Module, data: ArrayDataset) -> float:
-    """The share of examples whose label has the greatest output, without dropout."""
-    right = 0
+def accuracy(model: Module, data: ArrayDataset, comm: Communicator) -> float:
+    """The share of examples whose label has the greatest output, without dropout; each
+    rank looks at some of them."""
+    right, own = 0, slice(comm.rank, None, comm.size)
     model.eval()
     with no_grad():
-        for begin in range(0, len(data), _AT_ONCE):
+        for begin in range(0, len(data), _AT_ONCE)[own]:
             x, y = data[begin : begin + _AT_ONCE]
             right += int((model(constant(x)).numpy().argmax(1) == y).sum())
     model.train()
-    return right / len(data)
+    return int(all_reduce(comm, np.array(right))) / len(data)
 
 
 def saved_run(folder: Path) -> tuple[Checkpoint, Settings]:
@@ -84,7 +91,11 @@ def training(
 
 
 class Run:
-    """A network, its optimizer and its place in the data, kept in a folder."""
+    """A network, its optimizer and its place in the data, kept in a folder.
+
+    Ranks share out the shards of each step, if there are some; all of them make the
+    same steps, and rank 0 writes the model.
+    """
 
     def __init__(self, settings: Settings, images: Images, folder: Path) -> None:
         self.settings = settings
@@ -95,30 +106,57 @@ class Run:
         self.saved_step: int | None = None
         self._saved_at = time.monotonic()
         self.model = network(settings.network, images.shape, images.classes)
-        self.optimizer = optimizer(settings.optimizer, settings.lr)
-        self.loader = Loader(images.train, settings.batch, seed=settings.seed)
+        inner, shards = optimizer(settings.optimizer, settings.lr), settings.shards
+        self.comm = world()
+        self.optimizer = (
+            DataParallel(inner, self.model, shards=shards)
+            if max(shards, self.comm.size) > 1
+            else inner
+        )
+        self._share = shards // self.comm.size  # shards of this rank in a step
+        self.loader = Loader(
+            images.train,
+            settings.batch // shards,
+            seed=settings.seed,
+            shard=(self.comm.rank, self.comm.size, shards),
+        )
+
+    @property
+    def steps_in_epoch(self) -> int:
+        """The steps of an epoch, of all ranks together."""
+        return len(self.loader) // self._share
 
     @property
     def left(self) -> int:
         """The steps still to make."""
-        return max(0, self.settings.epochs * len(self.loader) - len(self.losses))
+        return max(0, self.settings.epochs * self.steps_in_epoch - len(self.losses))
 
     def steps(self) -> Iterator[Step]:
         """Train to the last epoch; after each, take the accuracy and save."""
         while (done := len(self.accuracies)) < self.settings.epochs:
             at_end = self.loader.position == len(self.loader)
             # A snapshot behind an epoch's last batch lacks its accuracy only.
-            for x, y in () if at_end and self.loader.epoch == done else self.loader:
-                yield self._step(x, y)
-                if time.monotonic() - self._saved_at > _EVERY:
+            left = iter(() if at_end and self.loader.epoch == done else self.loader)
+            for batches in zip(*[left] * self._share, strict=True):
+                yield self._step(batches)
+                if self.agrees(time.monotonic() - self._saved_at > _EVERY):
                     self.save()
-            self.accuracies.append(accuracy(self.model, self.images.held_out))
+            right = accuracy(self.model, self.images.held_out, self.comm)
+            self.accuracies.append(right)
             self.save()
             self.export()
 
-    def _step(self, x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> Step:
+    def agrees(self, flag: bool) -> bool:
+        """What rank 0 says, between two steps."""
+        return bool(self.comm.broadcast(np.array(flag), 0))
+
+    def _step(self, batches: Sequence[Batch]) -> Step:
         begin = time.perf_counter()
-        loss = float(self.optimizer.step(cross_entropy(self.model(constant(x)), y)))
+        losses = [
+            float(self.optimizer.step(cross_entropy(self.model(constant(x)), y)))
+            for x, y in batches
+        ]
+        loss = float(self.comm.all_gather(np.array(losses)).mean())
         if not math.isfinite(loss):
             raise RunError(
                 f"the loss is {loss} at step {len(self.losses) + 1}",
@@ -127,10 +165,10 @@ class Run:
         self.losses.append(loss)
         return Step(
             epoch=self.loader.epoch + 1,
-            number=self.loader.position,
-            of=len(self.loader),
+            number=self.loader.position // self._share,
+            of=self.steps_in_epoch,
             loss=loss,
-            images=len(x),
+            images=sum(len(x) for x, _ in batches) * self.comm.size,
             seconds=time.perf_counter() - begin,
         )
 
@@ -171,7 +209,9 @@ class Run:
         self.saved_step = point.step
 
     def export(self) -> None:
-        """Write model.safetensors and the picture of the losses."""
+        """Write model.safetensors and the picture of the losses; rank 0 does."""
+        if self.comm.rank:
+            return
         settings, images = self.settings, self.images
         about = {
             "network": settings.network,

@@ -16,6 +16,8 @@ __all__ = ["Settings"]
 class Settings:
     """The options of `treadle train`; `lr` None is the optimizer's usual rate.
 
+    The `batch` images of a step are `shards` parts, which ranks share out.
+
     >>> Settings().changed(epochs=3, network=None).epochs
     3
     """
@@ -27,13 +29,18 @@ class Settings:
     lr: float | None = None
     epochs: int = 15
     batch: int = 32
+    shards: int = 1
     seed: int = 0
     engine: str = "auto"
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch"):
+        for name in ("epochs", "batch", "shards"):
             if getattr(self, name) < 1:
                 raise OptionError(f"--{name} is at least 1")
+        if self.batch % self.shards:
+            raise OptionError(
+                f"--batch {self.batch} is not a multiple of {self.shards} shards"
+            )
         if not 0 <= self.seed < 2**63:
             raise OptionError("--seed is a whole number from 0, below 2**63")
         if self.lr is not None and not (math.isfinite(self.lr) and self.lr > 0):
@@ -46,7 +53,7 @@ class Settings:
 
     def resumed(self, **given: Any) -> Settings:
         """The settings a run goes on with: what decides its bits may not change."""
-        for name in ("data", "network", "optimizer", "lr", "batch", "seed"):
+        for name in ("data", "network", "optimizer", "lr", "batch", "shards", "seed"):
             value, had = given.get(name), getattr(self, name)
             if value is not None and value != had:
                 raise OptionError(

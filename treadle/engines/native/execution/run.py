@@ -26,7 +26,7 @@ from treadle.engines.native.execution.tables import Tables, memory_under
 from treadle.engines.native.execution.timing import Key, Timing
 from treadle.graph.body import Body, Called, with_bodies
 from treadle.graph.claim import Claim, InPlace
-from treadle.graph.meaning import compute_at
+from treadle.graph.meaning import begin_at, compute_at
 from treadle.graph.origin import Origin
 from treadle.graph.resident import Futures
 from treadle.program.layout import laid
@@ -103,6 +103,7 @@ class Run:
             int, Array
         ] = {}  # the same by their buffers, as kernels read it
         self.lease: Lease | None = None
+        self.begun: dict[int, Callable[[], Any]] = {}  # what ends it, by its number
 
     def __enter__(self) -> Run:
         return self
@@ -363,7 +364,12 @@ class Run:
             arrays = [array(n) for n in step.read]
             if watchers:
                 stack.enter_context(span(title(step), "numpy", (step.origin,)))
-            results = compute_at(op, step.type, arrays, step.origin)
+            if step.part == "begin":
+                end = begin_at(op, step.type, arrays, step.origin)
+                self.begun[step.number] = end
+                return
+            rule = self.begun.pop(step.number) if step.part == "end" else None
+            results = compute_at(op, step.type, arrays, step.origin, rule)
             several = results if isinstance(step.type, TupleType) else (results,)
             for n, x in zip(step.written, several, strict=True):
                 if math.prod(x.shape):

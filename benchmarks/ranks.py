@@ -1,0 +1,166 @@
+"""ranks: what one rank of DataParallel costs over the loop of an optimizer that sums
+the same shards, and how the time of an update falls from 1 rank to 2, a thread each.
+
+The two loops take turns in one process, in processor time: a ratio is that of a pair of
+neighbors. For 2 ranks beside 1, whole trainings take turns; a time is the median of a
+process's updates, on the clock, and in processor time of the rank that needs more of
+it. On a machine whose processors are busy otherwise only the latter tells anything; it
+counts the waiting for the other rank too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import treadle as td
+from benchmarks.loop import lenet
+from benchmarks.report import Row
+from benchmarks.workloads import workload
+
+__all__ = ["measure"]
+
+SHARDS = 4
+PAIRS = {"plain": 15, "perturbed": 15, "tiny": 2}
+UPDATES = 5  # of each in a pair
+WARM = 3
+ROUNDS = {"plain": 5, "perturbed": 5, "tiny": 1}
+ROOT = Path(__file__).resolve().parents[1]
+
+Made = tuple[td.nn.Module, Callable[[int], Any]]
+
+
+def dense(sizes: str) -> Made:
+    """Three wide layers, and the loss of a shard by its number."""
+    width, rows = {"plain": (1024, 128), "perturbed": (900, 100), "tiny": (8, 4)}[sizes]
+    layers = [td.nn.Linear(width, width) for _ in range(3)]
+    net = td.nn.Sequential(layers[0], td.nn.Tanh(), layers[1], td.nn.Tanh(), layers[2])
+    draws = np.random.default_rng(0)
+    data = draws.normal(size=(8, rows, width)).astype(np.float32)
+
+    def loss(shard: int) -> Any:
+        y = net(td.constant(data[shard % 8]))
+        return (y * y).mean()
+
+    return net, loss
+
+
+def images(sizes: str) -> Made:
+    """The lenet workload, of which a shard has a batch, and its loss."""
+    work = workload("lenet")
+    chosen = work.sizes[sizes]
+    given = work.data(chosen, work.parts[0])
+    net = lenet(chosen, given.weights)
+
+    def loss(shard: int) -> Any:
+        k = shard % len(given.images)
+        return td.nn.functional.cross_entropy(net(given.images[k]), given.labels[k])
+
+    return net, loss
+
+
+NETWORKS: dict[str, Callable[[str], Made]] = {"dense": dense, "lenet": images}
+
+
+def loops(name: str, sizes: str) -> tuple[Callable[[], object], Callable[[], object]]:
+    """An update of an optimizer that sums shards, and one of DataParallel."""
+
+    def loop(wrapped: bool) -> Callable[[], object]:
+        net, loss = NETWORKS[name](sizes)
+        opt: Any = td.optim.Adam(lr=1e-3, accumulate=1 if wrapped else SHARDS)
+        if wrapped:
+            opt = td.distributed.DataParallel(opt, net, shards=SHARDS)
+
+        def update() -> None:
+            for shard in range(SHARDS):
+                float(opt.step(loss(shard)))
+
+        return update
+
+    return loop(False), loop(True)
+
+
+def overhead(name: str, sizes: str) -> list[float]:
+    """Of neighbors in turn, the time of DataParallel over that of the plain loop."""
+    turns = loops(name, sizes)
+
+    def seconds(update: Callable[[], object], count: int) -> float:
+        start = time.process_time()
+        for _ in range(count):
+            update()
+        return time.process_time() - start
+
+    with td.options(threads=1):
+        for update in turns:
+            seconds(update, WARM)
+        found = []
+        for k in range(PAIRS[sizes]):
+            order = turns[:: 1 - k % 2 * 2]
+            first, second = (seconds(update, UPDATES) for update in order)
+            found.append(second / first if k % 2 == 0 else first / second)
+    return found
+
+
+def rank(name: str, sizes: str, folder: str) -> None:
+    """One rank of a training: its times of an update, on both clocks."""
+    net, loss = NETWORKS[name](sizes)
+    opt = td.distributed.DataParallel(td.optim.Adam(lr=1e-3), net, shards=SHARDS)
+    number, size, _ = opt.shard
+    own = SHARDS // size
+    clocks = time.perf_counter, time.process_time
+    times = []
+    for update in range(WARM + 3 * UPDATES):
+        before = [clock() for clock in clocks]
+        for k in range(own):
+            float(opt.step(loss(number * own + k)))
+        if update >= WARM:
+            times.append([c() - b for c, b in zip(clocks, before, strict=True)])
+    file = Path(folder) / str(number)
+    file.write_text(
+        json.dumps([statistics.median(t) for t in zip(*times, strict=True)])
+    )
+
+
+def update_of(name: str, sizes: str, ranks: int) -> tuple[float, float]:
+    """The seconds of an update of so many ranks, on the clock and of a processor."""
+    with tempfile.TemporaryDirectory() as folder:
+        words = [sys.executable, "-m", "treadle", "launch", "-n", str(ranks)]
+        subprocess.run(
+            [*words, "-m", "benchmarks.ranks", name, sizes, folder],
+            env={**os.environ, "TREADLE_THREADS": "1"}, cwd=ROOT, check=True,
+        )  # fmt: skip
+        every = [json.loads(p.read_text()) for p in Path(folder).iterdir()]
+    clock, processor = (max(times) for times in zip(*every, strict=True))
+    return clock, processor
+
+
+def measure(sizes: str) -> list[Row]:
+    """The rows of this workload."""
+    rows = []
+    for name in NETWORKS:
+        what = f"{name}: DataParallel on one rank over the plain loop"
+        rows.append(Row(what, "ratio", tuple(overhead(name, sizes)), floor=1.03))
+        clocks, processors = [], []
+        for _ in range(ROUNDS[sizes]):
+            one, two = update_of(name, sizes, 1), update_of(name, sizes, 2)
+            clocks.append(two[0] / one[0])
+            processors.append(two[1] / one[1])
+        what = f"{name}: an update of 2 ranks over that of 1"
+        floor, goal = 1 / 1.7, 1 / 1.9
+        row = Row(f"{what}, processor time", "ratio", tuple(processors), floor, goal)
+        rows += [row, Row(f"{what}, on the clock", "ratio", tuple(clocks), floor, goal)]
+    return rows
+
+
+if __name__ == "__main__":
+    rank(*sys.argv[1:])
