@@ -14,6 +14,7 @@ import pytest
 
 import treadle as td
 from treadle.core import native
+from treadle.engines.base import engine
 
 H = 24
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -248,3 +249,45 @@ def test_an_interrupt_ends_a_long_loop_and_nothing_is_lost() -> None:
         signal.signal(signal.SIGINT, before)
     found = td.while_loop(lambda s: s.sum() < 9.0, lambda s: s * 2.0, x[0] * 0.1)
     assert float(found.sum()) >= 9.0
+
+
+def latest() -> Any:
+    return engine("native").latest_linked()  # type: ignore[attr-defined]
+
+
+@pytest.mark.skipif(native is None, reason="the core runs them")
+@pytest.mark.parametrize("case", CASES, ids=[c.__name__ for c in CASES])
+def test_a_program_with_loops_is_one_native_call(case: Any) -> None:
+    run(case, derive=case is not loop, engine="native")
+    linked = latest()
+    assert linked.controls and len(linked.runs) == 1
+    assert linked.endless == (case is loop)
+
+
+@pytest.mark.skipif(native is None, reason="the core runs them")
+def test_a_short_loop_is_a_small_program_and_a_long_one_is_not() -> None:
+    def total(x: Any) -> Any:
+        return td.scan(lambda c, r: (td.tanh(c @ w) + r, ()), x[0], x)[0]
+
+    w = td.asarray(data(70, 70))
+    for length, is_small in ((5, True), (2000, False)):
+        total(td.asarray(data(length, 70))).numpy()
+        assert latest().controls and (latest().small is not None) == is_small
+
+
+@pytest.mark.skipif(native is None, reason="the core runs them")
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("length", [0, 1, 2, 7])
+def test_what_a_carry_was_before_each_step(length: int, reverse: bool) -> None:
+    def step(c: Any, r: Any) -> Any:
+        a, b, swapped, other = c
+        a = td.tanh(a @ w + r)
+        return (a, b + r, other, swapped), (c[0], a, b, c[0], c[2], c[3])
+
+    w, x = td.asarray(data(70, 70)), td.asarray(data(length, 3, 70))
+    start = tuple(td.asarray(data(3, 70, seed=k)) for k in range(4))
+    y = td.scan(step, start, x, reverse=reverse)
+    with td.options(engine="reference"):
+        wants = values(td.evaluate(td.scan(step, start, x, reverse=reverse)))
+    for got, want in zip(values(td.evaluate(y)), wants, strict=True):
+        np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-5)

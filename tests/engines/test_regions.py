@@ -19,7 +19,7 @@ from treadle.engines.base import engine
 from treadle.engines.native.execution import run
 from treadle.engines.native.execution.linked import Linked
 from treadle.engines.native.execution.pool import Pool, pool
-from treadle.program.program import Launch
+from treadle.program.program import Fallback, Launch
 
 RNG = np.random.default_rng(12)
 ROWS, WIDTH = 3, 17  # nothing is a multiple of a vector
@@ -89,6 +89,29 @@ def test_threads_and_memory_change_no_bit(
                 found = td.evaluate(*step())
                 for ours, before in zip(found, wanted, strict=True):
                     assert ours.tobytes() == before.tobytes(), count
+
+
+def test_directions_of_a_layer_are_loops_side_by_side(
+    take: Callable[[int], None],
+) -> None:
+    layer = td.nn.LSTM(WIDTH, 64, bidirectional=True)
+    x = td.asarray(RNG.standard_normal((40, 8, WIDTH)).astype(np.float32))
+
+    def run() -> list[bytes]:
+        y = layer(x)[0]
+        weights = list(layer.parameters())
+        found = td.evaluate(y, *td.grad((y * y).sum(), weights))
+        return [value.tobytes() for value in found]
+
+    take(1)
+    wanted = run()
+    program = latest().program
+    inside = {k for r in program.regions for k in range(r.first, r.stop)}
+    loops = {k for k, s in enumerate(program.steps) if isinstance(s, Fallback)}
+    assert len(loops) == 4 and loops <= inside
+    for count in (2, 4):
+        take(count)
+        assert all(run() == wanted for _ in range(20))
 
 
 class Towers:

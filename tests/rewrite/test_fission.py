@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import treadle as td
+from treadle.engines.base import engine
+from treadle.program.program import Fallback, Product
 
 T, B, N, H = 6, 9, 14, 16
 
@@ -20,8 +22,8 @@ class Given:
     def __init__(self) -> None:
         self.rng = np.random.default_rng(3)
 
-    def weight(self, *shape: int) -> Any:
-        return td.param("w", init=self.rng.normal(size=shape) * 0.4)
+    def weight(self, *shape: int, scale: float = 0.4) -> Any:
+        return td.param("w", init=self.rng.normal(size=shape) * scale)
 
     def rows(self, *shape: int) -> Any:
         return td.asarray(self.rng.normal(size=shape))
@@ -140,6 +142,66 @@ def test_a_user_s_sum_of_products_is_one() -> None:
 
     around, _ = checked(make)
     assert "Scan" not in around and around.count("product") == 1
+
+
+@pytest.mark.parametrize("layer", [False, True])
+def test_products_of_many_rows_stay_in_long_loops(layer: bool) -> None:
+    def make(given: Given, length: int = 80) -> list[Any]:
+        w, b = given.weight(64, H), given.weight(64)
+        u = given.weight(64, 64, scale=0.04)
+        x, start = given.rows(length, 40, H), zeros(40, 64)
+        own = x @ w.T + b if layer else x
+
+        def step(h: Any, row: Any) -> Any:
+            h = td.tanh((row if layer else row @ w.T + b) + h @ u)
+            return h, h
+
+        y = td.scan(step, start, own)[1]
+        return [y, *td.grad((y * y).sum(), [w, u, b])]
+
+    around, inside = checked(lambda given: make(given)[:1])
+    assert (around.count("product"), inside.count("product")) == (0, 2)
+    around, inside = checked(lambda given: make(given, 20)[:1])
+    assert around.count("product") == inside.count("product") == 1
+    # The way back reads what the way there has given out.
+    around, inside = checked(make)
+    if layer:
+        assert around.count("product") == 2 and inside.count("product") == 3
+
+
+def test_what_is_the_same_at_every_step_is_done_once() -> None:
+    def make(given: Given) -> list[Any]:
+        u, mask, x = given.weight(H, H), given.weight(H, H), given.rows(T, B, H)
+
+        def step(h: Any, row: Any) -> Any:
+            h = td.tanh(row + h @ (u * mask @ mask))
+            return h, h
+
+        y = td.scan(step, zeros(B, H), x)[1]
+        return [y, *td.grad((y * y).sum(), [u, mask])]
+
+    checked(make)
+    around, inside = checked(lambda given: make(given)[:1])
+    assert around.count("product") == inside.count("product") == 1
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_product_with_columns_that_are_not_adjacent_is_by_rows(turned: bool) -> None:
+    def make(given: Given) -> list[Any]:
+        u, x = given.weight(H, H), given.rows(T, B, H)
+
+        def step(h: Any, row: Any) -> Any:
+            return td.tanh(row + h @ (u.T if turned else u)), h.T
+
+        y = td.scan(step, zeros(B, H), x)[1]
+        return [y, *td.grad((y * y).sum(), [u])]
+
+    checked(make)
+    td.evaluate(make(Given())[:1])
+    program = engine("native").latest_linked().program  # type: ignore[attr-defined]
+    (loop,) = [s for s in program.steps if isinstance(s, Fallback)]
+    products = [s for s in loop.bodies[0].program.steps if isinstance(s, Product)]
+    assert products and all(s.layout.b[2] == 1 for s in products)
 
 
 @pytest.mark.parametrize("every", [False, True])

@@ -3,18 +3,17 @@
 #include "arrays.hpp"
 #include "pool.hpp"
 
-#include <chrono>
 #include <cstring>
 #include <memory>
 
 namespace treadle {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr int64_t fields = sizeof(Record) / sizeof(int64_t);
-constexpr auto patience = std::chrono::milliseconds(50);  // that an interrupt may wait
 
 char* pointer(int64_t address) { return reinterpret_cast<char*>(static_cast<intptr_t>(address)); }
+
+int64_t* integers(int64_t address) { return reinterpret_cast<int64_t*>(pointer(address)); }
 
 int64_t address(const void* x) { return static_cast<int64_t>(reinterpret_cast<intptr_t>(x)); }
 
@@ -22,93 +21,79 @@ void copy(int64_t to, int64_t from, int64_t bytes) {
   if (to != from && bytes) std::memmove(pointer(to), pointer(from), static_cast<size_t>(bytes));
 }
 
-// What runs native code, without Python's lock.
-class Machine {
+// Integers that Python holds.
+struct Integers {
+  const int64_t* data = nullptr;
+  size_t size = 0;
+  Ref kept;
+
+  bool read(PyObject* x) {
+    if (!x) return false;
+    const Given found(x);
+    if (found) data = found.data, size = found.size, kept = Ref::to(x);
+    return static_cast<bool>(found);
+  }
+};
+
+// The program of a body: its tables as they are before a run, and where those of a run
+// and its arena begin in the memory of all bodies.
+struct Body {
+  Integers addresses, table, slots, which, shifts, records;
+  Integers later;           // the records once what stays has been packed
+  Integers placed, places;  // buffers, and where they lie in that memory
+  Integers given, operands;  // buffers, and the op's operands that these are
+  int64_t at_addresses = 0, at_table = 0;
+};
+
+// A body in a run.
+class Frame {
  public:
-  explicit Machine(Pool& pool) : pool_(pool), last_(Clock::now()) {}
+  int64_t* const addresses;
 
-  void run(int64_t* records, int64_t count, int64_t* table, int64_t* status) const {
-    pool_.run({reinterpret_cast<const Record*>(records), count, table, status, nullptr});
+  Frame(const Body& body, int64_t memory, int64_t scratch, int64_t status)
+      : addresses(integers(memory + body.at_addresses)),
+        body_(body),
+        table_(integers(memory + body.at_table)),
+        status_(integers(status)) {
+    std::memcpy(addresses, body.addresses.data, body.addresses.size * sizeof(int64_t));
+    std::memcpy(table_, body.table.data, body.table.size * sizeof(int64_t));
+    for (size_t k = 0; k < body.placed.size; k++)
+      addresses[body.placed.data[k]] = memory + body.places.data[k];
+    addresses[body.addresses.size - 2] = scratch;
+    addresses[body.addresses.size - 1] = status;
   }
 
-  // Whether nothing has interrupted the run, which is asked now and then.
-  bool goes_on() {
-    if ((++count_ & 15) || Clock::now() - last_ < patience) return !interrupted_;
-    const PyGILState_STATE state = PyGILState_Ensure();
-    interrupted_ = PyErr_CheckSignals() < 0;
-    if (interrupted_) PyErr_Fetch(&kind_, &value_, &trace_);
-    PyGILState_Release(state);
-    last_ = Clock::now();
-    return !interrupted_;
+  // Tells where operands lie, by their numbers.
+  template <typename F>
+  void give(F place) {
+    for (size_t k = 0; k < body_.given.size; k++)
+      addresses[body_.given.data[k]] = place(static_cast<size_t>(body_.operands.data[k]));
   }
 
-  // Raises what has interrupted the run; the lock is held again.
-  bool raise() {
-    if (interrupted_) PyErr_Restore(kind_, value_, trace_);
-    return interrupted_;
+  // Whether no step found anything wrong; it may have run `before`.
+  bool run(const Runner& runner, bool before) {
+    for (size_t k = 0; k < body_.slots.size; k++)
+      table_[body_.slots.data[k]] = addresses[body_.which.data[k]] + body_.shifts.data[k];
+    const Integers& own = before ? body_.later : body_.records;
+    const auto* records = reinterpret_cast<const Record*>(own.data);
+    runner.run({records, static_cast<int64_t>(own.size) / fields, table_, status_, nullptr});
+    return !shared(status_).load(std::memory_order_relaxed);
   }
 
  private:
-  Pool& pool_;
-  Clock::time_point last_;
-  uint64_t count_ = 0;
-  bool interrupted_ = false;
-  PyObject *kind_ = nullptr, *value_ = nullptr, *trace_ = nullptr;
+  const Body& body_;
+  int64_t *const table_, *const status_;
 };
-
-struct Control;
-
-// Records that follow each other, or a branch or loop.
-struct Piece {
-  int64_t record = 0, count = 0;
-  std::unique_ptr<Control> control;
-};
-
-// A body: its program, and the tables that are its own as long as this lives.
-struct Unit {
-  int64_t *addresses = nullptr, *table = nullptr, *records = nullptr, *status = nullptr;
-  int64_t* later = nullptr;  // the records once what stays has been packed
-  const int64_t *slots = nullptr, *which = nullptr, *shifts = nullptr;
-  const int64_t* beside = nullptr;  // the addresses of the second blocks of carries
-  size_t count = 0;
-  std::vector<Piece> pieces;
-  std::vector<std::pair<int64_t, size_t>> given;  // buffers, and the op's operands
-  std::vector<Ref> kept;
-
-  bool run(Machine& machine, bool again);
-};
-
-struct Control {
-  std::vector<int64_t> read, written;  // buffers of the program around it
-  std::vector<Unit> bodies;
-
-  virtual ~Control() = default;
-  // False where a step found something wrong, or the run was interrupted.
-  virtual bool run(const int64_t* around, Machine& machine) = 0;
-};
-
-bool Unit::run(Machine& machine, bool again) {
-  for (size_t k = 0; k < count; k++) table[slots[k]] = addresses[which[k]] + shifts[k];
-  int64_t* own = again ? later : records;
-  for (Piece& piece : pieces) {
-    if (piece.control) {
-      if (!piece.control->run(addresses, machine)) return false;
-    } else {
-      machine.run(own + piece.record * fields, piece.count, table, status);
-      if (*status) return false;
-    }
-  }
-  return true;
-}
 
 // What an output of a body comes to: `home` is written where it belongs, `copied` is
 // copied there, a carry that is `still` never changes, and one that is a `row` lies in
-// another output's stack.
+// another output's stack. A stack of what a carry was `before` each step has that carry.
 struct Output {
-  enum Kind { home, copied, still, row } kind;
+  enum Kind { home, copied, still, row, before } kind;
   int64_t buffer, bytes;
-  size_t other;    // the output whose rows a carry is
-  int64_t beside;  // which second block of the body is that of a carry
+  size_t other;        // the output whose rows a carry is, or the carry that was before
+  int64_t second;      // where in the memory the second block of a carry is
+  int64_t stack = -1;  // the output that has what a carry was before each step
 };
 
 // The random numbers of a step, as `drawn_at` has them (ops/loop.py).
@@ -121,117 +106,144 @@ struct Draw {
   }
 };
 
-struct Branch : Control {
-  std::vector<std::vector<Output>> outputs;
+// A branch or loop: how many operands it reads and results it writes, and its bodies.
+struct Nested : Control {
+  size_t read = 0, written = 0;
+  std::vector<Body> bodies;
+  std::vector<std::vector<Output>> outputs;  // of each of them
 
-  bool run(const int64_t* around, Machine& machine) override {
-    const size_t k = *pointer(around[read[0]]) ? 0 : 1;
-    Unit& body = bodies[k];
-    for (auto& [buffer, x] : body.given) body.addresses[buffer] = around[read[x]];
-    for (size_t j = 0; j < outputs[k].size(); j++)
-      if (outputs[k][j].kind == Output::home)
-        body.addresses[outputs[k][j].buffer] = around[written[j]];
-    if (!body.run(machine, false)) return false;
-    for (size_t j = 0; j < outputs[k].size(); j++) {
-      const Output& y = outputs[k][j];
-      copy(around[written[j]], body.addresses[y.buffer], y.bytes);
-    }
-    return true;
+  // The arguments of a run.
+  struct Arguments {
+    const int64_t *in, *out;
+    int64_t memory, scratch, status;
+  };
+
+  Arguments of(const int64_t* x) const {
+    const int64_t* rest = x + read + written;
+    return {x, x + read, rest[0], rest[1], rest[2]};
+  }
+
+  Frame frame(size_t k, const Arguments& own) const {
+    return Frame(bodies[k], own.memory, own.scratch, own.status);
   }
 };
 
-// A body on carries that it gives back.
-struct Loop : Control {
-  size_t carries = 0, draws = 0;
-  std::vector<Output> outputs;
+struct Branch : Nested {
+  void run(const int64_t* arguments, const Runner& runner) const override {
+    const Arguments own = of(arguments);
+    const size_t k = *pointer(own.in[0]) ? 0 : 1;
+    Frame body = frame(k, own);
+    body.give([&](size_t x) { return own.in[x]; });
+    for (size_t j = 0; j < written; j++)
+      if (outputs[k][j].kind == Output::home)
+        body.addresses[outputs[k][j].buffer] = own.out[j];
+    if (!body.run(runner, false)) return;
+    for (size_t j = 0; j < written; j++)
+      copy(own.out[j], body.addresses[outputs[k][j].buffer], outputs[k][j].bytes);
+  }
+};
+
+// A body on carries that it gives back. The memory begins with where these lie, and the
+// random numbers of a step.
+struct Loop : Nested {
+  size_t carries = 0, draws = 0, scanned = 0;
+  std::vector<int64_t> strides;  // of the rows of each operand that is scanned
 
  protected:
-  // Places all operands that do not change, and notes where carries begin.
-  void begin(const int64_t* around) {
-    in_.clear(), out_.clear(), drawn_.resize(draws);
-    for (int64_t n : read) in_.push_back(around[n]);
-    for (int64_t n : written) out_.push_back(around[n]);
+  struct State {
+    const Arguments& own;
+    int64_t* carried;
+    Draw* drawn;
+    int64_t last = 0;  // the number of the last step, if that is known
+    int64_t way = 1;   // from a row to that of the next step
+  };
+
+  State begin(const Arguments& own) const {
+    int64_t* carried = integers(own.memory);
+    std::memcpy(carried, own.in, carries * sizeof(int64_t));
+    return {own, carried, reinterpret_cast<Draw*>(carried + carries)};
   }
 
   // One step: `turn` is its number in the order of steps, `row` that of its rows.
-  bool step(Unit& body, int64_t turn, int64_t row, size_t scanned,
-            const std::vector<int64_t>& strides, Machine& machine) {
-    const size_t first = read.size() - draws;
-    for (size_t k = 0; k < draws; k++) drawn_[k].at(in_[first + k], row);
-    for (auto& [buffer, x] : body.given) {
-      int64_t place = x < carries ? state_[x] : in_[x];
-      if (x >= carries && x < carries + scanned) place += row * strides[x - carries];
-      if (x >= first) place = address(drawn_[x - first].numbers);
-      body.addresses[buffer] = place;
-    }
-    for (size_t k = 0; k < outputs.size(); k++)
-      if (outputs[k].kind == Output::home) body.addresses[outputs[k].buffer] = target(k, turn, row);
-    if (!body.run(machine, turn > 0)) return false;
-    for (size_t k = 0; k < outputs.size(); k++)
-      if (outputs[k].kind == Output::copied)
-        copy(target(k, turn, row), body.addresses[outputs[k].buffer], outputs[k].bytes);
-    for (size_t k = 0; k < carries; k++) {
-      const Output& y = outputs[k];
-      if (y.kind == Output::still) continue;
-      state_[k] = y.kind == Output::row ? target(y.other, turn, row) : target(k, turn, row);
-    }
-    return machine.goes_on();
+  bool step(Frame& body, const State& at, int64_t turn, int64_t row,
+            const Runner& runner) const {
+    const std::vector<Output>& own = outputs[0];
+    const size_t first = read - draws;
+    for (size_t k = 0; k < draws; k++) at.drawn[k].at(at.own.in[first + k], row);
+    body.give([&](size_t x) {
+      if (x < carries) return at.carried[x];
+      if (x >= first) return address(at.drawn[x - first].numbers);
+      return at.own.in[x] + (x < carries + scanned ? row * strides[x - carries] : 0);
+    });
+    for (size_t k = 0; k < own.size(); k++)
+      if (own[k].kind == Output::home) body.addresses[own[k].buffer] = target(k, at, turn, row);
+    if (!body.run(runner, turn > 0)) return false;
+    for (size_t k = 0; k < own.size(); k++)
+      if (own[k].kind == Output::copied)
+        copy(target(k, at, turn, row), body.addresses[own[k].buffer], own[k].bytes);
+    for (size_t k = 0; k < carries; k++)
+      if (own[k].kind != Output::still)
+        at.carried[k] = target(own[k].kind == Output::row ? own[k].other : k, at, turn, row);
+    if (!runner.watch || runner.watch->goes_on()) return true;
+    shared(integers(at.own.status)).store(1, std::memory_order_relaxed);
+    return false;
   }
 
   // Where an output of a step goes: a row of a stack, or blocks by turns.
-  int64_t target(size_t k, int64_t turn, int64_t row) const {
-    const Output& y = outputs[k];
-    if (k >= carries) return out_[k] + row * y.bytes;
-    return (turn - last_) & 1 ? bodies[0].beside[y.beside] : out_[k];
+  int64_t target(size_t k, const State& at, int64_t turn, int64_t row) const {
+    const Output& y = outputs[0][k];
+    if (k >= carries) return at.own.out[k] + row * y.bytes;
+    if (turn == at.last) return at.own.out[k];
+    if (y.stack >= 0) return at.own.out[y.stack] + (row + at.way) * y.bytes;
+    return (turn - at.last) & 1 ? at.own.memory + y.second : at.own.out[k];
   }
 
   // Carries are what they are at the end.
-  void end() const {
-    for (size_t k = 0; k < carries; k++) copy(out_[k], state_[k], outputs[k].bytes);
+  void end(const State& at) const {
+    for (size_t k = 0; k < carries; k++)
+      copy(at.own.out[k], at.carried[k], outputs[0][k].bytes);
   }
-
-  std::vector<int64_t> in_, out_, state_;
-  std::vector<Draw> drawn_;
-  int64_t last_ = 0;  // the number of the last step, if that is known
 };
 
 struct Scan : Loop {
   int64_t length = 0;
-  size_t scanned = 0;
   bool reverse = false;
-  std::vector<int64_t> strides;
 
-  bool run(const int64_t* around, Machine& machine) override {
-    begin(around);
-    state_.assign(in_.begin(), in_.begin() + static_cast<Py_ssize_t>(carries));
-    last_ = length - 1;
+  void run(const int64_t* arguments, const Runner& runner) const override {
+    const Arguments own = of(arguments);
+    State at = begin(own);
+    at.last = length - 1, at.way = reverse ? -1 : 1;
+    for (size_t k = 0; k < carries && length; k++) {
+      const Output& y = outputs[0][k];
+      if (y.stack < 0) continue;
+      const int64_t first = own.out[y.stack] + (reverse ? at.last * y.bytes : 0);
+      copy(first, at.carried[k], y.bytes);
+      at.carried[k] = first;
+    }
+    Frame body = frame(0, own);
     for (int64_t k = 0; k < length; k++)
-      if (!step(bodies[0], k, reverse ? length - 1 - k : k, scanned, strides, machine))
-        return false;
-    end();
-    return true;
+      if (!step(body, at, k, reverse ? at.last - k : k, runner)) return;
+    end(at);
   }
 };
 
 struct While : Loop {
-  int64_t verdict = 0;  // the buffer of the condition
-  int8_t answer = 0;    // where it is written, unless it is an operand
-  bool is_written = false;
+  int64_t verdict = 0;     // the buffer of the condition
+  bool is_written = false;  // by the test, which may be an operand
 
-  bool run(const int64_t* around, Machine& machine) override {
-    begin(around);
-    state_.assign(in_.begin(), in_.begin() + static_cast<Py_ssize_t>(carries));
-    Unit &body = bodies[0], &test = bodies[1];
+  void run(const int64_t* arguments, const Runner& runner) const override {
+    const Arguments own = of(arguments);
+    const State at = begin(own);
+    Frame body = frame(0, own), test = frame(1, own);
+    int8_t answer = 0;
+    if (is_written) test.addresses[verdict] = address(&answer);
     for (int64_t turn = 0;; turn++) {
-      for (auto& [buffer, x] : test.given)
-        test.addresses[buffer] = x < carries ? state_[x] : in_[x];
-      if (is_written) test.addresses[verdict] = address(&answer);
-      if (!test.run(machine, turn > 0)) return false;
+      test.give([&](size_t x) { return x < carries ? at.carried[x] : own.in[x]; });
+      if (!test.run(runner, turn > 0)) return;
       if (!*pointer(test.addresses[verdict])) break;
-      if (!step(body, turn, turn, 0, {}, machine)) return false;
+      if (!step(body, at, turn, turn, runner)) return;
     }
-    end();
-    return true;
+    end(at);
   }
 };
 
@@ -255,104 +267,57 @@ bool read_outputs(PyObject* list, std::vector<Output>& into) {
   if (!list || !PyList_Check(list)) return PyErr_BadArgument(), false;
   for (Py_ssize_t k = 0; k < PyList_GET_SIZE(list); k++) {
     int kind;
-    long long buffer, bytes, other, beside;
+    long long buffer, bytes, other, second;
     if (!PyArg_ParseTuple(PyList_GET_ITEM(list, k), "iLLLL", &kind, &buffer, &bytes, &other,
-                          &beside))
+                          &second))
       return false;
     into.push_back({static_cast<Output::Kind>(kind), buffer, bytes,
-                    static_cast<size_t>(other), beside});
+                    static_cast<size_t>(other), second});
   }
+  for (size_t k = 0; k < into.size(); k++)
+    if (into[k].kind == Output::before) {
+      if (into[k].other >= into.size()) return PyErr_BadArgument(), false;
+      into[into[k].other].stack = static_cast<int64_t>(k);
+    }
   return true;
 }
 
-std::unique_ptr<Control> read_control(PyObject* x);
-
-// (addresses, table, slots, which, shifts, records, later, beside, status, pieces, given)
-bool read_unit(PyObject* x, Unit& unit) {
-  const int64_t** const arrays[] = {
-      const_cast<const int64_t**>(&unit.addresses), const_cast<const int64_t**>(&unit.table),
-      &unit.slots, &unit.which, &unit.shifts, const_cast<const int64_t**>(&unit.records),
-      const_cast<const int64_t**>(&unit.later), &unit.beside};
+// (addresses, table, slots, which, shifts, records, later, placed, places, given,
+// operands, where addresses and table of a run begin)
+bool read_body(PyObject* x, Body& body) {
+  Integers* const arrays[] = {&body.addresses, &body.table, &body.slots,   &body.which,
+                              &body.shifts,    &body.records, &body.later, &body.placed,
+                              &body.places,    &body.given, &body.operands};
   Py_ssize_t at = 0;
-  for (const int64_t** into : arrays) {
-    PyObject* array = part(x, at++);
-    if (!array) return false;
-    const Given found(array);
-    if (!found) return false;
-    *into = found.data;
-    if (into == &unit.slots) unit.count = found.size;
-    unit.kept.push_back(Ref::to(array));
-  }
-  PyObject *status = part(x, at), *pieces = part(x, at + 1), *given = part(x, at + 2);
-  if (!status || !pieces || !given || !PyList_Check(pieces) || !PyList_Check(given))
-    return PyErr_Occurred() ? false : (PyErr_BadArgument(), false);
-  unit.status = static_cast<int64_t*>(PyLong_AsVoidPtr(status));
-  for (Py_ssize_t k = 0; k < PyList_GET_SIZE(pieces); k++) {
-    long long record, count;
-    PyObject* control;
-    if (!PyArg_ParseTuple(PyList_GET_ITEM(pieces, k), "LLO", &record, &count, &control))
-      return false;
-    Piece piece{record, count, nullptr};
-    if (control != Py_None && !(piece.control = read_control(control))) return false;
-    unit.pieces.push_back(std::move(piece));
-  }
-  for (Py_ssize_t k = 0; k < PyList_GET_SIZE(given); k++) {
-    long long buffer;
-    Py_ssize_t operand;
-    if (!PyArg_ParseTuple(PyList_GET_ITEM(given, k), "Ln", &buffer, &operand)) return false;
-    unit.given.push_back({buffer, static_cast<size_t>(operand)});
-  }
+  for (Integers* into : arrays)
+    if (!into->read(part(x, at++))) return false;
+  PyObject *addresses = part(x, at), *table = part(x, at + 1);
+  if (!addresses || !table) return false;
+  body.at_addresses = number(addresses), body.at_table = number(table);
   return !PyErr_Occurred();
 }
 
-// (kind, read, written, bodies, outputs of each, what else a kind has as numbers)
-std::unique_ptr<Control> read_control(PyObject* x) {
-  PyObject *bodies = part(x, 3), *outputs = bodies ? part(x, 4) : nullptr;
-  std::vector<int64_t> more;
-  if (!outputs || !PyList_Check(bodies) || !PyList_Check(outputs) ||
-      !read_numbers(part(x, 5), more))
-    return PyErr_Occurred() ? nullptr : (PyErr_BadArgument(), nullptr);
-  std::unique_ptr<Control> made;
-  PyObject* kind = part(x, 0);
-  const char* name = kind ? PyUnicode_AsUTF8(kind) : nullptr;
-  if (!name) return nullptr;
-  PyObject* of_first = PyList_GET_SIZE(outputs) ? PyList_GET_ITEM(outputs, 0) : nullptr;
-  if (!std::strcmp(name, "branch")) {
-    auto own = std::make_unique<Branch>();
-    own->outputs.resize(2);
-    for (size_t k = 0; k < 2; k++)
-      if (!read_outputs(PyList_GetItem(outputs, static_cast<Py_ssize_t>(k)), own->outputs[k]))
-        return nullptr;
-    made = std::move(own);
-  } else if (!std::strcmp(name, "scan") && more.size() >= 5) {
-    auto own = std::make_unique<Scan>();
-    own->carries = static_cast<size_t>(more[0]);
-    own->draws = static_cast<size_t>(more[1]);
-    own->length = more[2];
-    own->reverse = more[3] != 0;
+// What a kind has as numbers beside its bodies; null, with the exception set, of none.
+std::unique_ptr<Nested> made_of(const char* name, const std::vector<int64_t>& more) {
+  const auto loop = [&](auto own) {
+    own->carries = static_cast<size_t>(more[0]), own->draws = static_cast<size_t>(more[1]);
+    return own;
+  };
+  if (!std::strcmp(name, "branch")) return std::make_unique<Branch>();
+  if (!std::strcmp(name, "scan") && more.size() >= 5) {
+    auto own = loop(std::make_unique<Scan>());
+    own->length = more[2], own->reverse = more[3] != 0;
     own->scanned = static_cast<size_t>(more[4]);
     own->strides.assign(more.begin() + 5, more.end());
-    if (!read_outputs(of_first, own->outputs)) return nullptr;
-    made = std::move(own);
-  } else if (!std::strcmp(name, "while") && more.size() == 4) {
-    auto own = std::make_unique<While>();
-    own->carries = static_cast<size_t>(more[0]);
-    own->draws = static_cast<size_t>(more[1]);
-    own->verdict = more[2];
-    own->is_written = more[3] != 0;
-    if (!read_outputs(of_first, own->outputs)) return nullptr;
-    made = std::move(own);
-  } else {
-    PyErr_BadArgument();
-    return nullptr;
+    if (own->strides.size() == own->scanned) return own;
   }
-  if (!read_numbers(part(x, 1), made->read) || !read_numbers(part(x, 2), made->written))
-    return nullptr;
-  made->bodies.resize(static_cast<size_t>(PyList_GET_SIZE(bodies)));
-  for (size_t k = 0; k < made->bodies.size(); k++)
-    if (!read_unit(PyList_GET_ITEM(bodies, static_cast<Py_ssize_t>(k)), made->bodies[k]))
-      return nullptr;
-  return made;
+  if (!std::strcmp(name, "while") && more.size() == 4) {
+    auto own = loop(std::make_unique<While>());
+    own->verdict = more[2], own->is_written = more[3] != 0;
+    return own;
+  }
+  PyErr_BadArgument();
+  return nullptr;
 }
 
 constexpr char title[] = "treadle.core.native.Control";
@@ -361,39 +326,38 @@ void free_control(PyObject* capsule) {
   delete static_cast<Control*>(PyCapsule_GetPointer(capsule, title));
 }
 
-PyObject* control(PyObject*, PyObject* x) {
-  std::unique_ptr<Control> made = read_control(x);
+// (kind, how many are read, and written, bodies, outputs of each, more numbers): a
+// capsule, and the address that a record has.
+PyObject* control(PyObject*, PyObject* args) {
+  const char* name;
+  Py_ssize_t read, written;
+  PyObject *bodies, *outputs, *numbers;
+  if (!PyArg_ParseTuple(args, "snnO!O!O!", &name, &read, &written, &PyList_Type, &bodies,
+                        &PyList_Type, &outputs, &PyList_Type, &numbers))
+    return nullptr;
+  std::vector<int64_t> more;
+  if (!read_numbers(numbers, more)) return nullptr;
+  std::unique_ptr<Nested> made = made_of(name, more);
   if (!made) return nullptr;
-  PyObject* found = PyCapsule_New(made.get(), title, free_control);
-  if (found) made.release();
-  return found;
-}
-
-PyObject* run_control(PyObject*, PyObject* const* args, Py_ssize_t given) {
-  if (given != 3) return PyErr_BadArgument(), nullptr;
-  auto* own = static_cast<Control*>(PyCapsule_GetPointer(args[0], title));
-  if (!own) return nullptr;
-  const Given around(args[1]);
-  Pool* pool = around ? pool_of(args[2]) : nullptr;
-  if (!pool) return nullptr;
-  Ref kept[] = {Ref::to(args[0]), Ref::to(args[1]), Ref::to(args[2])};
-  Machine machine(*pool);
-  bool well;
-  Py_BEGIN_ALLOW_THREADS
-  well = own->run(around.data, machine);
-  Py_END_ALLOW_THREADS
-  if (machine.raise()) return nullptr;
-  return PyBool_FromLong(well);
+  made->read = static_cast<size_t>(read), made->written = static_cast<size_t>(written);
+  for (Py_ssize_t k = 0; k < PyList_GET_SIZE(bodies); k++) {
+    made->bodies.emplace_back(), made->outputs.emplace_back();
+    if (!read_body(PyList_GET_ITEM(bodies, k), made->bodies.back()) ||
+        !read_outputs(PyList_GetItem(outputs, k), made->outputs.back()))
+      return nullptr;
+  }
+  const Control* own = made.get();
+  Ref capsule(PyCapsule_New(const_cast<Control*>(own), title, free_control));
+  if (!capsule) return nullptr;
+  made.release();
+  return Py_BuildValue("NL", capsule.release(), static_cast<long long>(address(own)));
 }
 
 }  // namespace
 
 PyMethodDef loop_functions[] = {
-    {"control", control, METH_O,
-     "control((kind, read, written, bodies, outputs, more)): a branch or loop to be run."},
-    {"run_control", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(run_control)),
-     METH_FASTCALL,
-     "run_control(control, addresses, pool): whether no step found anything wrong."},
+    {"control", control, METH_VARARGS,
+     "control(kind, read, written, bodies, outputs, more): a branch or loop for records."},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace treadle

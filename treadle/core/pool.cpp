@@ -29,6 +29,7 @@ namespace {
 constexpr int patience = 1000;  // pauses of a caller before it offers its core
 constexpr auto briefly = std::chrono::microseconds(80);  // a worker waits before it sleeps,
 constexpr auto longer = std::chrono::microseconds(1200);  // or so, if it was woken as soon
+constexpr auto seldom = std::chrono::milliseconds(50);  // that an interrupt may wait
 constexpr int64_t every = INT64_MAX;
 
 void pause() {
@@ -47,32 +48,39 @@ void pause(int& turns) {
     std::this_thread::yield();
 }
 
-// An integer that kernels write, as one that other threads may read meanwhile.
-std::atomic<int64_t>& shared(int64_t* x) {
-  static_assert(sizeof(std::atomic<int64_t>) == sizeof(int64_t), "one word");
-  return *reinterpret_cast<std::atomic<int64_t>*>(x);
-}
-
 int64_t now() {  // as Python's time.perf_counter_ns
   const auto since = std::chrono::steady_clock::now().time_since_epoch();
   return std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
 }
 
-// Calls a step for some items, and notes when, where that is asked for.
-void call(int64_t* times, int64_t number, Step step, const int64_t* arguments, int64_t begin,
-          int64_t end, int64_t memory, int64_t worker) {
-  if (!times) return step(arguments, begin, end, memory);
+// Does something for a step, and notes when, where that is asked for.
+template <typename F>
+void noted(int64_t* times, int64_t number, int64_t worker, F run) {
+  if (!times) return run();
   const int64_t first = now();
-  step(arguments, begin, end, memory);
+  run();
   const int64_t last = now();
   const int64_t k = shared(times).fetch_add(1, std::memory_order_relaxed);
   if (k >= times[1]) return;
-  const int64_t noted[] = {number, worker, first, last};
-  std::copy(noted, noted + 4, times + 2 + 4 * k);
+  const int64_t entry[] = {number, worker, first, last};
+  std::copy(entry, entry + 4, times + 2 + 4 * k);
+}
+
+// Calls a step for some items.
+void call(int64_t* times, int64_t number, Step step, const int64_t* arguments, int64_t begin,
+          int64_t end, int64_t memory, int64_t worker) {
+  noted(times, number, worker, [&] { step(arguments, begin, end, memory); });
+}
+
+// Goes through a branch or loop.
+void go_through(int64_t* times, int64_t number, const Control& control,
+                const int64_t* arguments, const Runner& runner, int64_t worker) {
+  noted(times, number, worker, [&] { control.run(arguments, runner); });
 }
 
 // What chains of a region are given in the place of arguments.
 struct Region {
+  Pool* pool;
   const Record* records;
   const int64_t *starts, *table;
   int64_t *status, *times;
@@ -86,7 +94,10 @@ void run_chains(const int64_t* arguments, int64_t begin, int64_t end, int64_t wo
       // Another chain may have found its data wrong.
       if (shared(own.status).load(std::memory_order_relaxed)) return;
       const Record& x = own.records[k];
-      if (x.total > 0)  // scratch memory is the step's alone
+      if (x.control)
+        go_through(own.times, own.number + k, *x.control, own.table + x.arguments,
+                   {*own.pool, false, nullptr}, worker);
+      else if (x.total > 0)  // scratch memory is the step's alone
         call(own.times, own.number + k, x.step, own.table + x.arguments, 0, x.total, 0, worker);
     }
 }
@@ -129,7 +140,7 @@ void Pool::share(Step step, const int64_t* arguments, int64_t total, int64_t gra
 }
 
 void Pool::region(const Record* record, const Run& given, int64_t number, bool shared) {
-  const Region own{record + 1, given.table + record->arguments, given.table, given.status,
+  const Region own{this, record + 1, given.table + record->arguments, given.table, given.status,
                    given.times, number + 1};
   const auto* arguments = reinterpret_cast<const int64_t*>(&own);
   if (shared)
@@ -138,25 +149,50 @@ void Pool::region(const Record* record, const Run& given, int64_t number, bool s
     run_chains(arguments, 0, record->total, 0);
 }
 
-int64_t Pool::run(const Run& given) {
-  bool free = false;
-  const bool leased = threads.load(std::memory_order_relaxed) > 1 &&
-                      busy_.compare_exchange_strong(free, true, std::memory_order_acquire);
+int64_t Runner::run(const Run& given) const {
   int64_t k = 0;
   while (k < given.count) {
     const Record& x = given.records[k];
     const int64_t* arguments = given.table + x.arguments;
-    if (x.inner)
-      region(&x, given, k, leased);
+    if (x.control)
+      go_through(given.times, k, *x.control, arguments, *this, 0);
+    else if (x.inner)
+      pool.region(&x, given, k, leased);
     else if (leased && 0 < x.grain && x.grain < x.total)
-      share(x.step, arguments, x.total, x.grain, k, given.times);
+      pool.share(x.step, arguments, x.total, x.grain, k, given.times);
     else if (x.total > 0)
       call(given.times, k, x.step, arguments, 0, x.total, 0, 0);
     k += 1 + x.inner;
-    if (*given.status) break;
+    if (shared(given.status).load(std::memory_order_relaxed)) break;
   }
-  if (leased) busy_.store(false, std::memory_order_release);
   return k;
+}
+
+int64_t Pool::run(const Run& given, Watch* watch) {
+  bool free = false;
+  const bool leased = threads.load(std::memory_order_relaxed) > 1 &&
+                      busy_.compare_exchange_strong(free, true, std::memory_order_acquire);
+  const int64_t count = Runner{*this, leased, watch}.run(given);
+  if (leased) busy_.store(false, std::memory_order_release);
+  return count;
+}
+
+// -- interrupts -------------------------------------------------------------------------
+
+bool Watch::goes_on() {
+  if ((++count_ & 15) || std::chrono::steady_clock::now() - last_ < seldom)
+    return !interrupted_;
+  const PyGILState_STATE state = PyGILState_Ensure();
+  interrupted_ = PyErr_CheckSignals() < 0;
+  if (interrupted_) PyErr_Fetch(&kind_, &value_, &trace_);
+  PyGILState_Release(state);
+  last_ = std::chrono::steady_clock::now();
+  return !interrupted_;
+}
+
+bool Watch::raise() {
+  if (interrupted_) PyErr_Restore(kind_, value_, trace_);
+  return interrupted_;
 }
 
 // -- workers ----------------------------------------------------------------------------
@@ -360,11 +396,12 @@ PyObject* run(PyObject* self, PyObject* const* args, Py_ssize_t given) {
   Run own;
   if (!read(args, given, own)) return nullptr;
   Pool& pool = *workers_of(self).pool;
+  Watch watch;
   int64_t ran;
   Py_BEGIN_ALLOW_THREADS
-  ran = pool.run(own);
+  ran = pool.run(own, &watch);
   Py_END_ALLOW_THREADS
-  return PyLong_FromLongLong(ran);
+  return watch.raise() ? nullptr : PyLong_FromLongLong(ran);
 }
 
 PyObject* run_brief(PyObject* self, PyObject* const* args, Py_ssize_t given) {

@@ -14,16 +14,26 @@ namespace treadle {
 // Some items of a step; `memory` is the number of its scratch memory.
 using Step = void (*)(const int64_t* arguments, int64_t begin, int64_t end, int64_t memory);
 
-// A step of a program. A record without a step begins a region: its arguments are where
-// its chains begin among the records that follow, and where the last one ends, `total` is
-// how many chains there are, `inner` how many records. A chain is run by one thread.
+class Control;
+
+// An integer that kernels write, as one that other threads may read meanwhile.
+inline std::atomic<int64_t>& shared(int64_t* x) {
+  static_assert(sizeof(std::atomic<int64_t>) == sizeof(int64_t), "one word");
+  return *reinterpret_cast<std::atomic<int64_t>*>(x);
+}
+
+// A step of a program. One with a `control` is a branch or loop, whose bodies are records
+// of their own. A record with neither begins a region: its arguments are where its chains
+// begin among the records that follow, and where the last one ends, `total` is how many
+// chains there are, `inner` how many records. A chain is run by one thread.
 struct Record {
   Step step;
   int64_t arguments;  // where they begin in the table
   int64_t total;      // items
   int64_t grain;      // items that are worth a part
   int64_t inner;
-  int64_t unused[3];
+  const Control* control;
+  int64_t unused[2];
 };
 static_assert(sizeof(Record) == 64, "as engines/native/execution/layout.py has them");
 
@@ -37,6 +47,42 @@ struct Run {
   int64_t* times;
 };
 
+// The watch for interrupts of a run whose caller has let go of Python's lock.
+class Watch {
+ public:
+  // Whether nothing has interrupted the run, which is asked now and then.
+  bool goes_on();
+  // Raises what has interrupted the run; the lock is held again.
+  bool raise();
+
+ private:
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+  uint64_t count_ = 0;
+  bool interrupted_ = false;
+  PyObject *kind_ = nullptr, *value_ = nullptr, *trace_ = nullptr;
+};
+
+class Pool;
+
+// Who runs records: a thread, helped by the workers of a pool where it has `leased` them.
+struct Runner {
+  Pool& pool;
+  bool leased;
+  Watch* watch;  // or null
+
+  // How many records were run, the one that found its data wrong too.
+  int64_t run(const Run& given) const;
+};
+
+// A branch or loop. Its arguments are the addresses of what it reads and writes, of the
+// memory of its bodies, of scratch memory, and of the status.
+class Control {
+ public:
+  virtual ~Control() = default;
+  // It stops where a step or an interrupt has set the status.
+  virtual void run(const int64_t* arguments, const Runner& runner) const = 0;
+};
+
 // Workers, and a caller that they help. What different threads write stands on different
 // cache lines.
 class Pool {
@@ -46,7 +92,7 @@ class Pool {
 
   // Runs records; how many, the one that found its data wrong too. While one caller has
   // the workers, others run their steps by themselves.
-  int64_t run(const Run& given);
+  int64_t run(const Run& given, Watch* watch = nullptr);
 
   // Has a run done beside the caller; there is room for it, and one caller at a time.
   void queue(const Run& given);
@@ -62,6 +108,7 @@ class Pool {
   std::atomic<int64_t> threads{1};  // the caller and its workers
 
  private:
+  friend struct Runner;
   using Clock = std::chrono::steady_clock;
 
   // A step that is shared: written while no part is unclaimed or unfinished, and read

@@ -67,7 +67,7 @@ def occupancy(planned: Planned) -> Occupancy:
         step = program.steps[k]
         line = describe(step.origin) if isinstance(step, Fallback) else ""
         what = f"the body of {title(step)}", "", line
-        if size:
+        if size and planned.arena > planned.plan.size:
             stays.append(Stay(size, planned.plan.size, k, k, *what))
     return Occupancy(tuple(stays), tuple(map(title, program.steps)))
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from treadle.program.dependences import before, nanoseconds, stretches
+from treadle.program.dependences import before, nanoseconds, stretches, turns
 from treadle.program.lives import demand
 from treadle.program.program import Program, Region
 
@@ -47,10 +47,10 @@ def side_by_side(program: Program, lanes: int) -> Program:
     times = nanoseconds(program)
     if lanes < 2 or len(times) < 2 or sum(times) < 2 * SYNC:
         return program
-    depends = before(program)
+    depends, counts = before(program), turns(program)
     pieces: list[Chains] = []
     for first, stop in stretches(program):
-        pieces += _Stretch(depends, times, first, stop, lanes).pieces()
+        pieces += _Stretch(depends, times, counts, first, stop, lanes).pieces()
     return _lean(program, pieces)
 
 
@@ -105,9 +105,14 @@ class _Scan:
     """The steps of a region to be, as far as they have been looked at."""
 
     def __init__(
-        self, depends: Sequence[Sequence[int]], times: Sequence[int], large: int
+        self,
+        depends: Sequence[Sequence[int]],
+        times: Sequence[int],
+        turns: Sequence[int],
+        large: int,
     ) -> None:
-        self.depends, self.times, self.large = depends, times, large
+        self.depends, self.times, self.turns = depends, times, turns
+        self.large = large
         self.chain: dict[int, _Chain] = {}  # of a step
         self.depth: dict[int, int] = {}
         self.users: dict[int, list[int]] = {}  # of steps that read of no other one
@@ -126,7 +131,7 @@ class _Scan:
         mine = [p for p in self.depends[k] if p in self.chain or p in self.users]
         if any(p in self.late for p in self.depends[k]):
             self._put_off(k)
-        elif self.times[k] >= self.large:
+        elif self.times[k] >= self.large * self.turns[k]:
             if all(p in self.users for p in mine):
                 for p in mine:
                     self._hasten(p)
@@ -198,11 +203,12 @@ class _Stretch:
         self,
         depends: Sequence[Sequence[int]],
         times: Sequence[int],
+        turns: Sequence[int],
         first: int,
         stop: int,
         lanes: int,
     ) -> None:
-        self.depends, self.times = depends, times
+        self.depends, self.times, self.turns = depends, times, turns
         self.first, self.stop, self.lanes = first, stop, lanes
 
     def pieces(self) -> Iterator[Chains]:
@@ -214,7 +220,7 @@ class _Stretch:
         waiting: list[int] = []  # put off, in order
         at = self.first
         while waiting or at < self.stop:
-            scan = _Scan(self.depends, self.times, LARGE // self.lanes)
+            scan = _Scan(self.depends, self.times, self.turns, LARGE // self.lanes)
             seen = 0
             while seen < len(waiting) and not scan.ended:
                 scan.take(waiting[seen])
@@ -247,7 +253,7 @@ class _Stretch:
     def _judged(self, chains: Chains) -> Chains:
         """The chains, or all their steps as one where they gain too little."""
         times = [sum(self.times[k] for k in steps) for steps in chains]
-        here = sum(self._spread(self.times[k]) for steps in chains for k in steps)
+        here = sum(self._spread(k) for steps in chains for k in steps)
         threads = [0] * self.lanes
         for time in sorted(times, reverse=True):
             heapq.heapreplace(threads, threads[0] + time)
@@ -263,10 +269,12 @@ class _Stretch:
             return [sorted(k for steps in chains for k in steps)]
         return _bundled(chains, times)
 
-    def _spread(self, time: int) -> int:
+    def _spread(self, k: int) -> int:
         """The time of a step that all threads share, where it is long enough."""
+        turns = self.turns[k]
+        time = self.times[k] // turns
         parts = min(self.lanes, time // PIECE)
-        return time // parts + SYNC if parts > 1 else time
+        return turns * (time // parts + SYNC if parts > 1 else time)
 
 
 def _bundled(chains: Chains, times: Sequence[int]) -> Chains:

@@ -6,10 +6,21 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from treadle.base.symbolic import plain
+from treadle.ops.loop import Scan
+from treadle.ops.while_loop import While
 from treadle.program.positions import last_risk
-from treadle.program.program import Fallback, Launch, Product, Program
+from treadle.program.program import (
+    Fallback,
+    Launch,
+    Product,
+    Program,
+    Step,
+    all_steps,
+    is_controlled,
+)
 
-__all__ = ["before", "nanoseconds", "stretches"]
+__all__ = ["before", "nanoseconds", "stretches", "turns"]
 
 # Of one thread, by orders of magnitude: they tell small steps from others.
 START = 100  # ns of any step
@@ -30,11 +41,30 @@ def nanoseconds(program: Program) -> list[int]:
             time = max(about.flops // PRODUCTS, panels // PANELS)
             if step.finish:
                 time += _traffic(sizes, step.finish.buffers, most)
+        elif isinstance(step, Fallback) and step.bodies:
+            bodies = [sum(nanoseconds(x.program)) for x in step.bodies]
+            time = _length(step) * max(bodies)
         else:
             touched = step.buffers if isinstance(step, Launch) else step.read
             time = max(about.flops // LOOPS, _traffic(sizes, touched, most))
         times.append(START + time)
     return times
+
+
+def turns(program: Program) -> list[int]:
+    """How many shorter steps each step is, one after the other: those of a loop."""
+    found = []
+    for step in program.steps:
+        bodies = step.bodies if isinstance(step, Fallback) else ()
+        inner = [sum(turns(x.program)) for x in bodies]
+        found.append(max(_length(step) * max(inner, default=1), 1))
+    return found
+
+
+def _length(step: Step) -> int:
+    """How often a step runs its body."""
+    op = step.op if isinstance(step, Fallback) else None
+    return plain(op.length) if isinstance(op, Scan) else 1
 
 
 def _traffic(sizes: Sequence[int], touched: Sequence[int], most: int) -> int:
@@ -78,12 +108,13 @@ def before(program: Program) -> list[list[int]]:
 def stretches(program: Program) -> Iterator[tuple[int, int]]:
     """Runs of steps, as first and stop, between those that must stay where they are.
 
-    These are what runs by its NumPy rule, effects too, and the first step that writes
-    over an argument, where one before it, or it, may find its data wrong.
+    These are what runs by its NumPy rule, effects too, loops whose length is data, and
+    the first step that writes over an argument, where one before it, or it, may find
+    its data wrong.
     """
     cuts = {0, len(program.steps)}
     for k, step in enumerate(program.steps):
-        if isinstance(step, Fallback):
+        if isinstance(step, Fallback) and not _ends(step, program):
             cuts |= {k, k + 1}
     over = {result for result, _ in program.shared}
     risk = last_risk(program) if over else -1
@@ -93,3 +124,11 @@ def stretches(program: Program) -> Iterator[tuple[int, int]]:
         cuts |= {k, k + 1} if risk == k else {k}
     ends = sorted(cuts)
     yield from pairwise(ends)
+
+
+def _ends(step: Fallback, program: Program) -> bool:
+    """Whether a step is a branch or loop of kernels that is over after so many."""
+    if not is_controlled(step, program.buffers) or isinstance(step.op, While):
+        return False
+    inner = [s for x in step.bodies for s in all_steps(x.program)]
+    return not any(isinstance(s, Fallback) and isinstance(s.op, While) for s in inner)

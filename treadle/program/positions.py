@@ -21,7 +21,7 @@ from treadle.loops.kernel import (
 )
 from treadle.loops.parameters import number_of
 from treadle.ops.select import Maximum, Minimum, Select
-from treadle.program.program import Fallback, Launch, Program, Step
+from treadle.program.program import BodyProgram, Fallback, Launch, Program, Step
 
 __all__ = ["Need", "last_risk", "needs"]
 
@@ -66,7 +66,10 @@ class _Checks:
         checking = any(_checks(s) for s in program.steps)
         for k, step in enumerate(program.steps):
             if isinstance(step, Fallback):
-                self.last, self.only_arguments = k, False
+                self.last = k
+                self.only_arguments &= bool(step.bodies) and all(
+                    map(_is_sure, step.bodies)
+                )
             elif isinstance(step, Launch) and checking:
                 self._look(k, step)
 
@@ -94,6 +97,13 @@ class _Checks:
             self.only_arguments = False
         else:
             self.needs.append(Need(argument, extent))
+
+
+def _is_sure(body: BodyProgram) -> bool:
+    """Whether no step of a body, or of one in it, looks at its data."""
+    steps = body.program.steps
+    inner = [x for s in steps if isinstance(s, Fallback) for x in s.bodies or [None]]
+    return not any(map(_checks, steps)) and all(x and _is_sure(x) for x in inner)
 
 
 def _checks(step: Step) -> bool:

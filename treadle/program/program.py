@@ -17,6 +17,9 @@ from treadle.base.types import Type
 from treadle.graph.op import Op
 from treadle.graph.origin import Origin
 from treadle.loops.kernel import Apply, Fold, Kernel, Loop, Store, inside, statements
+from treadle.ops.control import Cond
+from treadle.ops.loop import Scan
+from treadle.ops.while_loop import While
 from treadle.program.contract import Layout
 from treadle.program.convolution import Convolution
 
@@ -31,6 +34,7 @@ __all__ = [
     "Region",
     "Step",
     "all_steps",
+    "is_controlled",
     "program_text",
     "title",
 ]
@@ -205,6 +209,29 @@ def all_steps(program: Program) -> Iterator[Step]:
         yield step
         for body in step.bodies if isinstance(step, Fallback) else ():
             yield from all_steps(body.program)
+
+
+def is_controlled(step: Step, buffers: Sequence[Buffer]) -> bool:
+    """Whether a step is a branch or loop whose bodies are kernels alone, or such steps:
+    who runs kernels can go through it."""
+    if not isinstance(step, Fallback) or not isinstance(step.op, (Cond, Scan, While)):
+        return False
+    if any(buffers[n].order for n in (*step.read, *step.written)):
+        return False
+    return bool(step.bodies) and all(_has_kernels(x.program) for x in step.bodies)
+
+
+def _has_kernels(body: Program) -> bool:
+    """Whether a body is kernels alone, on arguments and results that lie in order."""
+    results = [n for _, n, _ in body.results]
+    if [k for k, _, _ in body.results] != list(range(len(results))):
+        return False
+    if any(body.buffers[n].order for n in (*body.arguments, *results)):
+        return False
+    if any(body.buffers[n].place == "arena" for n in results):
+        return False
+    inner = [s for s in body.steps if isinstance(s, Fallback)]
+    return all(is_controlled(s, body.buffers) for s in inner)
 
 
 def work(kernel: Kernel) -> tuple[int, int, int]:

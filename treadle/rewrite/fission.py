@@ -16,12 +16,13 @@ from typing import Any
 from treadle.graph.body import Body, effect_of
 from treadle.graph.leaves import Literal
 from treadle.graph.tensor import Tensor, remade
-from treadle.graph.traversal import rebuild
+from treadle.graph.traversal import rebuild, users
 from treadle.ops.contract import Contract
 from treadle.ops.families import Output
 from treadle.ops.loop import Scan
 from treadle.rewrite.expand import expand
-from treadle.rewrite.motion import Nodes, Parts, below
+from treadle.rewrite.motion import Nodes, Parts
+from treadle.rewrite.products import below, by_rows, with_products
 from treadle.rewrite.simplify import normal, tidy
 
 __all__ = ["split_loops"]
@@ -38,10 +39,15 @@ def split_loops(
     if not loops:
         return dict(roots)
     each = list(dict.fromkeys(loops.values()))
+    read = users(nodes)
+    read |= {x.serial: [x] for x in roots.values()}
     for loop in each:
-        loop.prepare(whole)
+        loop.prepare(whole, read)
     for loop in each:
         loop.share(loops)
+    for loop in each:
+        if loop.parts is not None:
+            loop.parts.stay_near()
     rewritten: Nodes = {}
     for node in nodes:
         inputs = tuple([rewritten.get(x.serial, x) for x in node.inputs])
@@ -49,7 +55,7 @@ def split_loops(
         if isinstance(node.op, Output) and above is not None and above.results:
             rewritten[node.serial] = above.results[above.place(node)]
             continue
-        if node.serial in loops and loops[node.serial].split(inputs):
+        if node.serial in loops and loops[node.serial].split(rewritten):
             continue
         if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
             rewritten[node.serial] = remade(node, node.op, inputs, node.type)
@@ -89,6 +95,7 @@ class _Loop:
 
     def __init__(self, node: Tensor) -> None:
         self.node, self.op = node, _scan(node)
+        self.inputs = list(node.inputs)
         self.outputs: list[Tensor] = []  # of the bodies, each once
         self.places: dict[int, list[int]] = {}  # of each scan the numbers of its own
         self.read: set[int] = set()
@@ -118,14 +125,21 @@ class _Loop:
         position: int = output.op.position  # type: ignore[attr-defined]
         return self.places[output.inputs[0].serial][position]
 
-    def prepare(self, whole: Callable[[Scan], bool]) -> None:
+    def prepare(
+        self, whole: Callable[[Scan], bool], users: Mapping[int, Sequence[Tensor]]
+    ) -> None:
         """Find the parts, if there is something to be split or left out."""
         op = self.op
         if not op.length > 0:
             return
-        body = Body(op.body.name, op.body.arguments, self.outputs)
-        parts = Parts(op, _plain(body), self.read)
-        if parts.find(not whole(op)) or len(self.places) > 1:
+        body = _plain(Body(op.body.name, op.body.arguments, self.outputs))
+        moves = not whole(op)
+        if moves:
+            first = op.carries + op.scanned
+            body = with_products(op, body, self.inputs, users)
+            body = by_rows(body, first, len(body.arguments) - op.draws)
+        parts = Parts(op, body, self.read)
+        if parts.find(moves) or len(self.places) > 1:
             self.parts = parts
 
     def share(self, loops: Mapping[int, _Loop]) -> None:
@@ -133,7 +147,7 @@ class _Loop:
         by that one."""
         if self.parts is None:
             return
-        above = [x.inputs[0].serial for x in self.node.inputs if x.inputs]
+        above = [x.inputs[0].serial for x in self.inputs if x.inputs]
         for other in dict.fromkeys(loops[k] for k in above if k in loops):
             if other.parts is None:
                 continue
@@ -148,12 +162,10 @@ class _Loop:
         assert self.parts is not None and other.parts is not None
         c, s = self.op.carries, self.op.scanned
         d, e = other.op.carries, other.op.carries + other.op.scanned
-        theirs = {x.serial: k for k, x in enumerate(other.node.inputs) if k >= d}
+        theirs = {x.serial: k for k, x in enumerate(other.inputs) if k >= d}
         same: Nodes = {}
         arguments = self.parts.body.arguments
-        for k, (argument, x) in enumerate(
-            zip(arguments, self.node.inputs, strict=True)
-        ):
+        for k, (argument, x) in enumerate(zip(arguments, self.inputs, strict=True)):
             is_row = c <= k < c + s
             place = theirs.get(x.serial)
             if k < c or k >= self.parts.end:
@@ -170,10 +182,11 @@ class _Loop:
         is_result = isinstance(x.op, Output) and x.inputs[0].serial in self.places
         return is_result and self.place(x) >= self.op.carries
 
-    def split(self, inputs: Sequence[Tensor]) -> bool:
-        """Make the results that are read; whether that can be."""
+    def split(self, made: Nodes) -> bool:
+        """Make the results that are read, of what other nodes became; whether that can
+        be."""
         if self.parts is not None and not self.results:
-            self.parts.build(self.node, inputs)
+            self.parts.build(self.node, [made.get(x.serial, x) for x in self.inputs])
         return bool(self.results)
 
 

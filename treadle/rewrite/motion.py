@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
-from string import ascii_letters
 from typing import Any
 
 from treadle.base.types import TupleType, Type
@@ -13,14 +12,15 @@ from treadle.graph.leaves import Argument
 from treadle.graph.rows import follow, repeated
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach, rebuild, users
-from treadle.ops.contract import Contract, letters
+from treadle.ops.contract import Contract
 from treadle.ops.elementwise import Add
-from treadle.ops.families import Output, outputs_of
+from treadle.ops.families import Movement, Output, outputs_of
 from treadle.ops.loop import Scan
-from treadle.ops.movement import Reshape
+from treadle.ops.movement import PermuteDims
 from treadle.ops.reduce import Sum
+from treadle.rewrite.products import below, is_near, summed
 
-__all__ = ["Nodes", "Parts", "below"]
+__all__ = ["Nodes", "Parts"]
 
 WIDER = 8  # times the bytes of what a step reads: more is not worth its memory
 Nodes = dict[int, Tensor]
@@ -52,6 +52,7 @@ class Parts:
         self.late = below(body.nodes, {x.serial for x in late})
         self.varies = self.late | below(body.nodes, set(self.rows))
         self.before: Nodes = {}  # what is done before the loop, by serial
+        self.once: Nodes = {}  # of that what is the same at every step
         self.after: Nodes = {}
         self.sums: dict[int, _Sum] = {}
         self.stacks: Nodes = {}  # what the loop gives out for what comes after it
@@ -71,11 +72,31 @@ class Parts:
         terms = {k: self._terms(k) for k in self.carried}
         self.sums = {k: each for k, each in terms.items() if each is not None}
         self._find_before()
+        self._find_once()
         self._find_sums()
         core = _above([outputs[k] for k in self.carried if k not in self.sums])
         core |= _above([x for each in self.sums.values() for x in each.stays])
         self._find_after(core)
-        return bool(self.before or self.after or self.sums) or unread
+        return bool(self.before or self.once or self.after or self.sums) or unread
+
+    def _find_once(self) -> None:
+        """What is the same at every step, and no larger than what it is computed of; of
+        views, those that change which elements are adjacent."""
+        first = self.op.carries + self.op.scanned
+        given = {x.serial for x in self.body.arguments[first : self.end]}
+        same = below(self.body.nodes, given) - self.varies - given
+        for x in self.body.nodes:
+            if x.serial not in same or not _moves(x):
+                continue
+            if isinstance(x.op, Movement):
+                wanted = (
+                    isinstance(x.op, PermuteDims) and x.op.order[-1] + 1 < x.type.ndim
+                )
+            else:
+                smaller = x.type.nbytes <= sum(y.type.nbytes for y in x.inputs)
+                wanted = smaller or isinstance(x.op, Contract)
+            if wanted:
+                self.once[x.serial] = x
 
     def _find_before(self) -> None:
         apart = self.late | {
@@ -233,6 +254,26 @@ class Parts:
             or any(y.serial not in self.before for y in self.users.get(x.serial, []))
         ]
 
+    def stay_near(self) -> None:
+        """Leave products in the loop whose weights are in a near cache at each step,
+        where their results of all steps would be in none."""
+        early = self.before.keys() - self.shared.keys()
+        nodes = reach(self.ends(), lambda x: x.serial not in early)
+        products = {x.serial for x in nodes if x.serial in early and self._near(x)}
+        terms = [x for own in self.sums.values() for x in own.terms]
+        outside = {y.serial for x in [*self.after.values(), *terms] for y in x.inputs}
+        for serial in products:
+            own = below(self.body.nodes, {serial}) & early
+            if own.isdisjoint(outside | self.asked) and self.late & self._users_of(own):
+                self.before = {k: x for k, x in self.before.items() if k not in own}
+
+    def _users_of(self, serials: Set[int]) -> set[int]:
+        return {x.serial for k in serials for x in self.users.get(k, [])}
+
+    def _near(self, x: Tensor) -> bool:
+        same = [k for k, y in enumerate(x.inputs) if y.serial not in self.varies]
+        return len(same) == 1 and is_near(x, same[0], self.op.length)
+
     # -- the graph in parts -----------------------------------------------------------
 
     def build(self, node: Tensor, inputs: Sequence[Tensor]) -> None:
@@ -266,7 +307,7 @@ class Parts:
         for k, each in self.sums.items():
             start = last[k] if each.stays else inputs[k]
             for x in each.terms:
-                start = _add(start, _summed(x, values, rows))
+                start = _add(start, summed(x, values, rows))
             results[k] = start
         for k in self.read:
             if k >= c:
@@ -293,11 +334,14 @@ class Parts:
         outputs = [self._carried(k) for k in carries] + list(stacks.values())
         read, hoisted = self._read_by(outputs)
         arguments, first = body.arguments, op.carries + op.scanned
+        once = [x for x in hoisted if x.serial in self.once]
+        follow(once, values, set())
         kinds = [
             [arguments[k] for k in carries],
             [x for x in arguments if x.serial in self.rows and x.serial in read],
-            hoisted,
+            [x for x in hoisted if x.serial in self.before],
             [x for x in arguments[first : self.end] if x.serial in read],
+            once,
             [x for x in arguments[self.end :] if x.serial in read],
         ]
         order = [x for kind in kinds for x in kind]
@@ -312,7 +356,7 @@ class Parts:
             body=inner,
             carries=len(carries),
             scanned=len(kinds[1]) + len(kinds[2]),
-            draws=len(kinds[4]),
+            draws=len(kinds[5]),
         )
         made_scan = scan(*[values[x.serial] for x in order])
         made_scan.origin = node.origin
@@ -332,9 +376,10 @@ class Parts:
 
     def _read_by(self, outputs: Sequence[Tensor]) -> tuple[set[int], list[Tensor]]:
         """The nodes that the outputs read: arguments, and what is hoisted."""
-        nodes = reach(outputs, lambda x: x.serial in self.before)
-        hoisted = [x for x in nodes if x.serial in self.before]
-        return {x.serial for x in nodes if x.serial not in self.before}, hoisted
+        early = self.before.keys() | self.once.keys()
+        nodes = reach(outputs, lambda x: x.serial in early)
+        hoisted = [x for x in nodes if x.serial in early]
+        return {x.serial for x in nodes if x.serial not in early}, hoisted
 
 
 def _add(a: Tensor, b: Tensor) -> Tensor:
@@ -342,42 +387,11 @@ def _add(a: Tensor, b: Tensor) -> Tensor:
     return total
 
 
-def _summed(x: Tensor, values: Nodes, rows: Set[int]) -> Tensor:
-    """The sum over all steps of a product or a sum of what has rows."""
-    if isinstance(x.op, Sum):
-        axes = (0, *[k + 1 for k in x.op.axes])
-        total = Sum(axes)(values[x.inputs[0].serial])
-        return _shaped(total, x.type)
-    a, b, out = letters(x.op.spec)  # type: ignore[attr-defined]
-    step = next(c for c in ascii_letters if c not in x.op.spec)  # type: ignore[attr-defined]
-    has_rows = [y.serial in rows for y in x.inputs]
-    operands = [values.get(y.serial, y) for y in x.inputs]
-    if all(has_rows):
-        return Contract(f"{step}{a},{step}{b}->{out}")(*operands)
-    k = has_rows.index(True)
-    operands[k] = Sum((0,))(operands[k])
-    return Contract(x.op.spec)(*operands)  # type: ignore[attr-defined]
-
-
-def _shaped(x: Tensor, like: Type) -> Tensor:
-    """A sum with the dimensions that it keeps."""
-    return x if x.type.shape == like.shape else Reshape(like.shape)(x)
-
-
 def _moves(x: Tensor) -> bool:
     """Whether a node may be done for all steps at once."""
     if isinstance(x.type, TupleType) or isinstance(x.op, Output):
         return False
     return x.op.family != "control" and not effect_of(x.op)
-
-
-def below(nodes: Sequence[Tensor], serials: Set[int]) -> set[int]:
-    """The serials of the nodes that depend on some, with these."""
-    dependent = set(serials)
-    for x in nodes:
-        if any(y.serial in dependent for y in x.inputs):
-            dependent.add(x.serial)
-    return dependent
 
 
 def _above(nodes: Iterable[Tensor]) -> set[int]:

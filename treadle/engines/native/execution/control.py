@@ -1,10 +1,11 @@
-"""Branches and loops whose bodies are native programs: no Python between their steps.
+"""Branches and loops whose bodies are native programs: a record of the program around.
 
 The core (`core/loops.cpp`) goes through the steps: it fills in where the operands of a
 body lie in each, runs its records, and gives on what is carried, from block to block
-and not copied where that can be. A body has tables of its own as long as those of the
-program around it live. Without the core, in poisoned or guarded memory, and where
-somebody watches, the op's NumPy rule calls the programs of its bodies (`run.py`).
+and not copied where that can be. What a run fills in, the arenas of the bodies and
+what is packed once lie in a workspace of the step. Without the core, in poisoned or
+guarded memory, and where somebody watches, the op's NumPy rule calls the programs of
+its bodies (`run.py`).
 """
 
 from __future__ import annotations
@@ -16,24 +17,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from treadle.core import native
-from treadle.engines.native.execution.arena import Arena, Lease
+from treadle.engines.native.codegen.code import Code
 from treadle.engines.native.execution.kept import Packed
 from treadle.engines.native.execution.layout import lines
-from treadle.engines.native.execution.pool import Pool
-from treadle.engines.native.execution.tables import Tables
 from treadle.graph.body import Body
 from treadle.ops.control import Cond
 from treadle.ops.loop import Scan
 from treadle.ops.while_loop import While
-from treadle.program.program import Fallback
+from treadle.program.program import Buffer, Fallback, Program, Step, is_controlled
 
 if TYPE_CHECKING:
     from treadle.engines.native.execution.linked import Linked
 
-__all__ = ["Control", "runs_natively"]
+__all__ = ["Control", "code_of", "is_native", "memory_of"]
 
-HOME, COPIED, STILL, ROW = range(4)  # as in Output of core/loops.cpp
+Inner = Mapping[int, tuple["Linked", Sequence[Any]]]  # programs of bodies by number
+HOME, COPIED, STILL, ROW, BEFORE = range(5)  # as in Output of core/loops.cpp
 TOTAL = 2  # where a record has its items
+INTEGER = 8  # bytes
+ENDLESS = 1 << 40  # parts of a loop whose length is data
 
 
 class _Kind(NamedTuple):
@@ -45,197 +47,190 @@ class _Kind(NamedTuple):
     carries: int = 0
     scanned: int = 0
     draws: int = 0
+    length: int = 1
 
 
-def _kind(op: Any, count: int) -> _Kind | None:
+def _kind(op: Any, count: int) -> _Kind:
     """How an op with so many operands runs its bodies."""
     if isinstance(op, Scan):
         every = tuple(range(count))
-        return _Kind("scan", (op.body,), (every,), op.carries, op.scanned, op.draws)
+        sizes = op.carries, op.scanned, op.draws, op.length
+        return _Kind("scan", (op.body,), (every,), *sizes)
     if isinstance(op, Cond):
-        operands = tuple(range(1, 1 + op.split)), tuple(range(1 + op.split, count))
-        return _Kind("branch", (op.then, op.otherwise), operands)
-    if isinstance(op, While):
-        c, k = op.carries, op.carries + op.tested
-        operands = (*range(c), *range(k, count)), tuple(range(k))
-        return _Kind("while", (op.body, op.test), operands, c, 0, op.draws)
-    return None
+        own = tuple(range(1, 1 + op.split)), tuple(range(1 + op.split, count))
+        return _Kind("branch", (op.then, op.otherwise), own)
+    assert isinstance(op, While)
+    c, k = op.carries, op.carries + op.tested
+    own = (*range(c), *range(k, count)), tuple(range(k))
+    return _Kind("while", (op.body, op.test), own, c, 0, op.draws, ENDLESS)
 
 
-def runs_natively(linked: Linked, k: int) -> bool:
+def is_native(step: Step, program: Program) -> bool:
     """Whether the core can run a step: a branch or loop of native programs alone."""
-    step = linked.program.steps[k]
-    if native is None or not isinstance(step, Fallback) or not step.bodies:
-        return False
-    buffers = linked.program.buffers
-    if any(buffers[n].order for n in (*step.read, *step.written)):
-        return False
-    if _kind(step.op, len(step.read)) is None:
-        return False
-    return all(_is_native(inner) for inner, _ in linked.inner[k].values())
+    return native is not None and is_controlled(step, program.buffers)
 
 
-def _is_native(body: Linked) -> bool:
-    program = body.program
-    results = [n for _, n, _ in program.results]
-    if [k for k, _, _ in program.results] != list(range(len(results))):
-        return False
-    if any(program.buffers[n].order for n in (*program.arguments, *results)):
-        return False
-    if any(program.buffers[n].place == "arena" for n in results):
-        return False
-    return all(piece.records or runs_natively(body, piece.first) for piece in body.runs)
+def code_of(step: Fallback, program: Program, inner: Inner) -> Code:
+    """The code of a branch or loop: what the core reads of a record that is one."""
+    arguments = [(n, 0) for n in (*step.read, *step.written)]
+    special = [(name, 0) for name in ("workspace", "scratch", "status")]
+    scratch = max(body.scratch for body, _ in inner.values())
+    size = memory_of(step, program, inner)
+    return Code("", {}, (*arguments, *special), 1, 0, scratch, size)
+
+
+def memory_of(step: Fallback, program: Program, inner: Inner) -> int:
+    """The bytes of the memory of its bodies."""
+    return _frames(step, program.buffers, inner)[1]
 
 
 @dataclass
 class _Frame:
-    """A body in the runs of a branch or loop: its tables, and memory for a run."""
+    """A body of a branch or loop, and where what it needs in a run lies."""
 
     linked: Linked
-    tables: Tables
-    beside: list[int] = field(default_factory=list)  # bytes of second blocks of carries
-    packed: list[Packed] = field(default_factory=list)  # of what no step changes
-    places: Any = None  # of the second blocks, for a run
-
-    @property
-    def more(self) -> int:
-        """The bytes of memory that no plan knows, beside scratch memory."""
-        return sum(map(lines, [*self.beside, *[p.bytes for p in self.packed]]))
-
-    def place(self, arena: Arena, threads: Pool) -> Lease:
-        """Memory for a run, and the addresses of what lies there."""
-        linked, addresses = self.linked, self.tables.addresses
-        scratch = lines(linked.scratch * threads.threads)
-        lease = arena.lease(linked.sizes, linked.plan, scratch + self.more)
-        addresses[-2] = lease.scratch
-        addresses[linked.placed] = lease.addresses[linked.places]
-        at = lease.scratch + scratch
-        for k, size in enumerate(self.beside):
-            self.places[k] = at
-            at += lines(size)
-        for packed in self.packed:
-            addresses[packed.workspace] = at
-            at += lines(packed.bytes)
-        self.tables.status.value = 0
-        return lease
+    given: dict[int, int]  # the buffers of arguments, with the op's operands
+    constants: dict[int, np.ndarray[Any, Any]]
+    outputs: list[tuple[int, int, int, int, int]] = field(default_factory=list)
+    packed: list[tuple[Packed, int]] = field(default_factory=list)
+    addresses: int = 0
+    table: int = 0
+    arena: int = 0
 
 
-class Control:
-    """A branch or loop of a program, for one run of it at a time."""
+class _Memory:
+    """Places one after the other, on cache lines."""
 
-    def __init__(self, linked: Linked, k: int, keeps: bool) -> None:
-        """Step `k` of a program; whether it `keeps` packed weights between turns."""
-        self._frames: list[_Frame] = []
-        self._native = native.control(_described(linked, k, keeps, self._frames))
+    def __init__(self, size: int) -> None:
+        self.size = lines(size)
 
-    def run(self, addresses: Any, arena: Arena, threads: Pool) -> bool:
-        """Run it; whether no step found anything wrong."""
-        leases: list[Lease] = []
-        try:
-            for frame in self._frames:
-                leases.append(frame.place(arena, threads))
-            succeeded: bool = native.run_control(
-                self._native, addresses, threads.entry()
-            )
-            return succeeded
-        finally:
-            for lease in leases:
-                lease.release()
+    def take(self, size: int) -> int:
+        """Where the next ones begin."""
+        place = self.size
+        self.size += lines(size)
+        return place
 
 
-def _described(linked: Linked, k: int, keeps: bool, frames: list[_Frame]) -> Any:
-    """A branch or loop as the core reads it, and the frames of all that is in it."""
-    step: Any = linked.program.steps[k]
-    op, buffers = step.op, linked.program.buffers
-    kind = _kind(op, len(step.read))
-    assert kind is not None
-    bodies, outputs, more = [], [], list[int]()
+def _frames(
+    step: Fallback, buffers: Sequence[Buffer], inner: Inner
+) -> tuple[list[_Frame], int]:
+    """The bodies of a branch or loop, and the bytes that they need."""
+    kind = _kind(step.op, len(step.read))
+    memory = _Memory(INTEGER * (kind.carries + 2 * kind.draws))
+    start, sizes, frames = memory.size, [0], []
+    stays = range(kind.carries + kind.scanned, len(step.read) - kind.draws)
     for body, operands in zip(kind.bodies, kind.operands, strict=True):
-        inner, inputs = linked.inner[k][body.number]
-        frame = _Frame(inner, Tables(inner))
+        if kind.name == "branch":  # one of them runs
+            memory.size = start
+        linked, given = inner[body.number]
+        frame = _frame(linked, given, operands)
         frames.append(frame)
-        arguments = _given(inner, inputs, operands, frame.tables)
-        stays = range(kind.carries + kind.scanned, len(step.read) - kind.draws)
-        if keeps and kind.name != "branch":
-            fixed = {n for n, x in arguments.items() if x in stays}
-            frame.packed = [p for p in inner.kept.packed if p.source in fixed]
-        if kind.name != "while" or body is op.body:
-            transfers = _outputs(inner, arguments, kind, frame)
-        else:
-            transfers, (_, verdict, _) = [], inner.program.results[0]
-            is_written = inner.program.buffers[verdict].place == "result"
-            more = [kind.carries, kind.draws, verdict, int(is_written)]
-        outputs.append(transfers)
-        bodies.append(_unit(frame, list(arguments.items()), keeps, frames))
-    if isinstance(op, Scan):
-        rows = step.read[op.carries : op.carries + op.scanned]
-        strides = [buffers[n].type.nbytes // max(op.length, 1) for n in rows]
-        more = [op.carries, op.draws, op.length, int(op.reverse), op.scanned, *strides]
-    return kind.name, list(step.read), list(step.written), bodies, outputs, more
+        frame.addresses = memory.take(INTEGER * len(linked.fixed))
+        frame.table = memory.take(INTEGER * linked.arguments)
+        frame.arena = memory.take(linked.plan.size)
+        if kind.name != "while" or body is step.op.body:  # type: ignore[attr-defined]
+            frame.outputs = _outputs(linked, frame.given, kind, memory)
+        if kind.name != "branch":
+            fixed = {n for n, x in frame.given.items() if x in stays}
+            own = [p for p in linked.kept.packed if p.source in fixed]
+            frame.packed = [(p, memory.take(p.bytes)) for p in own]
+        sizes.append(memory.size)
+    return frames, max(sizes)
 
 
-def _given(
-    inner: Linked, inputs: Sequence[Any], operands: Sequence[int], tables: Tables
-) -> dict[int, int]:
-    """The buffers of a body's arguments, with the operands of the op that these are;
-    the addresses of constants are filled in."""
-    buffers: dict[int, int] = {}
-    constants = []
-    for n, x in zip(inner.program.arguments, inputs, strict=True):
+def _frame(linked: Linked, given: Sequence[Any], operands: Sequence[int]) -> _Frame:
+    found = _Frame(linked, {}, {})
+    for n, x in zip(linked.program.arguments, given, strict=True):
         if isinstance(x, int):
-            buffers[n] = operands[x]
+            found.given[n] = operands[x]
         else:
-            array = np.asarray(x, order="C")
-            constants.append(array)
-            tables.addresses[n] = array.ctypes.data
-    tables.constants = constants
-    return buffers
+            found.constants[n] = np.asarray(x, order="C")
+    return found
 
 
 def _outputs(
-    inner: Linked, arguments: Mapping[int, int], kind: _Kind, frame: _Frame
+    inner: Linked, own: Mapping[int, int], kind: _Kind, memory: _Memory
 ) -> list[tuple[int, int, int, int, int]]:
     """What becomes of each output of a body, as the core reads it: the kind, buffer,
-    bytes, the output whose rows it is, and the number of its second block."""
+    bytes, the output or carry that it goes with, and where its second block lies."""
     results = [n for _, n, _ in inner.program.results]
     buffers = inner.program.buffers
     home: dict[int, int] = {}  # where a buffer is written: a stack if there is one
     for k in (*range(kind.carries, len(results)), *range(kind.carries)):
         if buffers[results[k]].place == "result":
             home.setdefault(results[k], k)
-    transfers = []
+    stacks: dict[int, int] = {}  # of what a carry was before each step, by that
+    for k, n in enumerate(results):
+        if k >= kind.carries and own.get(n, kind.carries) < kind.carries:
+            stacks.setdefault(own[n], k)
+    found = []
     for k, n in enumerate(results):
         size, other, way = buffers[n].type.nbytes, 0, COPIED
         if home.get(n) == k:
             way = HOME
-        elif k < kind.carries and arguments.get(n) == k:
+        elif k < kind.carries and own.get(n) == k:
             way = STILL
         elif k < kind.carries <= home.get(n, -1):
             way, other = ROW, home[n]
-        second = k < kind.carries and way in (HOME, COPIED)
-        transfers.append((way, n, size, other, len(frame.beside) if second else -1))
-        if second:
-            frame.beside.append(size)
-    return transfers
+        if way in (STILL, ROW):
+            stacks.pop(k, None)
+        if k >= kind.carries and stacks.get(own.get(n, -1)) == k:
+            way, other = BEFORE, own[n]
+        second = k < kind.carries and way in (HOME, COPIED) and k not in stacks
+        found.append((way, n, size, other, memory.take(size) if second else -1))
+    return found
 
 
-def _unit(
-    frame: _Frame, arguments: list[tuple[int, int]], keeps: bool, frames: list[_Frame]
-) -> Any:
+class Control:
+    """A branch or loop of a program as the core has it, for any number of runs."""
+
+    def __init__(self, step: Fallback, buffers: Sequence[Buffer], inner: Inner) -> None:
+        """A step of a program whose bodies are linked."""
+        op: Any = step.op
+        kind = _kind(op, len(step.read))
+        frames, _ = _frames(step, buffers, inner)
+        more = list[int]()
+        if kind.name == "scan":
+            rows = step.read[kind.carries : kind.carries + kind.scanned]
+            strides = [buffers[n].type.nbytes // max(op.length, 1) for n in rows]
+            sizes = kind.carries, kind.draws, op.length, int(op.reverse), kind.scanned
+            more = [*sizes, *strides]
+        elif kind.name == "while":
+            test = frames[1].linked.program
+            _, verdict, _ = test.results[0]
+            is_written = test.buffers[verdict].place == "result"
+            more = [kind.carries, kind.draws, verdict, int(is_written)]
+        self._frames = frames  # what addresses lead to
+        counts = len(step.read), len(step.written)
+        bodies, outputs = map(_body, frames), [x.outputs for x in frames]
+        self.capsule, self.address = native.control(
+            kind.name, *counts, list(bodies), outputs, more
+        )
+        parts = [_parts(x.linked.records) for x in frames]
+        self.parts = min(kind.length * max(parts), ENDLESS)
+
+
+def _parts(records: np.ndarray[Any, Any]) -> int:
+    """Of how many parts all steps are."""
+    return int((records[:, TOTAL] // np.maximum(records[:, TOTAL + 1], 1)).sum()) + 1
+
+
+def _body(frame: _Frame) -> Any:
     """A body as the core reads it."""
-    linked, tables = frame.linked, frame.tables
-    frame.places = np.zeros(max(len(frame.beside), 1), np.int64)
+    linked = frame.linked
+    addresses = linked.fixed.copy()
+    for n, array in frame.constants.items():
+        addresses[n] = array.ctypes.data
     later = linked.records
-    idle = [r for packed in frame.packed for r in packed.records]
+    idle = [r for packed, _ in frame.packed for r in packed.records]
     if idle:
         later = linked.records.copy()
         later[idle, TOTAL] = 0
-    pieces = [
-        (p.record, p.records, None)
-        if p.records
-        else (0, 0, _described(linked, p.first, keeps, frames))
-        for p in linked.runs
-    ]
-    numbers = tables.addresses, tables.table, linked.slots, linked.which, linked.shifts
+    numbers = linked.table, linked.slots, linked.which, linked.shifts
+    placed = [*linked.placed.tolist(), *[p.workspace for p, _ in frame.packed]]
+    places = (linked.plan.table[linked.places] + frame.arena).tolist()
+    places += [place for _, place in frame.packed]
+    lists = placed, places, list(frame.given), list(frame.given.values())
+    arrays = [np.array(x, np.int64) for x in lists]
     records = linked.records.ravel(), later.ravel()
-    return *numbers, *records, frame.places, tables.flag, pieces, arguments
+    return addresses, *numbers, *records, *arrays, frame.addresses, frame.table

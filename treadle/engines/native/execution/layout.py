@@ -15,12 +15,12 @@ from treadle.program.program import Fallback, Program
 
 __all__ = [
     "ProgramTable",
-    "blocks",
     "codes_of",
     "constants_of",
     "lines",
     "memory_beside",
     "scratch_of",
+    "table_of",
 ]
 
 
@@ -77,6 +77,50 @@ def scratch_of(program: Program, codes: Sequence[Sequence[Code]]) -> int:
     return _most([c.scratch for c in shared])
 
 
+def table_of(
+    program: Program,
+    codes: Sequence[Sequence[Code]],
+    functions: Mapping[str, int],
+    spans: Sequence[tuple[int, int]],
+    workspaces: Mapping[int, int],
+    scratches: Mapping[int, int],
+    count: int,
+) -> ProgramTable:
+    """The records of steps with some code, and the table of their arguments; of each
+    step `spans` has its first record and how many, and others which of the `count`
+    addresses its workspace and its scratch memory are, if it has some of its own.
+    """
+    found = ProgramTable([], [], [], [], [])
+    records, table, slots, which, shifts = found
+    regions = {r.first: r for r in program.regions}
+    for k, own in enumerate(codes):
+        if k in regions:
+            inside = spans[regions[k].first : regions[k].stop]
+            chains = len(regions[k].chains)
+            total = sum(n for _, n in inside)
+            records.append([0, len(table), chains, 1, total, 0, 0, 0])
+            # Where the chains begin and end, in records after the region's.
+            ends = [sum(spans[stop - 1]) for _, stop in regions[k].bounds]
+            table += [0, *(end - spans[k][0] for end in ends)]
+        special = {"status": count - 1}
+        special["workspace"] = workspaces.get(k, -1)
+        special["scratch"] = scratches.get(k, count - 2)
+        for code in own:
+            start = functions[code.name] if code.name else 0, len(table)
+            records.append([*start, code.total, most(code.grain, 1), 0, 0, 0, 0])
+            for x in code.arguments:
+                if type(x) is int:
+                    table.append(x)
+                elif isinstance(x, tuple):
+                    slots.append(len(table))
+                    which.append(special[x[0]] if isinstance(x[0], str) else x[0])
+                    shifts.append(x[1])
+                    table.append(0)
+                else:
+                    table.append(functions[x] if isinstance(x, str) else x)
+    return found
+
+
 def _most(sizes: Sequence[int]) -> int:
     return reduce(most, sizes, 0)
 
@@ -92,16 +136,6 @@ def constants_of(
     for n, x in arrays.items():
         fixed[n] = x.ctypes.data
     return arrays, fixed
-
-
-def blocks(program: Program) -> int:
-    """The bytes that a loop needs so that what it carries goes from block to block."""
-    needs = [0]
-    for step in program.steps:
-        carries = getattr(step.op, "carries", 0) if isinstance(step, Fallback) else 0
-        sizes = [program.buffers[n].type.nbytes for n in step.written[:carries]]
-        needs.append(sum(map(lines, sizes)))
-    return max(needs)
 
 
 def lines(bytes: int) -> int:

@@ -14,24 +14,30 @@ import numpy as np
 
 from treadle.base.caches import lazy
 from treadle.base.errors import OutOfMemoryError, TreadleError
-from treadle.base.symbolic import most
 from treadle.core import native
 from treadle.engines.base import are_below
 from treadle.engines.native.codegen.code import Code
 from treadle.engines.native.codegen.jit import compile_functions
+from treadle.engines.native.execution.control import (
+    ENDLESS,
+    TOTAL,
+    Control,
+    code_of,
+    is_native,
+)
 from treadle.engines.native.execution.interface import Interface
 from treadle.engines.native.execution.kept import Kept, Packed
 from treadle.engines.native.execution.layout import (
     ProgramTable,
-    blocks,
     codes_of,
     constants_of,
     memory_beside,
     scratch_of,
+    table_of,
 )
 from treadle.engines.native.execution.pieces import merged, pieces
 from treadle.engines.native.execution.pool import arrived
-from treadle.engines.native.execution.run import FIELDS, Run, beside
+from treadle.engines.native.execution.run import CONTROL, FIELDS, Run, beside
 from treadle.engines.native.execution.small import small
 from treadle.engines.native.execution.tables import Tables
 from treadle.engines.native.execution.timing import Key, StepNote, notes_of
@@ -42,7 +48,7 @@ from treadle.graph.tensor import Tensor
 from treadle.program.lives import Lives, lives
 from treadle.program.memory import Plan
 from treadle.program.positions import Need, needs
-from treadle.program.program import Fallback, Launch, Program, Region, title
+from treadle.program.program import Fallback, Launch, Program, title
 from treadle.rewrite.record import stage
 
 __all__ = ["Linked"]
@@ -80,11 +86,9 @@ class Linked:
         self.extents: tuple[int, ...] = ()
         self.variant: Any = None
         self.lines: Mapping[Key, int] = {}  # where its graph's origins are found
-        with stage("write code"):
-            codes = self.codes = codes_of(program, room, known)
         # Of each step with bodies, by the number of the body: its program, and what
         # that is given.
-        self.inner = {
+        self.inner: dict[int, dict[int, tuple[Linked, Any]]] = {
             k: {
                 body.number: (Linked(body_program.program, room), body_program.inputs)
                 for body, body_program in zip(
@@ -97,7 +101,15 @@ class Linked:
         self.within: list[Linked] = [
             x for inner in self.inner.values() for x, _ in inner.values()
         ]
+        with stage("write code"):
+            codes = self.codes = codes_of(program, room, known)
+        for k, each in self.inner.items():
+            step = program.steps[k]
+            if isinstance(step, Fallback) and is_native(step, program):
+                codes[k] = (code_of(step, program, each),)
         every = [c for step_codes in codes for c in step_codes]
+        # Of the table of the steps' arguments, beside those of regions.
+        self.arguments = max(sum([len(c.arguments) for c in every]), 1)
         texts: dict[str, str] = {
             name: text for c in every for name, text in c.texts.items()
         }
@@ -130,9 +142,15 @@ class Linked:
         for inner in self.within:
             inner._fill(functions)
         self._fill_table(self.codes, self.functions)
+        self._control()
         self.notes: list[StepNote] | None = None
-        self.pieces = pieces(self.spans, self.program.regions)
-        self.runs = merged(self.pieces)
+        regions = self.program.regions
+        spans = enumerate(self.spans)
+        by_rule = [(at, 0 if k in self.inner else n) for k, (at, n) in spans]
+        # One by one; as few as can be with branches and loops by NumPy's rule; and all.
+        self.pieces = pieces(by_rule, regions)
+        self.watched = merged(self.pieces)
+        self.runs = merged(pieces(self.spans, regions))
         self.tables: list[Tables] = []  # of no run at this moment
         self.copies = {
             step.written[0]: self.spans[k][0]
@@ -142,14 +160,18 @@ class Linked:
 
     def workspace(self, threads: int) -> int:
         """The bytes that a run needs beside arguments and results."""
-        inner = max((x.workspace(threads) for x in self.within), default=0)
-        inner += blocks(self.program)
+        inner = max((x.workspace(threads) for x in self._by_rule()), default=0)
         return self.plan.size + self.scratch * threads + inner
 
     @property
     def arena(self) -> int:
-        """The bytes of planned memory: a loop has that of its body beside its own."""
-        return self.plan.size + max((x.arena for x in self.within), default=0)
+        """The bytes of planned memory, with that of bodies that rules of NumPy call."""
+        return self.plan.size + max((x.arena for x in self._by_rule()), default=0)
+
+    def _by_rule(self) -> list[Linked]:
+        """The programs of bodies that are called by the rules of their ops."""
+        steps = [own for k, own in self.inner.items() if not self.codes[k]]
+        return [x for own in steps for x, _ in own.values()]
 
     @property
     def nbytes(self) -> int:
@@ -218,31 +240,19 @@ class Linked:
         self, codes: Sequence[Sequence[Code]], functions: dict[str, int]
     ) -> ProgramTable:
         """The records of steps with some code, and the table of their arguments."""
-        count = len(self.fixed)
-        result = ProgramTable([], [], [], [], [])
-        records, table, slots, which, shifts = result
-        regions = {r.first: r for r in self.program.regions}
-        for k, step_codes in enumerate(codes):
-            if k in regions:
-                records.append(self._region(regions[k], len(table)))
-                table += self._chains(regions[k])
-            special = {"status": count - 1}
-            special["workspace"] = self.workspaces.get(k, -1)
-            special["scratch"] = self.scratches.get(k, count - 2)
-            for code in step_codes:
-                start = functions[code.name], len(table)
-                records.append([*start, code.total, most(code.grain, 1), 0, 0, 0, 0])
-                for x in code.arguments:
-                    if type(x) is int:
-                        table.append(x)
-                    elif isinstance(x, tuple):
-                        slots.append(len(table))
-                        which.append(special[x[0]] if isinstance(x[0], str) else x[0])
-                        shifts.append(x[1])
-                        table.append(0)
-                    else:
-                        table.append(functions[x] if isinstance(x, str) else x)
-        return result
+        numbers = self.spans, self.workspaces, self.scratches, len(self.fixed)
+        return table_of(self.program, codes, functions, *numbers)
+
+    def _control(self) -> None:
+        """Have the core's branches and loops in their records."""
+        self.controls: list[Control] = []
+        for k, own in self.inner.items():
+            if self.codes[k]:
+                step, record = self.program.steps[k], self.spans[k][0]
+                assert isinstance(step, Fallback)
+                made = Control(step, self.program.buffers, own)
+                self.controls.append(made)
+                self.records[record, [TOTAL, CONTROL]] = made.parts, made.address
 
     def arrays(self) -> ProgramTable:
         """The same of this program, as arrays."""
@@ -281,18 +291,8 @@ class Linked:
         pairs = zip(self.kept.packed, packed, strict=True)
         linked.kept = Kept([replace(pack, bytes=size) for pack, size in pairs])
         linked.tables, linked.notes = [], None
+        linked._control()
         return linked
-
-    def _region(self, region: Region, place: int) -> list[int]:
-        """The record of a region, whose arguments begin at a place of the table."""
-        inside = sum(count for _, count in self.spans[region.first : region.stop])
-        return [0, place, len(region.chains), 1, inside, 0, 0, 0]
-
-    def _chains(self, region: Region) -> list[int]:
-        """Where the chains of a region begin and end, in records after the region's."""
-        base = self.spans[region.first][0]
-        ends = [sum(self.spans[stop - 1]) for _, stop in region.bounds]
-        return [0, *(end - base for end in ends)]
 
     def _packed(self, codes: Sequence[Sequence[Code]]) -> list[Packed]:
         """The workspaces that hold nothing but weights which are arguments."""
@@ -306,6 +306,11 @@ class Linked:
                 size = max(c.workspace for c in codes[k])
                 result.append(Packed(workspace, sources.pop(), size, records))
         return result
+
+    @property
+    def endless(self) -> bool:
+        """Whether the length of a loop is data: an interrupt alone may end it."""
+        return any(x.parts >= ENDLESS for x in self.controls)
 
     @lazy
     def small(self) -> Any:
@@ -377,7 +382,12 @@ class Linked:
         claim: Claim | None = None,
     ) -> dict[int, Any]:
         """As `run`, beside the caller where that can be: the results as Futures."""
-        if len(self.runs) == 1 and self.runs[0].records and beside():
+        if (
+            len(self.runs) == 1
+            and self.runs[0].records
+            and not self.endless
+            and beside()
+        ):
             return Run(self).begin(arrays, spent, held, claim)
         arrived()  # arguments may be results of what goes on
         return self.run(arrays, spent, None, held, claim)

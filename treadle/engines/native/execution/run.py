@@ -17,10 +17,10 @@ from treadle.base.types import TupleType
 from treadle.engines.base import Failed
 from treadle.engines.early import listener
 from treadle.engines.native.execution.arena import Arena, Lease, Results
-from treadle.engines.native.execution.control import Control, runs_natively
 from treadle.engines.native.execution.early import EarlyCuts
 from treadle.engines.native.execution.kept import Kept, Panels
 from treadle.engines.native.execution.limits import Held, Limit
+from treadle.engines.native.execution.pieces import Piece
 from treadle.engines.native.execution.pool import pool
 from treadle.engines.native.execution.tables import Tables, memory_under
 from treadle.engines.native.execution.timing import Key, Timing
@@ -39,8 +39,8 @@ __all__ = ["FIELDS", "PositionError", "Run", "beside", "memory_of"]
 
 Array = np.ndarray[Any, Any]
 # Integers of a step record: function, arguments, total, grain, records of a region,
-# and zeros.
-FIELDS = 8
+# a branch or loop, and zeros.
+FIELDS, CONTROL = 8, 5
 AHEAD = Limit("programs", 8 << 20)  # bytes of those that go on beside Python
 
 
@@ -275,7 +275,7 @@ class Run:
         self._write()
         records, arguments = tables.records(idle), tables.arguments
         flag = tables.flag
-        pieces = linked.runs if careful is None else linked.pieces
+        pieces = linked.pieces if careful else self._pieces()
         observer = listener()
         cuts = (
             None
@@ -288,8 +288,7 @@ class Run:
             last = claim if piece is pieces[-1] else None
             place = records + piece.record * FIELDS * 8
             if not piece.records:
-                if watchers or careful or not self._controlled(piece.first):
-                    self._fallback(piece.first, alive)
+                self._fallback(piece.first, alive)
             elif watchers and careful is None:
                 stop = piece.record + piece.records
                 steps = tables.steps[piece.record : stop]
@@ -307,6 +306,11 @@ class Run:
             if cuts is not None:
                 cuts.passed(piece.stop)
 
+    def _pieces(self) -> Sequence[Piece]:
+        """The native calls of a run, whose branches and loops NumPy's rule goes through
+        where somebody watches."""
+        return self.linked.watched if watchers else self.linked.runs
+
     def _write(self) -> None:
         """Write the addresses where the steps read them."""
         linked = self.linked
@@ -321,23 +325,6 @@ class Run:
         pointers = arguments, flag, timing.address
         self.threads.run(records.ctypes.data, len(records), *pointers, claim)
         timing.tell(self.linked.about()[first:], self.lines)
-
-    def _controlled(self, k: int) -> bool:
-        """One step that is a branch or loop, by the core; whether it can be."""
-        key, controls = (k, self.keeps), self.tables.controls
-        if key not in controls:
-            native = runs_natively(self.linked, k)
-            controls[key] = Control(self.linked, *key) if native else None
-        control = controls[key]
-        if control is None:
-            return False
-        try:
-            succeeded = control.run(self.addresses, self.memory.arena, self.threads)
-        except OutOfMemoryError as error:
-            raise self.linked.located(error, -1) from error.__cause__
-        if not succeeded:
-            raise PositionError
-        return True
 
     def _fallback(self, k: int, alive: dict[int, Array]) -> None:
         """One step by the NumPy rule of its op, whose bodies are programs."""

@@ -76,7 +76,7 @@ def _like(linked: Linked, scratch: int) -> Any:
         linked.plan.table[linked.places],
     )
     shapes = [t.shape for _, _, t in results]
-    kept = linked.functions, linked.constants  # what addresses lead to
+    kept = linked.functions, linked.constants, linked.controls  # addresses lead there
     sizes = linked.plan.size, scratch
     return native.program_like(first.model, numbers, shapes, *sizes, kept)
 
@@ -102,7 +102,7 @@ def _made(linked: Linked, scratch: int) -> Any:
         linked.plan.table[linked.places],
     )
     as_numbers = tuple([np.array(x, np.int64) for x in numbers])
-    kept = linked.functions, linked.constants
+    kept = linked.functions, linked.constants, linked.controls
     sizes = linked.plan.size, scratch
     program = native.program(as_numbers, results, *sizes, kept)
     if linked.first is not None:

@@ -55,8 +55,6 @@ class Tables:
         self._arguments = linked.interface.arguments
         self._idle: list[int] = []
         self._over: Over | None = None
-        self.constants: Sequence[Array] = ()  # that addresses lead to
-        self.controls: dict[tuple[int, bool], Any] = {}  # branches and loops, by step
         self.steps = linked.records
         # By their first records: the runs of steps that keep Python's lock.
         self.brief = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -16,8 +16,9 @@ import numpy as np
 
 from treadle.base.arrays import Numbers
 from treadle.base.caches import lazy
-from treadle.base.symbolic import Symbolic, SymbolicTrace, Table, compiled, plain
+from treadle.base.symbolic import Symbolic, SymbolicTrace, Table, compiled, most, plain
 from treadle.engines.native.codegen.code import Code
+from treadle.engines.native.execution.control import memory_of
 from treadle.engines.native.execution.interface import Interface
 from treadle.engines.native.execution.layout import (
     ProgramTable,
@@ -112,6 +113,7 @@ class _Template:
         # Of each body, by step and number: its program, what that is given, and that
         # for other sizes.
         self.inner: dict[int, dict[int, tuple[_Template, Any, Any]]] = {}
+        self.rest: Rest
         for k, step in enumerate(program.steps):
             if not isinstance(step, Fallback) or not step.bodies:
                 continue
@@ -128,6 +130,9 @@ class _Template:
                     arguments,
                     maker(body_program.inputs, slots),
                 )
+            scratch = reduce(most, [own.rest.scratch for own, _, _ in each.values()])
+            replaced = [replace(c, scratch=scratch) for c in first.codes[k]]
+            codes = [*codes[:k], tuple(replaced), *codes[k + 1 :]]
         memory = memory_beside(program, codes)
         ranges = ranges_of(program, memory[2])[0]
         numbers = first.written(codes, first.functions)
@@ -159,6 +164,14 @@ class _Template:
             }
             for k, each in self.inner.items()
         }
+        if inner:
+            program = whole()
+            whole = partial(_same, program)
+            for k, own in inner.items():
+                step = program.steps[k]
+                if isinstance(step, Fallback) and first.codes[k]:
+                    place = first.lives.place[first.workspaces[k]]
+                    sizes[place] = memory_of(step, program, own)
         plan, table = self._plans.at(sizes), self._table(numbers)
         plans = plan, rest.packed, inner
         program = first.resized(whole, rest.interface, table, *plans)
@@ -207,6 +220,10 @@ def _first(
     linked, _ = abreast(first, lanes, dict(zip(at, sized_codes, strict=True)))
     linked.link()
     return linked, [at[id(s)] for s in linked.program.steps]
+
+
+def _same(program: Program) -> Program:
+    return program
 
 
 class _Numbers:

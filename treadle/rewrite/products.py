@@ -1,0 +1,163 @@
+"""Products in the bodies of loops: which stay there, and how they read weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from math import prod
+from string import ascii_letters
+
+from treadle.base.types import Type
+from treadle.graph.body import Body
+from treadle.graph.leaves import Argument
+from treadle.graph.rows import row_type
+from treadle.graph.tensor import Tensor, remade
+from treadle.graph.traversal import rebuild
+from treadle.ops.contract import Contract, letters
+from treadle.ops.elementwise import Add
+from treadle.ops.loop import Scan
+from treadle.ops.movement import PermuteDims, Reshape
+from treadle.ops.reduce import Sum
+
+__all__ = ["below", "by_rows", "is_near", "summed", "with_products"]
+
+NEAR, FAR = 1 << 18, 1 << 20  # bytes of weights in a near cache; of what is in none
+TALL = 16  # rows of a product that is as fast for itself as with those of other steps
+
+
+def with_products(
+    op: Scan,
+    body: Body,
+    inputs: list[Tensor],
+    users: Mapping[int, Sequence[Tensor]],
+) -> Body:
+    """The body of a loop with products in it of which its rows are the results, for no
+    other reader, where these need not be done for all steps at once. The operands of
+    the loop, `inputs`, become those of this body.
+    """
+    arguments = list(body.arguments)
+    place = max([x.op.position for x in arguments], default=0)  # type: ignore[attr-defined]
+    own: list[Tensor] = []
+    given: list[Tensor] = []
+    made: dict[int, Tensor] = {}
+    for k in range(op.carries, op.carries + op.scanned):
+        y = inputs[k]
+        found = _affine(y)
+        if found is None or any(type(x.op) is not Scan for x in users[y.serial]):
+            continue
+        x, spec, others = found
+        row = Tensor(arguments[k].op, (), row_type(x))
+        same = [
+            Tensor(Argument(place + n), (), b.type) for n, b in enumerate(others, 1)
+        ]
+        z = product = Contract(spec)(row, same[0])
+        for b in same[1:]:
+            z = Add()(z, b)
+        if is_near(product, 1, op.length) and z.type == arguments[k].type:
+            made[arguments[k].serial] = z
+            arguments[k], inputs[k] = row, x
+            own, given, place = own + same, given + others, place + len(others)
+    if not made:
+        return body
+    end = len(arguments) - op.draws
+    arguments[end:end], inputs[end:end] = own, given
+    return Body(body.name, arguments, rebuild(body.outputs, made))
+
+
+def _affine(y: Tensor) -> tuple[Tensor, str, list[Tensor]] | None:
+    """Rows, the product of one with weights, and these, with what is added to it: a
+    node that is all of that, if it is one."""
+    terms: list[Tensor] = []
+    while isinstance(y.op, Add):
+        wide = [x for x in y.inputs if x.type.ndim == y.type.ndim]
+        rest = [x for x in y.inputs if x.type.ndim < y.type.ndim]
+        if len(wide) != 1 or len(rest) != 1:
+            return None
+        (y,), terms = wide, [*rest, *terms]
+    if not isinstance(y.op, Contract):
+        return None
+    a, b, out = letters(y.op.spec)
+    if not out or a[:1] != out[0] or out[0] in b:
+        return None
+    return y.inputs[0], f"{a[1:]},{b}->{out[1:]}", [y.inputs[1], *terms]
+
+
+def is_near(x: Tensor, k: int, length: int) -> bool:
+    """Whether a node is a product of some rows and of weights, its operand `k`, that
+    are in a near cache, where what it comes to in so many steps would be in none."""
+    if not isinstance(x.op, Contract) or length * x.type.nbytes <= FAR:
+        return False
+    own, out = letters(x.op.spec)[k], letters(x.op.spec)[2]
+    sizes = zip(own, x.inputs[k].type.shape, strict=True)
+    columns = prod(n for c, n in sizes if c in out)
+    return x.inputs[k].type.nbytes <= NEAR and x.type.size >= TALL * columns
+
+
+def by_rows(body: Body, first: int, stop: int) -> Body:
+    """A body whose products read by rows what stays the same, its arguments from
+    `first` to `stop`: a kernel reads adjacent columns of its second matrix."""
+    given = {x.serial for x in body.arguments[:first]}
+    given |= {x.serial for x in body.arguments[stop:]}
+    varies = below(body.nodes, given)
+    made: dict[int, Tensor] = {}
+    for x in body.nodes:
+        op, inputs = x.op, [made.get(y.serial, y) for y in x.inputs]
+        if isinstance(op, Contract) and x.serial in varies:
+            *own, out = letters(op.spec)
+            for k, w in enumerate(x.inputs):
+                order = None if w.serial in varies else _by_rows(op.spec, k)
+                if order is not None:
+                    inputs[k] = PermuteDims(order)(inputs[k])
+                    own[k] = "".join([own[k][n] for n in order])
+            op = Contract(f"{own[0]},{own[1]}->{out}")
+        if any(new is not old for new, old in zip(inputs, x.inputs, strict=True)):
+            made[x.serial] = remade(x, op, tuple(inputs), x.type)
+    return Body(
+        body.name, body.arguments, [made.get(y.serial, y) for y in body.outputs]
+    )
+
+
+def _by_rows(spec: str, k: int) -> tuple[int, ...] | None:
+    """The order of the dimensions of operand `k` of a product in which the columns of
+    the result are adjacent, where terms are and the operand is the second matrix."""
+    *own, out = letters(spec)
+    of, other = own[k], own[1 - k]
+    if not out or out[-1] not in of or out[-1] in other or of[-1] in out:
+        return None
+    count = next(
+        (n for n, c in enumerate(out[::-1]) if c not in of or c in other), None
+    )
+    columns = out if count is None else out[len(out) - count :]
+    order = [c for c in out if c in of and c not in columns]
+    order += [*[c for c in of if c not in out], *columns]
+    return tuple(map(of.index, order))
+
+
+def summed(x: Tensor, made: Mapping[int, Tensor], rows: Set[int]) -> Tensor:
+    """The sum over all steps of a product or a sum of what has rows."""
+    if isinstance(x.op, Sum):
+        axes = (0, *[k + 1 for k in x.op.axes])
+        total = Sum(axes)(made[x.inputs[0].serial])
+        return _shaped(total, x.type)
+    a, b, out = letters(x.op.spec)  # type: ignore[attr-defined]
+    step = next(c for c in ascii_letters if c not in x.op.spec)  # type: ignore[attr-defined]
+    given = [y.serial in rows for y in x.inputs]
+    operands = [made.get(y.serial, y) for y in x.inputs]
+    if all(given):
+        return Contract(f"{step}{a},{step}{b}->{out}")(*operands)
+    k = given.index(True)
+    operands[k] = Sum((0,))(operands[k])
+    return Contract(x.op.spec)(*operands)  # type: ignore[attr-defined]
+
+
+def _shaped(x: Tensor, like: Type) -> Tensor:
+    """A sum with the dimensions that it keeps."""
+    return x if x.type.shape == like.shape else Reshape(like.shape)(x)
+
+
+def below(nodes: Sequence[Tensor], serials: Set[int]) -> set[int]:
+    """Those of the nodes that depend on some, with these."""
+    found = set(serials)
+    for x in nodes:
+        if any(y.serial in found for y in x.inputs):
+            found.add(x.serial)
+    return found
