@@ -96,14 +96,63 @@ def test_nothing_is_kept_of_what_changes_or_under_a_limit(left_out: list[int]) -
     assert not any(left_out)
 
 
+LEFT = RNG.standard_normal((300, 256), np.float32)
+
+
+def joined(w: Any, v: Any, x: Any) -> Any:
+    """A product with weights that are joined of others, in an order of their own."""
+    return x @ td.concat([td.exp(w), v * 2.0], axis=1)
+
+
+@pytest.mark.usefixtures("part_by_part")
+def test_what_depends_on_weights_alone_is_computed_twice_and_then_kept(
+    left_out: list[int],
+) -> None:
+    drawn = [RNG.standard_normal((256, n), np.float32) for n in (200, 100)]
+    w, v = map(td.Variable, drawn)
+    y = LEFT @ np.concatenate([np.exp(drawn[0]), drawn[1] * 2], 1)
+    for _ in range(4):
+        found = joined(w, v, td.asarray(LEFT)).numpy()
+        np.testing.assert_allclose(found, y, rtol=1e-3, atol=1e-3)
+    assert left_out[:2] == [0, 0] and left_out[2] == left_out[3] > 0
+    v.assign(v + 1.0)
+    td.evaluate(v)
+    y = LEFT @ np.concatenate([np.exp(drawn[0]), drawn[1] * 2 + 2], 1)
+    for _ in range(3):  # one of them is another: all of it is computed again
+        found = joined(w, v, td.asarray(LEFT)).numpy()
+        np.testing.assert_allclose(found, y, rtol=1e-3, atol=1e-3)
+    assert left_out[4:] == [0, 0, left_out[2]]
+
+
+@pytest.mark.usefixtures("part_by_part")
+def test_what_depends_on_data_is_computed_each_time(left_out: list[int]) -> None:
+    x, z = td.asarray(LEFT), td.asarray(RNG.standard_normal((256, 300), np.float32))
+    for _ in range(4):
+        td.evaluate(td.exp(x) @ td.concat([z, z], axis=1))
+    assert not any(left_out)
+
+
+def test_weights_trained_in_between_are_seen_by_what_is_made_of_them() -> None:
+    w = td.Parameter(RNG.standard_normal((256, 200), np.float32))
+    v = td.Parameter(RNG.standard_normal((256, 100), np.float32))
+    opt, x = td.optim.SGD(lr=0.01), td.asarray(LEFT)
+    for _ in range(2):
+        for _ in range(3):
+            y = LEFT @ np.concatenate([np.exp(w.numpy()), v.numpy() * 2], 1)
+            found = joined(w, v, x).numpy()
+            np.testing.assert_allclose(found, y, rtol=1e-3, atol=1e-3)
+        for _ in range(2):
+            opt.step(td.mean(td.square(joined(w, v, x))))
+
+
 def test_panels_go_with_their_array() -> None:
-    kept = Kept([Packed(0, 1, 1 << 16, (5,))])
+    kept = Kept([Packed(((0, 1 << 16),), (1,), (5,))])
     addresses = np.zeros(1, np.int64)
     results = Results()
     x: Any = np.zeros(3)
     x.flags.writeable = False
     for ready in ([], [], [5], [5]):
-        panels = kept.place({1: x}, (), addresses, results.lend)
+        panels = kept.place({1: x}, set(), addresses, results.lend)
         assert panels.ready == ready
         panels.done()
     assert results.live_bytes() == 1 << 16
@@ -113,15 +162,15 @@ def test_panels_go_with_their_array() -> None:
 
 
 def test_panels_of_a_run_that_fails_are_not_kept() -> None:
-    kept = Kept([Packed(0, 1, 1 << 10, (5,))])
+    kept = Kept([Packed(((0, 1 << 10),), (1,), (5,))])
     addresses = np.zeros(1, np.int64)
     lend = Results().lend
     x: Any = np.zeros(3)
     x.flags.writeable = False
     for _ in range(4):
-        assert not kept.place({1: x}, (), addresses, lend).ready
-    kept.place({1: x}, (1,), addresses, lend).done()  # the run overwrites it
-    assert not kept.place({1: x}, (), addresses, lend).ready
+        assert not kept.place({1: x}, set(), addresses, lend).ready
+    kept.place({1: x}, {1}, addresses, lend).done()  # the run overwrites it
+    assert not kept.place({1: x}, set(), addresses, lend).ready
 
 
 def test_memory_comes_back_when_modules_are_empty(

@@ -28,13 +28,39 @@ struct Result {
   Ref dtype, constant;
 };
 
+// What was made of weights by runs before: where that lies, the records that have nothing
+// to do, and the arguments it was made of, by weak references, as of a turn.
+struct Panels {
+  bool awaited = false;  // the program does not run without them
+  std::vector<int64_t> buffers, addresses, ready, arguments;
+  Ref arrays, kept;
+  int64_t turn = -1;
+
+  // Whether an argument is the array that it was.
+  bool same(size_t k, PyObject* array) const {
+    PyObject* ref = PyTuple_GET_ITEM(arrays.get(), static_cast<Py_ssize_t>(k));
+#if PY_VERSION_HEX >= 0x030D0000
+    PyObject* last = nullptr;
+    if (PyWeakref_GetRef(ref, &last) < 0) PyErr_Clear();
+    Py_XDECREF(last);
+#else
+    PyObject* last = PyWeakref_GetObject(ref);
+#endif
+    return last == array && !PyArray_ISWRITEABLE(array_of(array));
+  }
+};
+
 struct Program {
   std::vector<int64_t> addresses, table, slots, which, shifts, records, arguments;
   std::vector<int64_t> placed, offsets;
   std::vector<Result> results;
   int64_t arena = 0, scratch = 0, status = 0;
   Ref kept;  // what the addresses lead to: machine code and constants
+  Panels panels;
 };
+
+// The number of the last run that writes over arrays where they lie (graph/claim.py).
+int64_t last_turn = 0;
 
 // The memory of whichever program runs: that is one at a time.
 int64_t memory_of(size_t bytes) {
@@ -107,6 +133,40 @@ PyObject* program(PyObject*, PyObject* args) {
   return made;
 }
 
+// Gives a program the panels that runs are to use, or has it await them.
+PyObject* keep_panels(PyObject*, PyObject* args) {
+  PyObject *program, *numbers, *arrays, *kept;
+  long long turn;
+  if (!PyArg_ParseTuple(args, "O!O!O!LO", program_type, &program, &PyTuple_Type, &numbers,
+                        &PyTuple_Type, &arrays, &turn, &kept))
+    return nullptr;
+  Panels made;
+  std::vector<int64_t>* const into[] = {&made.buffers, &made.addresses, &made.ready,
+                                        &made.arguments};
+  if (PyTuple_GET_SIZE(numbers) != 4) return PyErr_BadArgument(), nullptr;
+  for (Py_ssize_t k = 0; k < 4; k++)
+    if (!read(PyTuple_GET_ITEM(numbers, k), *into[k])) return nullptr;
+  const Program& own = *reinterpret_cast<ProgramObject*>(program)->program;
+  bool good = made.buffers.size() == made.addresses.size() &&
+              static_cast<size_t>(PyTuple_GET_SIZE(arrays)) == made.arguments.size();
+  for (int64_t n : made.buffers) good &= static_cast<size_t>(n) < own.addresses.size();
+  for (int64_t k : made.ready) good &= static_cast<size_t>(k) < own.records.size() / fields;
+  for (int64_t k : made.arguments) good &= static_cast<size_t>(k) < own.arguments.size();
+  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(arrays); k++)
+    good &= PyWeakref_Check(PyTuple_GET_ITEM(arrays, k)) != 0;
+  if (!good) return PyErr_BadArgument(), nullptr;
+  made.awaited = true;
+  made.arrays = Ref::to(arrays), made.kept = Ref::to(kept), made.turn = turn;
+  std::swap(reinterpret_cast<ProgramObject*>(program)->program->panels, made);
+  Py_RETURN_NONE;
+}
+
+PyObject* note_turn(PyObject*, PyObject* number) {
+  last_turn = PyLong_AsLongLong(number);
+  if (PyErr_Occurred()) return nullptr;
+  Py_RETURN_NONE;
+}
+
 // A program that differs from another one in the numbers of its size alone: a tuple of
 // addresses that stay, table, shifts, records and offsets, and the shapes of its results.
 PyObject* program_like(PyObject*, PyObject* args) {
@@ -120,6 +180,7 @@ PyObject* program_like(PyObject*, PyObject* args) {
                                         &own->records, &own->offsets};
   constexpr Py_ssize_t count = sizeof into / sizeof *into;
   own->kept = Ref::to(kept);
+  own->panels = Panels();
   const auto results = static_cast<Py_ssize_t>(own->results.size());
   if (PyTuple_GET_SIZE(numbers) != count || PyList_GET_SIZE(shapes) != results)
     return PyErr_BadArgument(), nullptr;
@@ -381,6 +442,8 @@ class Running {
         PyObject* array = x.kind == Source::made ? nullptr : read(x);
         if (x.kind != Source::made && !is_straight(array)) return false;
       }
+    for (const Part& part : plan_.parts)
+      if (!has_panels(part)) return false;
     return true;
   }
 
@@ -411,6 +474,9 @@ class Running {
         if (own.results[k].number == number) made_[slot] = Ref::to(results_[k].get());
     for (size_t k = 0; k < own.placed.size(); k++)
       own.addresses[static_cast<size_t>(own.placed[k])] = memory + own.offsets[k];
+    for (size_t k = 0; k < own.panels.buffers.size(); k++)
+      own.addresses[static_cast<size_t>(own.panels.buffers[k])] = own.panels.addresses[k];
+    for (int64_t k : own.panels.ready) idle_.push_back(k);
     own.addresses[own.addresses.size() - 2] = memory + own.arena;
     own.addresses.back() = reinterpret_cast<intptr_t>(&own.status);
     for (size_t k = 0; k < own.slots.size(); k++)
@@ -509,6 +575,18 @@ class Running {
         return nodes.stored.of(variables.committed.of(x.object.get()));
       default: return x.object.get();
     }
+  }
+
+  // Whether a program awaits no panels, or has those of its arguments.
+  bool has_panels(const Part& part) const {
+    const Panels& own = reinterpret_cast<ProgramObject*>(part.program.get())->program->panels;
+    if (!own.awaited) return true;
+    if (own.turn != last_turn) return false;
+    for (size_t k = 0; k < own.arguments.size(); k++) {
+      const Source& source = part.sources[static_cast<size_t>(own.arguments[k])];
+      if (source.kind == Source::made || !own.same(k, read(source))) return false;
+    }
+    return true;
   }
 
   static bool is_straight(PyObject* x) {
@@ -776,6 +854,9 @@ PyMethodDef run_functions[] = {
     {"program", program, METH_VARARGS, "program(numbers, results, arena, scratch, kept)"},
     {"program_like", program_like, METH_VARARGS,
      "program_like(program, numbers, shapes, arena, scratch, kept)"},
+    {"keep_panels", keep_panels, METH_VARARGS,
+     "keep_panels(program, (buffers, addresses, ready, arguments), arrays, turn, kept)"},
+    {"note_turn", note_turn, METH_O, "note_turn(number): of a run that writes in place."},
     {"plan_like", plan_like, METH_VARARGS, "plan_like(plan, programs)"},
     {"function", function, METH_VARARGS,
      "function(plan, inputs, value, gradient): a capsule, a function of C and its data."},

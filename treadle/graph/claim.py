@@ -21,6 +21,7 @@ import numpy as np
 
 from treadle.base.locks import lock
 from treadle.base.options import modes
+from treadle.core import native
 from treadle.graph.leaves import Unbound
 from treadle.graph.resident import Future, Resident, Runs, Ticket, newer, order
 from treadle.graph.serials import next_serial
@@ -29,7 +30,15 @@ from treadle.graph.tensor import Tensor, remade, settle
 if TYPE_CHECKING:
     from treadle.graph.variable import Variable
 
-__all__ = ["Claim", "InPlace", "StandIn", "exchange", "running", "turn_of"]
+__all__ = [
+    "Claim",
+    "InPlace",
+    "StandIn",
+    "exchange",
+    "latest_turn",
+    "running",
+    "turn_of",
+]
 
 Array = np.ndarray[Any, Any]
 _committed = attrgetter("committed")
@@ -273,7 +282,7 @@ class InPlace(Claim):
         for node, value in zip(self.nodes, self.futures, strict=True):
             node.stored = value
         self._found: list[Tensor] = []  # where they are others than those before
-        self.turn = next(_turns)
+        self.turn = _next_turn()
         for x in arrays:
             _written[id(x)] = self
 
@@ -285,7 +294,7 @@ class InPlace(Claim):
 
     def next_turn(self) -> None:
         """A run is about to write over all of them, and is waited for."""
-        self.turn = next(_turns)
+        self.turn = _next_turn()
 
     def take_if(self, alone: Callable[[], bool]) -> bool:
         """Take the versions away if nobody has assigned since, nor holds one or a
@@ -334,8 +343,22 @@ class InPlace(Claim):
 
 
 _turns = itertools.count(1)
+_latest = 0  # the last of them
 # By the id of an array that is written over in its place: it is alive as long.
 _written: weakref.WeakValueDictionary[int, InPlace] = weakref.WeakValueDictionary()
+
+
+def _next_turn() -> int:
+    global _latest
+    _latest = next(_turns)
+    if native is not None:
+        native.note_turn(_latest)
+    return _latest
+
+
+def latest_turn() -> int:
+    """The number of the last run that writes over arrays where they lie."""
+    return _latest
 
 
 def turn_of(array: Array) -> int:

@@ -9,14 +9,17 @@ from treadle.base.torch import missing as _missing
 from treadle.nn import functional as functional
 from treadle.nn import init as init
 from treadle.nn.activation import *
+from treadle.nn.adaptive import *
 from treadle.nn.beam import *
 from treadle.nn.container import *
 from treadle.nn.convolution import *
 from treadle.nn.dropout import *
 from treadle.nn.generation import *
+from treadle.nn.layout import *
 from treadle.nn.linear import *
 from treadle.nn.lora import *
 from treadle.nn.loss import *
+from treadle.nn.margin_loss import *
 from treadle.nn.memory import *
 from treadle.nn.module import Module as Module
 from treadle.nn.normalization import *
@@ -25,6 +28,8 @@ from treadle.nn.quantized import *
 from treadle.nn.recurrent import *
 from treadle.nn.sampling import *
 from treadle.nn.shortlist import *
+from treadle.nn.shrinkage import *
+from treadle.nn.similarity import *
 from treadle.nn.transformer import *
 from treadle.nn.universal import *
 from treadle.nn.vocabulary import *

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from treadle.graph.leaves import as_tensor
+from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.ops import ctc, distance, loss
 from treadle.ops import margin as margins
+from treadle.ops.cast import carried_wide
+from treadle.ops.distance import pair, reduced
+from treadle.ops.flow import stop_gradient
 from treadle.ops.movement import broadcast_to
+from treadle.ops.select import maximum
 
 __all__ = [
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
+    "cosine_embedding_loss",
     "cross_entropy",
     "ctc_loss",
+    "gaussian_nll_loss",
     "hinge_loss",
     "huber_loss",
+    "kl_div",
     "l1_loss",
     "margin_ranking_loss",
     "mse_loss",
@@ -78,15 +87,26 @@ def binary_cross_entropy(
 
 
 def binary_cross_entropy_with_logits(
-    prediction: Any, target: Any, reduction: str = "mean"
+    prediction: Any,
+    target: Any,
+    reduction: str = "mean",
+    *,
+    weight: Any = None,
+    pos_weight: Any = None,
 ) -> Tensor:
     """t log(1 + e^-x) + (1 - t) log(1 + e^x) of logits x.
+
+    `weight` multiplies the elements, `pos_weight` their first term.
 
     >>> f"{float(binary_cross_entropy_with_logits([0.0], [1.0])):.4f}"
     '0.6931'
     """
     return margins.binary_cross_entropy_with_logits(
-        prediction, target, reduction=reduction
+        prediction,
+        target,
+        weight=weight,
+        positive_weight=pos_weight,
+        reduction=reduction,
     )
 
 
@@ -128,14 +148,22 @@ def nll_loss(
     target: Any,
     ignore_index: int | None = None,
     reduction: str = "mean",
+    *,
+    weight: Any = None,
 ) -> Tensor:
     """-x[label] for log-probabilities x (n, classes, ...) and labels (n, ...).
+
+    `weight` has a number for each class; the mean is by them.
 
     >>> float(nll_loss([[-1.0, -2.0]], [1]))
     2.0
     """
     return loss.nll_loss(
-        prediction, target, ignore_index=ignore_index, reduction=reduction
+        prediction,
+        target,
+        weight=weight,
+        ignore_index=ignore_index,
+        reduction=reduction,
     )
 
 
@@ -145,11 +173,14 @@ def cross_entropy(
     ignore_index: int | None = None,
     reduction: str = "mean",
     label_smoothing: float = 0.0,
+    *,
+    weight: Any = None,
 ) -> Tensor:
     """-log softmax(logits)[label], logits (n, classes, ...) and labels (n, ...).
 
     Targets of the logits' shape and a float type are probabilities. Smoothing mixes
     the uniform distribution in: (1 - e) loss + e mean over the classes of -log softmax.
+    `weight` has a number for each class; the mean is by them.
 
     >>> f"{float(cross_entropy([[0.0, 0.0]], [1])):.4f}"
     '0.6931'
@@ -157,6 +188,7 @@ def cross_entropy(
     return loss.cross_entropy(
         prediction,
         target,
+        weight=weight,
         ignore_index=ignore_index,
         label_smoothing=label_smoothing,
         reduction=reduction,
@@ -188,3 +220,50 @@ def ctc_loss(
         reduction=reduction,
         zero_infinity=zero_infinity,
     )
+
+
+def kl_div(
+    prediction: Any, target: Any, reduction: str = "mean", log_target: bool = False
+) -> Tensor:
+    """t (log t - x) for log-probabilities x; "batchmean" is the divergence.
+
+    >>> f"{float(kl_div([[0.0, 0.0]], [[0.5, 0.5]], 'batchmean')):.4f}"
+    '-0.6931'
+    """
+    return distance.kl_div(prediction, target, log_target, reduction)
+
+
+def cosine_embedding_loss(
+    first: Any, second: Any, target: Any, margin: float = 0.0, reduction: str = "mean"
+) -> Tensor:
+    """1 - cos(x, y) for targets of 1, max(0, cos(x, y) - margin) for those of -1.
+
+    >>> float(cosine_embedding_loss([[1.0, 0.0]], [[0.0, 1.0]], [1]))
+    1.0
+    """
+    return distance.cosine_embedding_loss(first, second, target, margin, reduction)
+
+
+@carried_wide
+def gaussian_nll_loss(
+    prediction: Any,
+    target: Any,
+    var: Any,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+) -> Tensor:
+    """(log v + (x - t)² / v) / 2 for variances v, at least `eps`, + log(2 pi) / 2 if
+    `full`; v has the shape of x, or 1 or nothing for its last dimension.
+
+    >>> float(gaussian_nll_loss([1.0], [3.0], [1.0]))
+    2.0
+    """
+    x, t = pair(prediction, target, "gaussian_nll_loss")
+    v = as_tensor(var)
+    if v.type.ndim and v.type.shape == x.type.shape[:-1]:
+        v = functions.expand_dims(v, -1)
+    v = v + stop_gradient(maximum(v, eps) - v)
+    values = (functions.log(v) + functions.square(x - t) / v) * 0.5
+    values = values + 0.5 * math.log(2 * math.pi) if full else values
+    return reduced(values, reduction, "gaussian_nll_loss")

@@ -1,4 +1,5 @@
 """Ops under torch's names and argument order; layers are thin modules over these."""
+# ruff: noqa: F403
 
 from __future__ import annotations
 
@@ -10,20 +11,24 @@ from treadle.base.torch import missing
 from treadle.base.types import as_shape
 from treadle.graph.leaves import as_tensor
 from treadle.graph.tensor import Tensor
-from treadle.nn.criteria import (
-    binary_cross_entropy,
-    binary_cross_entropy_with_logits,
-    cross_entropy,
-    ctc_loss,
-    hinge_loss,
-    huber_loss,
-    l1_loss,
-    margin_ranking_loss,
-    mse_loss,
-    nll_loss,
-    poisson_nll_loss,
-    smooth_l1_loss,
+from treadle.nn import (
+    bags,
+    criteria,
+    distances,
+    grids,
+    images,
+    margin_criteria,
+    norms,
+    shrinking,
 )
+from treadle.nn.bags import *
+from treadle.nn.criteria import *
+from treadle.nn.distances import *
+from treadle.nn.grids import *
+from treadle.nn.images import *
+from treadle.nn.margin_criteria import *
+from treadle.nn.norms import *
+from treadle.nn.shrinking import *
 from treadle.ops.activation import gelu as exact_gelu
 from treadle.ops.activation import (
     log_sigmoid,
@@ -55,6 +60,7 @@ from treadle.ops.pooling import (
     max_pool2d,
     max_pool3d,
 )
+from treadle.ops.products import bilinear as plain_bilinear
 from treadle.ops.rectifier import (
     celu,
     elu,
@@ -77,8 +83,7 @@ __all__ = [
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",
-    "binary_cross_entropy",
-    "binary_cross_entropy_with_logits",
+    "bilinear",
     "celu",
     "channel_dropout",
     "conv1d",
@@ -87,9 +92,10 @@ __all__ = [
     "conv_transpose1d",
     "conv_transpose2d",
     "conv_transpose3d",
-    "cross_entropy",
-    "ctc_loss",
     "dropout",
+    "dropout1d",
+    "dropout2d",
+    "dropout3d",
     "elu",
     "embedding",
     "gelu",
@@ -98,24 +104,17 @@ __all__ = [
     "hardsigmoid",
     "hardswish",
     "hardtanh",
-    "hinge_loss",
-    "huber_loss",
     "interpolate",
-    "l1_loss",
     "layer_norm",
     "leaky_relu",
     "linear",
     "log_softmax",
     "logsigmoid",
-    "margin_ranking_loss",
     "max_pool1d",
     "max_pool2d",
     "max_pool3d",
     "mish",
-    "mse_loss",
-    "nll_loss",
     "one_hot",
-    "poisson_nll_loss",
     "prelu",
     "relu",
     "relu6",
@@ -124,11 +123,18 @@ __all__ = [
     "selu",
     "sigmoid",
     "silu",
-    "smooth_l1_loss",
     "softmax",
     "softplus",
     "softsign",
     "tanh",
+    *bags.__all__,
+    *criteria.__all__,
+    *distances.__all__,
+    *grids.__all__,
+    *images.__all__,
+    *margin_criteria.__all__,
+    *norms.__all__,
+    *shrinking.__all__,
 ]
 
 hardsigmoid, hardswish, logsigmoid = hard_sigmoid, hard_swish, log_sigmoid
@@ -184,6 +190,15 @@ def hardtanh(x: Any, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     return clip(x, min_val, max_val)
 
 
+def bilinear(x1: Any, x2: Any, weight: Any, bias: Any = None) -> Tensor:
+    """y_k = x1 W_k x2ᵀ + b_k with W of shape (out, in1, in2).
+
+    >>> bilinear([[1.0, 2.0]], [[3.0]], [[[1.0], [1.0]]]).tolist()
+    [[9.0]]
+    """
+    return plain_bilinear(x1, weight, x2, bias)
+
+
 def _probability(p: float) -> None:
     if not 0.0 <= p <= 1.0:
         raise ArgumentError(f"a probability is from 0 to 1, got {p}")
@@ -209,6 +224,9 @@ def channel_dropout(x: Any, p: float = 0.5, training: bool = True) -> Tensor:
     node = as_tensor(x)
     shape = (*node.shape[:2], *(1,) * (node.ndim - 2))
     return _dropped(node, shape, p, training)
+
+
+dropout1d = dropout2d = dropout3d = channel_dropout
 
 
 def _dropped(x: Tensor, shape: tuple[int, ...], p: float, training: bool) -> Tensor:

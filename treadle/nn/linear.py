@@ -16,6 +16,7 @@ from treadle.graph.recorded import recorded
 from treadle.graph.scope import initial_array, param
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Parameter
+from treadle.nn import functional as F
 from treadle.nn import init
 from treadle.nn.module import Module
 from treadle.ops.cast import addend
@@ -25,7 +26,15 @@ from treadle.ops.movement import reshape
 from treadle.ops.naming import by_role
 from treadle.ops.rearrange import flatten, unflatten
 
-__all__ = ["Bilinear", "Embedding", "Flatten", "Identity", "Linear", "Unflatten"]
+__all__ = [
+    "Bilinear",
+    "Embedding",
+    "EmbeddingBag",
+    "Flatten",
+    "Identity",
+    "Linear",
+    "Unflatten",
+]
 
 Init = Any
 
@@ -246,6 +255,46 @@ class Embedding(Module):
         if self.padding_index is not None:
             text += f", padding_index={self.padding_index}"
         return text
+
+
+class EmbeddingBag(Module):
+    """The sum, mean or max of the rows of a table at each bag of ids.
+
+    Bags are the rows of ids (n, many), or parts of one row that begin at `offsets`.
+
+    >>> import treadle as td
+    >>> td.nn.EmbeddingBag(10, 3)([[1, 2], [4, 4]]).shape
+    (2, 3)
+    """
+
+    def __init__(
+        self,
+        rows: int,
+        width: int,
+        mode: str = "mean",
+        dtype: Any = None,
+        *,
+        weight_init: Init = None,
+    ) -> None:
+        above_zero(rows=rows, width=width)
+        chosen = init.normal if weight_init is None else weight_init
+        self.weight = param(shape=(rows, width), init=chosen, dtype=dtype)
+        self.mode = mode
+
+    def forward(
+        self, ids: Any, offsets: Any = None, per_sample_weights: Any = None
+    ) -> Tensor:
+        return F.embedding_bag(
+            ids,
+            self.weight,
+            offsets,
+            mode=self.mode,
+            per_sample_weights=per_sample_weights,
+        )
+
+    def extra_repr(self) -> str:
+        rows, width = self.weight.shape
+        return f"{rows}, {width}, mode={self.mode!r}"
 
 
 class Flatten(Module):

@@ -15,8 +15,10 @@ __all__ = [
     "BCEWithLogitsLoss",
     "CTCLoss",
     "CrossEntropyLoss",
+    "GaussianNLLLoss",
     "HingeLoss",
     "HuberLoss",
+    "KLDivLoss",
     "L1Loss",
     "MSELoss",
     "MarginRankingLoss",
@@ -26,29 +28,38 @@ __all__ = [
 ]
 
 
-class _Loss(Module):
+class Reduced(Module):
     """A loss whose elements are averaged, summed or kept ("none")."""
 
-    function: ClassVar[Callable[..., Tensor]]
+    reductions: ClassVar[tuple[str, ...]] = ("mean", "sum", "none")
+    weight: Any = None
+    pos_weight: Any = None
 
     def __init__(self, reduction: str = "mean") -> None:
-        if reduction not in ("mean", "sum", "none"):
+        if reduction not in self.reductions:
+            *known, last = map(repr, self.reductions)
             raise ArgumentError(
-                f'reduction is "mean", "sum" or "none", not {reduction!r}'
+                f"reduction is {', '.join(known)} or {last}, not {reduction!r}"
             )
         self.reduction = reduction
+
+
+class Loss(Reduced):
+    """A loss of a prediction and a target."""
+
+    function: ClassVar[Callable[..., Tensor]]
 
     def forward(self, prediction: Any, target: Any) -> Tensor:
         function: Callable[..., Tensor] = type(self).function
         return function(prediction, target, reduction=self.reduction)
 
 
-class CrossEntropyLoss(_Loss):
+class CrossEntropyLoss(Loss):
     """-log softmax(logits)[label], averaged over the labels.
 
     Labels are integers (n, ...) beside logits (n, classes, ...), or probabilities of
     the logits' shape. `ignore_index` leaves labels out; `label_smoothing` mixes in the
-    uniform distribution (Szegedy et al. 2016).
+    uniform distribution (Szegedy et al. 2016); `weight` has a number for each class.
 
     >>> import treadle as td
     >>> f"{float(td.nn.CrossEntropyLoss()([[0.0, 0.0]], [1])):.4f}"
@@ -60,6 +71,8 @@ class CrossEntropyLoss(_Loss):
         ignore_index: int | None = None,
         reduction: str = "mean",
         label_smoothing: float = 0.0,
+        *,
+        weight: Any = None,
     ) -> None:
         super().__init__(reduction)
         if not 0.0 <= label_smoothing <= 1.0:
@@ -67,6 +80,7 @@ class CrossEntropyLoss(_Loss):
                 f"label_smoothing is from 0 to 1, got {label_smoothing}"
             )
         self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
+        self.register_buffer("weight", weight)
 
     def forward(self, prediction: Any, target: Any) -> Tensor:
         return F.cross_entropy(
@@ -75,10 +89,11 @@ class CrossEntropyLoss(_Loss):
             ignore_index=self.ignore_index,
             reduction=self.reduction,
             label_smoothing=self.label_smoothing,
+            weight=self.weight,
         )
 
 
-class NLLLoss(_Loss):
+class NLLLoss(Loss):
     """-log_probabilities[label], averaged over the labels.
 
     >>> import treadle as td
@@ -89,7 +104,7 @@ class NLLLoss(_Loss):
     function = staticmethod(F.nll_loss)
 
 
-class MSELoss(_Loss):
+class MSELoss(Loss):
     """(prediction - target)².
 
     >>> import treadle as td
@@ -100,7 +115,7 @@ class MSELoss(_Loss):
     function = staticmethod(F.mse_loss)
 
 
-class L1Loss(_Loss):
+class L1Loss(Loss):
     """|prediction - target|.
 
     >>> import treadle as td
@@ -111,7 +126,7 @@ class L1Loss(_Loss):
     function = staticmethod(F.l1_loss)
 
 
-class HuberLoss(_Loss):
+class HuberLoss(Loss):
     """d²/2 where |d| <= delta, else delta (|d| - delta/2). Huber 1964.
 
     >>> import treadle as td
@@ -129,7 +144,7 @@ class HuberLoss(_Loss):
         )
 
 
-class SmoothL1Loss(_Loss):
+class SmoothL1Loss(Loss):
     """The Huber loss divided by beta. Girshick 2015.
 
     >>> import treadle as td
@@ -147,7 +162,7 @@ class SmoothL1Loss(_Loss):
         )
 
 
-class BCELoss(_Loss):
+class BCELoss(Loss):
     """-(t log p + (1 - t) log(1 - p)) for probabilities p.
 
     >>> import treadle as td
@@ -158,18 +173,34 @@ class BCELoss(_Loss):
     function = staticmethod(F.binary_cross_entropy)
 
 
-class BCEWithLogitsLoss(_Loss):
+class BCEWithLogitsLoss(Loss):
     """The same for logits, without the overflow of going through probabilities.
+
+    `weight` multiplies the elements, `pos_weight` the terms of targets of 1.
 
     >>> import treadle as td
     >>> f"{float(td.nn.BCEWithLogitsLoss()([0.0], [1.0])):.4f}"
     '0.6931'
     """
 
-    function = staticmethod(F.binary_cross_entropy_with_logits)
+    def __init__(
+        self, reduction: str = "mean", *, weight: Any = None, pos_weight: Any = None
+    ) -> None:
+        super().__init__(reduction)
+        self.register_buffer("weight", weight)
+        self.register_buffer("pos_weight", pos_weight)
+
+    def forward(self, prediction: Any, target: Any) -> Tensor:
+        return F.binary_cross_entropy_with_logits(
+            prediction,
+            target,
+            self.reduction,
+            weight=self.weight,
+            pos_weight=self.pos_weight,
+        )
 
 
-class PoissonNLLLoss(_Loss):
+class PoissonNLLLoss(Loss):
     """e^x - t x: the negative log-likelihood of counts t under rate e^x.
 
     >>> import treadle as td
@@ -180,7 +211,7 @@ class PoissonNLLLoss(_Loss):
     function = staticmethod(F.poisson_nll_loss)
 
 
-class HingeLoss(_Loss):
+class HingeLoss(Loss):
     """max(0, 1 - t x) for targets t of -1 or 1.
 
     >>> import treadle as td
@@ -191,7 +222,7 @@ class HingeLoss(_Loss):
     function = staticmethod(F.hinge_loss)
 
 
-class CTCLoss(_Loss):
+class CTCLoss(Loss):
     """-log p(labels) where labels have no known places in time. Graves et al. 2006.
 
     Takes log-probabilities (time, n, classes), labels (n, most) and both lengths.
@@ -240,4 +271,43 @@ class MarginRankingLoss(Module):
     def forward(self, first: Any, second: Any, target: Any) -> Tensor:
         return F.margin_ranking_loss(
             first, second, target, margin=self.margin, reduction=self.reduction
+        )
+
+
+class KLDivLoss(Loss):
+    """t (log t - x) for log-probabilities x; "batchmean" is the divergence.
+
+    >>> import treadle as td
+    >>> f"{float(td.nn.KLDivLoss('batchmean')([[0.0, 0.0]], [[0.5, 0.5]])):.4f}"
+    '-0.6931'
+    """
+
+    reductions = ("mean", "sum", "none", "batchmean")
+
+    def __init__(self, reduction: str = "mean", log_target: bool = False) -> None:
+        super().__init__(reduction)
+        self.log_target = log_target
+
+    def forward(self, prediction: Any, target: Any) -> Tensor:
+        return F.kl_div(prediction, target, self.reduction, self.log_target)
+
+
+class GaussianNLLLoss(Loss):
+    """(log v + (x - t)² / v) / 2 for variances v.
+
+    >>> import treadle as td
+    >>> float(td.nn.GaussianNLLLoss()([1.0], [3.0], [1.0]))
+    2.0
+    """
+
+    def __init__(
+        self, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
+    ) -> None:
+        super().__init__(reduction)
+        self.full = full
+        self.eps = eps
+
+    def forward(self, prediction: Any, target: Any, var: Any = None) -> Tensor:
+        return F.gaussian_nll_loss(
+            prediction, target, var, self.full, self.eps, self.reduction
         )

@@ -353,8 +353,10 @@ class Module(Noted):
             for name, value in module._attributes():
                 after = in_dtype(value, wanted, converted)
                 if after is not value:
-                    setattr(module, name, after)
+                    module._replace(name, after)
         return self
+
+    _replace = __setattr__  # puts another value in the place of one of `_attributes`
 
     def apply(self, function: Callable[[Module], Any]) -> Self:
         """Call `function` on every module below, children first, then on this one."""

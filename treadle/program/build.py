@@ -105,6 +105,7 @@ def drafts(
     inner: Bodies | None = None,
     orders: Mapping[int, Order] | None = None,
     loose: Collection[int] = (),
+    weights: Collection[int] = (),
 ) -> Iterator[Draft]:
     """A program that computes the roots, and then others that need ever less memory.
 
@@ -113,7 +114,7 @@ def drafts(
     each node is a kernel of its own. `replaced` has, by root, the argument that the
     root is the next version of: it may be overwritten. `inner` tells what becomes of an
     op's bodies, `orders` the orders of arguments that are not row-major, `loose` the
-    roots that need not be.
+    roots that need not be, `weights` the arguments that are versions of Variables.
     """
     olds, inner = replaced or {}, inner or Bodies()
 
@@ -136,9 +137,8 @@ def drafts(
     def draft(arranged: Arrangement) -> Draft:
         def built() -> Program:
             with stage("make kernels"):
-                return _Building(
-                    arguments, arranged, vector_bytes, inner or Bodies()
-                ).program()
+                given = arranged, vector_bytes, inner or Bodies(), weights
+                return _Building(arguments, *given).program()
 
         return Draft(arranged, built)
 
@@ -164,8 +164,9 @@ class _Building:
         arranged: Arrangement,
         vector_bytes: int,
         inner: Bodies,
+        weights: Collection[int],
     ) -> None:
-        self.inner = inner
+        self.inner, self.weights = inner, weights
         self.arguments = arguments
         self.arranged = arranged
         self.strides = arranged.strides
@@ -201,6 +202,11 @@ class _Building:
             tuple((k, x.array) for k, x in self.constants if x.array is not None),
             tuple(results),
             about=tuple(self.about),
+            weights=tuple(
+                self.number[x.serial]
+                for x in self.arguments
+                if x.serial in self.weights
+            ),
         )
         return replace(program, shared=in_place(program, pairs))
 

@@ -176,6 +176,7 @@ class Program:
     results: tuple[tuple[int, int, Type], ...]  # serial of a root, its buffer, its type
     shared: tuple[tuple[int, int], ...] = ()  # (result, argument it may overwrite)
     about: tuple[About, ...] = field(default=(), compare=False)  # the steps
+    weights: tuple[int, ...] = ()  # the arguments that are versions of Variables
     regions: tuple[Region, ...] = ()  # in the order of their steps
 
     @lazy

@@ -93,6 +93,64 @@ def test_a_whole_number_that_a_choice_depends_on_is_a_part_of_the_signature(
     assert not net._varies
 
 
+def test_what_depends_on_weights_alone_is_computed_before_a_branch(
+    tmp_path: Path,
+) -> None:
+    def branch(name: str, order: list[str]) -> Any:
+        y = helper.make_empty_tensor_value_info(f"{name}_y")
+        nodes = [
+            helper.make_node("Concat", order, [f"{name}_w"], axis=1),
+            helper.make_node("MatMul", ["x", f"{name}_w"], [f"{name}_y"]),
+        ]
+        return helper.make_graph(nodes, name, [], [y])
+
+    nodes = [
+        helper.make_node("ReduceMax", ["x"], ["top"], keepdims=0),
+        helper.make_node("Greater", ["top", "limit"], ["c"]),
+        helper.make_node(
+            "If",
+            ["c"],
+            ["y"],
+            then_branch=branch("a", ["w", "v"]),
+            else_branch=branch("b", ["v", "w"]),
+        ),
+    ]
+    weights = {"w": W, "v": -W, "limit": np.array(2, np.float32)}
+    net = td.from_onnx(save(tmp_path / "m.onnx", nodes, {"x": X}, weights))
+    x = td.placeholder(X.shape, name="x")
+    graph = td.computation(net(x), x).body.nodes
+    conds = [n for n in graph if n.op.name == "Cond"]
+    assert conds and not net._varies
+    inner = {n.op.name for c in conds for n in c.op.then.nodes}  # type: ignore[attr-defined]
+    assert "Contract" in inner and "Concat" not in inner
+    for scale in (1, 2, 1):  # both branches, and weights that are others
+        both = W * scale, -W
+        net.weights["w"].assign(td.asarray(W * scale))
+        for x_ in (X, X + 9, X):
+            order = both if x_.max() > 2 else both[::-1]
+            want = x_ @ np.concatenate(order, 1)
+            np.testing.assert_allclose(net(x_).numpy(), want, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+def test_weights_are_held_in_another_dtype(tmp_path: Path, dtype: str) -> None:
+    net = linear(tmp_path)
+    net(X).numpy()
+    state = {k: np.array(v) for k, v in net.state_dict().items()}
+    net.weights["w"].trainable = False
+    assert net.astype(dtype) is net
+    (w,) = net.parameters()
+    assert w.dtype.name == dtype and w.name == "w" and not w.trainable
+    np.testing.assert_allclose(net(X).numpy(), relu(X), rtol=1e-6)
+    net.load_state_dict({k: 2 * v for k, v in state.items()})
+    np.testing.assert_allclose(net(X).numpy(), 2 * relu(X), rtol=1e-6)
+    assert net.state_dict()["w"].dtype.name == dtype
+    net.astype("float32").load_state_dict(state)
+    net.trainable = True
+    assert net.weights["w"].dtype == np.float32
+    np.testing.assert_array_equal(net(X).numpy(), relu(X))
+
+
 def test_a_structure_that_depends_on_data_is_built_at_each_call(tmp_path: Path) -> None:
     nodes = [*NODES, helper.make_node("NonZero", ["h"], ["y"])]
     net = td.from_onnx(save(tmp_path / "m.onnx", nodes, {"x": X}, {"w": W}))

@@ -28,7 +28,6 @@ from treadle.ops.families import outputs_of
 
 # Composites that are written out in what the table has.
 WRITTEN_OUT = {
-    "Attention",
     "BinaryCrossEntropy",
     "CTC",
     "CrossEntropy",
@@ -129,6 +128,17 @@ def test_a_network_is_written_with_its_weights(name: str, tmp_path: Path) -> Non
         assert read == used
 
 
+@pytest.mark.parametrize("name", NETS)
+def test_a_network_in_bfloat16_is_written(name: str, tmp_path: Path) -> None:
+    make, shape = NETS[name]
+    net = make().eval().astype("bfloat16")
+    x = np.random.default_rng(0).normal(size=shape).astype(td.bfloat16)
+    td.to_onnx(net, tmp_path / "m.onnx", x, inputs=["x"])
+    kept = onnx.load(tmp_path / "m.onnx").graph.initializer
+    assert {t.data_type for t in kept} == {onnx.TensorProto.BFLOAT16}
+    same(by_treadle(tmp_path / "m.onnx", {"x": x}), [net(x).numpy()], 2e-2)
+
+
 # Networks, the shape of the example, its open dimensions, other shapes, its ops.
 OPEN: dict[str, tuple[Any, ...]] = {
     "mlp": (
@@ -161,11 +171,15 @@ OPEN: dict[str, tuple[Any, ...]] = {
     ),
     "rnn": (
         lambda: nn.RNN(3, 4), (5, 2, 3), {0: "time", 1: "batch"}, [(7, 4, 3)],
-        {"Scan": 1},
+        {"RNN": 1},
+    ),
+    "rnn of relu": (
+        lambda: nn.RNN(3, 4, 2, nonlinearity="relu"), (5, 2, 3),
+        {0: "time", 1: "batch"}, [(7, 4, 3)], {"RNN": 2},
     ),
     "attention": (
         lambda: nn.MultiHeadAttention(8, 2), (2, 5, 8), {0: "batch", 1: "time"},
-        [(1, 3, 8), (4, 6, 8)], {},
+        [(1, 3, 8), (4, 6, 8)], {"Attention": 1, "Softmax": 0},
     ),
 }  # fmt: skip
 
@@ -186,7 +200,7 @@ def test_dimensions_are_left_open(name: str, tmp_path: Path) -> None:
         x = rng.normal(size=size).astype(np.float32)
         want = [y.numpy() for y in trees.flatten(net(x))[0]]
         same(by_treadle(path, {"x": x}), want, 1e-4)
-        if name != "lstm":  # onnx's evaluator knows no LSTM in the reverse direction
+        if name not in ("lstm", "rnn of relu"):  # which onnx's evaluator cannot
             same(by_onnx(path, {"x": x}), want, 1e-4)
 
 

@@ -4,8 +4,8 @@ __all__ = ["FUNCTIONS"]
 
 FUNCTIONS = """
 absolute td.abs
-adaptive_avg_pool1d td.adaptive_avg_pool
-adaptive_max_pool1d ~ td.max_pool1d
+adaptive_avg_pool1d td.nn.functional.adaptive_avg_pool1d
+adaptive_max_pool1d td.nn.functional.adaptive_max_pool1d
 addbmm b + td.sum(x @ y, 0)
 addcdiv x + value * y / z
 addcmul x + value * y * z
@@ -37,7 +37,7 @@ bucketize td.searchsorted(boundaries, x)
 cat td.concat
 cdist td.sqrt(td.squared_distance(x[:, None], y[None], axis=-1))
 chain_matmul td.linalg.matmul, one after the other
-channel_shuffle td.reshape, td.swapaxes and td.reshape
+channel_shuffle td.nn.functional.channel_shuffle
 cholesky td.linalg.cholesky
 chunk td.split(x, chunks, axis)
 clamp td.clip
@@ -64,7 +64,7 @@ dist td.norm(x - y)
 div td.divide
 dsplit td.split(x, parts, axis=2)
 dstack td.concat(xs, axis=2)
-embedding_bag td.sum(td.embedding(table, ids), axis=-2)
+embedding_bag td.nn.functional.embedding_bag
 empty_like td.zeros(x.shape, x.dtype)
 enable_grad the rule outside of td.no_grad()
 device td.options(engine=...)
@@ -94,13 +94,13 @@ GradScaler td.optim.LossScale
 get_default_dtype td.options(dtype=...)
 get_num_threads td.options(threads=...)
 get_rng_state td.random.seed_state
-grid_sample ~ td.gather by computed places
+grid_sample td.nn.functional.grid_sample
 gt td.greater
 gru td.nn.GRU
 gumbel td.random.gumbel
-hardshrink td.where(td.abs(x) > 0.5, x, 0.0)
+hardshrink td.nn.functional.hardshrink
 heaviside td.where(x > 0, 1.0, td.where(x < 0, 0.0, y))
-hinge_embedding_loss td.where(target > 0, x, td.relu(margin - x))
+hinge_embedding_loss td.nn.functional.hinge_embedding_loss
 histc td.scatter_add(td.zeros(n), td.searchsorted(edges, x), 1.0)
 hsplit td.split(x, parts, axis=1)
 hstack td.concat(xs, axis=-1)
@@ -152,12 +152,12 @@ neg td.negative
 normal td.random.normal
 numel x.numel()
 ones_like td.ones(x.shape, x.dtype)
-pairwise_distance td.norm(x - y, axis=-1)
-pdist td.sqrt(td.squared_distance(x[:, None], x[None], axis=-1))
+pairwise_distance td.nn.functional.pairwise_distance
+pdist td.nn.functional.pdist
 permute td.permute_dims
 pinverse td.linalg.pinv
-pixel_shuffle td.reshape, td.permute_dims and td.reshape
-pixel_unshuffle td.reshape, td.permute_dims and td.reshape
+pixel_shuffle td.nn.functional.pixel_shuffle
+pixel_unshuffle td.nn.functional.pixel_unshuffle
 poisson ~ td.callback of a generator
 polar r * td.exp(1j * angle)
 qr td.linalg.qr
@@ -197,7 +197,7 @@ swapdims td.swapaxes
 take_along_dim td.take_along_axis
 tensor td.asarray
 tensor_split td.split(x, sizes, axis)
-threshold td.where(x > threshold, x, value)
+threshold td.nn.functional.threshold
 topk td.top_k(x, k, axis)
 trapezoid td.sum((y[1:] + y[:-1]) / 2 * dx)
 trapz td.sum((y[1:] + y[:-1]) / 2 * dx)

@@ -38,7 +38,12 @@ def footprint(linked: Linked) -> Footprint:
     program, now = linked.program, current()
     buffers = program.buffers
     changing = {argument for _, argument in program.shared}
-    packed = [p.bytes for p in linked.kept.packed if p.source not in changing]
+    packed = [
+        size
+        for one in linked.kept.packed
+        if changing.isdisjoint(one.sources)
+        for _, size in one.places
+    ]
     return Footprint(
         arena=linked.arena,
         largest_live_set=linked.lives.bound,

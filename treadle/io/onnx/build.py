@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import MutableMapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
@@ -15,17 +15,24 @@ from treadle.base.errors import ModelFileError, TraceError, TreadleError
 from treadle.base.extras import extra
 from treadle.graph.body import Body
 from treadle.graph.frame import metadata
-from treadle.graph.leaves import Argument, Leaf, as_tensor, constant_node
+from treadle.graph.leaves import (
+    Argument,
+    Constant,
+    Leaf,
+    Version,
+    as_tensor,
+    constant_node,
+)
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach
-from treadle.graph.variable import Variable
+from treadle.graph.variable import Placeholder, Variable
 from treadle.io.files import guarded
 from treadle.io.onnx.file import CODES
 from treadle.io.onnx.parse import Graph
 from treadle.io.onnx.stored import STORED
 from treadle.io.onnx.table import IMPORTS, Node
 
-__all__ = ["Asked", "Value", "asking", "run"]
+__all__ = ["Asked", "Subgraph", "Value", "asking", "run"]
 
 Array = np.ndarray[Any, Any]
 # A tuple is a sequence of ONNX; None stands for an optional value that is left out.
@@ -75,14 +82,19 @@ def run(graph: Graph, values: MutableMapping[str, Value], place: str) -> list[Va
     """The outputs of a graph; `values` has its inputs and what is visible around it."""
     known: ChainMap[str, Value] = ChainMap({"": None}, dict(graph.constants), values)
     for node in graph.nodes:
-        where = f"node {node.name!r} ({node.kind})"
-        with guarded(place, ModelFileError, where), metadata(onnx=node.name):
-            results = _results(node, [known[name] for name in node.inputs], known)
-        known.update({k: v for k, v in zip(node.outputs, results, strict=False) if k})
+        _add(node, known, place)
     missing = [name for name in graph.outputs if name not in known]
     if missing:
         raise ModelFileError(f"{place}: nothing computes {missing[0]!r}")
     return [known[name] for name in graph.outputs]
+
+
+def _add(node: Node, known: MutableMapping[str, Value], place: str) -> None:
+    """Put the values of a node among those known."""
+    where = f"node {node.name!r} ({node.kind})"
+    with guarded(place, ModelFileError, where), metadata(onnx=node.name):
+        results = _results(node, [known[name] for name in node.inputs], known)
+    known.update({k: v for k, v in zip(node.outputs, results, strict=False) if k})
 
 
 def _results(
@@ -93,7 +105,7 @@ def _results(
         return _called(node, operands)
     row = IMPORTS[node.kind]
     bodies = {
-        key: _closure(value, known)
+        key: Subgraph(value, known)
         for key, value in node.attributes.items()
         if isinstance(value, Graph)
     }
@@ -153,20 +165,47 @@ def value_of(x: Value, k: int) -> Array:
     return x
 
 
-def _closure(
-    graph: Graph, known: MutableMapping[str, Value]
-) -> Callable[..., list[Value]]:
+@dataclass(frozen=True)
+class Subgraph:
     """A subgraph as a function that sees the values around it."""
 
-    def body(*operands: Value) -> list[Value]:
-        if len(operands) != len(graph.inputs):
-            raise ValueError(
-                f"a body of {len(graph.inputs)} inputs is given {len(operands)}"
-            )
-        inner = dict(zip(graph.inputs, operands, strict=True))
-        return run(graph, ChainMap(inner, known), "body")
+    graph: Graph
+    known: MutableMapping[str, Value]
 
-    return body
+    def __call__(self, *operands: Value) -> list[Value]:
+        inputs = self.graph.inputs
+        if len(operands) != len(inputs):
+            raise ValueError(f"a body of {len(inputs)} inputs is given {len(operands)}")
+        inner = dict(zip(inputs, operands, strict=True))
+        return run(self.graph, ChainMap(inner, self.known), "body")
+
+    def hoisted(self) -> Subgraph:
+        """The same, with what depends on weights alone computed here and not in it."""
+        known: ChainMap[str, Value] = ChainMap(
+            {"": None}, dict(self.graph.constants), self.known
+        )
+        weights: dict[str, bool] = {}
+        rest = []
+        for node in self.graph.nodes:
+            inner = any(isinstance(x, Graph) for x in node.attributes.values())
+            for name in node.inputs:
+                if name not in weights:
+                    weights[name] = name in known and _is_of_weights(known[name])
+            if not inner and node.inputs and all(weights[name] for name in node.inputs):
+                _add(node, known, "body")
+                weights.update(dict.fromkeys(node.outputs, True))
+            else:
+                rest.append(node)
+                weights.update(dict.fromkeys(node.outputs, False))
+        return Subgraph(replace(self.graph, nodes=tuple(rest)), known)
+
+
+def _is_of_weights(x: Value) -> bool:
+    """Whether no value that a call is given has a part in it."""
+    if isinstance(x, Tensor):
+        return all(n.inputs or isinstance(n.op, Version | Constant) for n in reach([x]))
+    of_call = isinstance(x, tuple | Placeholder)
+    return not of_call
 
 
 def _called(node: Node, operands: list[Value]) -> list[Value]:

@@ -12,7 +12,7 @@ import treadle as td
 from treadle.base.errors import TreadleError
 from treadle.graph.leaves import as_tensor
 from treadle.graph.tensor import Tensor
-from treadle.io.onnx.build import Value, value_of
+from treadle.io.onnx.build import Subgraph, Value, value_of
 from treadle.io.onnx.table import Node, axis_of, row
 
 __all__: list[str] = []
@@ -39,8 +39,9 @@ def _if(node: Node, condition: Value) -> tuple[Value, ...]:
     if chosen is not None:
         return tuple(then() if chosen else otherwise())
 
-    def branch(body: Body) -> Callable[[], tuple[Tensor, ...]]:
-        return lambda: tuple(map(as_tensor, body()))
+    def branch(body: Subgraph) -> Callable[[], tuple[Tensor, ...]]:
+        inner = body.hoisted()
+        return lambda: tuple(map(as_tensor, inner()))
 
     scalar = td.reshape(as_tensor(condition), ())
     results: tuple[Tensor, ...] = td.cond(scalar, branch(then), branch(otherwise))

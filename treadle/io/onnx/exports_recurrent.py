@@ -1,4 +1,4 @@
-"""Scans that are recurrent layers, as ONNX's LSTM and GRU."""
+"""Scans that are recurrent layers, as ONNX's LSTM, GRU and RNN."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from treadle.ops.call import without_calls
 __all__ = ["as_layer"]
 
 # The order in which ONNX has Treadle's gates: i f g o as i o f g, r z n as z r n.
-_ORDERS = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2)}
+_ORDERS = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN": (0,)}
+_PLAIN = {"Tanh": "Tanh", "Relu": "Relu"}  # the activations of an RNN
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,12 @@ def _cell(op: Any) -> tuple[str, Affine] | None:
             return None
         projected, past = sorted(gates.inputs, key=lambda x: _place(x) != 2)
         kind, fits = "LSTM", (_place(projected), _place(state)) == (2, 1)
+    elif c == 1 and outputs[0].op.name in _PLAIN:
+        (total,) = outputs[0].inputs
+        if total.op.name != "Add":
+            return None
+        projected, past = sorted(total.inputs, key=lambda x: _place(x) != 1)
+        kind, fits = "RNN", _place(projected) == 1
     else:
         return None
     affine = _affine(past, "ij,kj->ik")
@@ -73,6 +80,13 @@ def _cell(op: Any) -> tuple[str, Affine] | None:
         return None
     outside = c + 1, c + 2
     return (kind, affine) if (_place(affine.w), _place(affine.b)) == outside else None
+
+
+def _settings(kind: str, op: Any) -> dict[str, Any]:
+    """The attributes that only one kind of layer has."""
+    if kind == "RNN":
+        return {"activations": [_PLAIN[without_calls(op.body).outputs[0].op.name]]}
+    return {"linear_before_reset": 1} if kind == "GRU" else {}
 
 
 def as_layer(w: Writer, node: Tensor, xs: Sequence[str]) -> Names | None:
@@ -112,7 +126,7 @@ def as_layer(w: Writer, node: Tensor, xs: Sequence[str]) -> Names | None:
         *map(led, xs[:c]),
         hidden_size=width,
         direction="reverse" if op.reverse else "forward",
-        **({"linear_before_reset": 1} if kind == "GRU" else {}),
+        **_settings(kind, op),
     )
     ends = [w.add("Squeeze", state, first) for state in last]
     return (*ends, w.add("Squeeze", y, w.integers([1])))

@@ -14,7 +14,7 @@ from treadle.io.onnx.exports_channels import as_batch_norm, with_channel_bias
 from treadle.io.onnx.exports_elements import number, type_of
 from treadle.io.onnx.exports_recurrent import as_layer
 from treadle.io.onnx.file import CODES
-from treadle.io.onnx.writer import Names, Writer, export
+from treadle.io.onnx.writer import LAST, Names, Writer, export
 from treadle.ops.contract import letters
 
 __all__: list[str] = []
@@ -175,6 +175,24 @@ def _in_order(w: Writer, x: str, axes: Sequence[str], order: Sequence[str]) -> s
     if list(axes) == list(order):
         return x
     return w.add("Transpose", x, perm=[list(axes).index(c) for c in order])
+
+
+@export("Attention")
+def _attention(w: Writer, node: Tensor, *xs: str) -> str | None:
+    """Attention of heads without a mask; what a query gets that sees no key differs."""
+    op: Any = node.op
+    (q, k, v), scale = node.inputs[:3], node.inputs[3]
+    shapes = [t.type.shape for t in (q, k, v)]
+    plain = len(xs) == 4 and all(len(s) == 4 for s in shapes)
+    plain = plain and len({s[:2] for s in shapes}) == 1
+    if not plain or scale.stored is None or scale.inputs:
+        return None
+    if op.causal and shapes[0][2] != shapes[1][2]:
+        return None
+    w.opset = LAST
+    factor = float(np.asarray(scale.array))
+    causal = {"is_causal": 1} if op.causal else {}
+    return w.add("Attention", *xs[:3], scale=factor, **causal)
 
 
 @export("Add")

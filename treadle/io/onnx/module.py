@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.caches import cached, lazy
+from treadle.base.changes import changed
 from treadle.base.errors import ArityError, DTypeError, ShapeError, TreadleError
 from treadle.graph.frame import top
 from treadle.graph.leaves import as_tensor
@@ -85,6 +86,10 @@ class OnnxModule(Module):
 
     def _attributes(self) -> list[tuple[str, Any]]:
         return list(self.__dict__.get("weights", {}).items())
+
+    def _replace(self, name: str, value: Any) -> None:
+        self.weights[name] = value
+        changed()
 
     def forward(self, *values: Any, **named: Any) -> Any:
         """The output, or a tuple of several, for the inputs in order or by name."""

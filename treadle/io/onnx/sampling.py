@@ -2,120 +2,27 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 import treadle as td
 from treadle.graph.tensor import Tensor
-from treadle.io.onnx.elements import number
 from treadle.io.onnx.table import Node, row
+from treadle.nn.grids import grid_sample, read_between
 
 __all__: list[str] = []
 
 Array = np.ndarray[Any, Any]
-_MODES = {"bilinear": "linear", "bicubic": "cubic"}
-
-
-def _reflected(x: Tensor, low: float, high: float) -> Tensor:
-    """Coordinates reflected at the borders until they lie between them."""
-    if high <= low:
-        return x * number(x, 0) + number(x, low)
-    span = number(x, high - low)
-    distance = td.abs(x - number(x, low))
-    turns = td.floor(distance / span)
-    rest = distance - turns * span
-    even = td.remainder(turns, number(x, 2)) == 0
-    return number(x, low) + td.where(even, rest, span - rest)
-
-
-def _sampled(
-    x: Tensor, at: Sequence[Tensor], mode: str, padding: str, corners: bool
-) -> Tensor:
-    """x[n, c, *spatial] at coordinates [n, *places], counted in elements."""
-    n, c, *extents = x.type.shape
-    places = at[0].type.shape[1:]
-    borders = [(0.0, m - 1.0) if corners else (-0.5, m - 0.5) for m in extents]
-
-    def inside(v: Tensor, m: int, border: tuple[float, float]) -> Tensor:
-        if padding == "border":
-            return td.clip(v, 0.0, m - 1.0)
-        return _reflected(v, *border) if padding == "reflection" else v
-
-    if mode == "nearest":
-        at = [td.round(v) for v in at]
-    at = [inside(*parts) for parts in zip(at, extents, borders, strict=True)]
-    flat = td.reshape(x, (n, c, int(np.prod(extents))))
-    taps = [_taps(v, mode) for v in at]
-    total: Any = None
-    for corner in itertools.product(*taps):
-        place, weight, seen = None, None, None
-        for (i, w), m, border in zip(corner, extents, borders, strict=True):
-            if padding == "zeros":
-                good = td.logical_and(i >= 0, i <= m - 1)
-                seen = good if seen is None else td.logical_and(seen, good)
-            else:
-                i = inside(i, m, border)
-            whole = td.astype(td.clip(td.trunc(i), 0.0, m - 1.0), td.int64)
-            place = whole if place is None else place * m + whole
-            weight = w if weight is None else weight * w
-        ids = td.reshape(place, (n, 1, -1))
-        wide = td.broadcast_to(ids, (n, c, ids.type.shape[-1]))
-        values = td.reshape(td.take_along_axis(flat, wide, 2), (n, c, *places))
-        if seen is not None:
-            values = td.where(td.expand_dims(seen, 1), values, number(values, 0))
-        if weight is not None:
-            values = values * td.astype(td.expand_dims(weight, 1), x.type.dtype)
-        total = values if total is None else total + values
-    return total
-
-
-def _taps(v: Tensor, mode: str) -> list[tuple[Tensor, Tensor | None]]:
-    """The elements that one along a dimension is made of, and their weights."""
-    if mode == "nearest":
-        return [(v, None)]
-    low = td.floor(v)
-    t = v - low
-    one = number(v, 1)
-    if mode == "linear":
-        return [(low, one - t), (low + one, t)]
-    a = -0.75
-
-    def far(d: Tensor) -> Tensor:
-        return ((number(v, a) * d - number(v, 5 * a)) * d + number(v, 8 * a)) * d - (
-            number(v, 4 * a)
-        )
-
-    def near(d: Tensor) -> Tensor:
-        return (number(v, a + 2) * d - number(v, a + 3)) * d * d + one
-
-    steps = [number(v, k) for k in (-1, 0, 1, 2)]
-    weights = [far(t + one), near(t), near(one - t), far(number(v, 2) - t)]
-    return [(low + s, w) for s, w in zip(steps, weights, strict=True)]
+_MODES = {"linear": "bilinear", "cubic": "bicubic"}
 
 
 @row("GridSample", reads="align_corners mode padding_mode")
 def _grid_sample(node: Node, x: Tensor, grid: Tensor) -> Tensor:
-    mode = node.get("mode", "linear")
-    mode, padding = _MODES.get(mode, mode), node.get("padding_mode", "zeros")
-    corners = bool(node.get("align_corners", 0))
-    if mode not in ("linear", "nearest", "cubic"):
-        raise ValueError(f"mode is {mode[:20]!r}")
-    if padding not in ("zeros", "border", "reflection"):
-        raise ValueError(f"padding_mode is {padding[:20]!r}")
-    rank = x.type.ndim - 2
-    if grid.type.ndim != x.type.ndim or grid.type.shape[-1] != rank:
-        raise ValueError(f"a grid {grid.type} for {x.type}")
-    at = []
-    for k, m in enumerate(x.type.shape[2:]):
-        v = grid[..., rank - 1 - k] + number(grid, 1)  # columns come first
-        if corners:
-            at.append(v * number(v, (m - 1) / 2))
-        else:
-            at.append((v * number(v, m) - number(v, 1)) * number(v, 0.5))
-    return _sampled(x, at, mode, padding, corners)
+    padding, corners = node.get("padding_mode", "zeros"), node.get("align_corners", 0)
+    mode = _MODES.get(node.get("mode", "linear"), node.get("mode", "linear"))
+    # Cubics of places beyond a border are not torch's.
+    return grid_sample(x, grid, mode, padding, bool(corners), whole_first=True)
 
 
 _DEFORM = "dilations group kernel_shape offset_group pads strides"
@@ -142,7 +49,7 @@ def _deformed(
         base = td.asarray((i + j).astype(offset.type.dtype))
         at.append(offsets[:, :, k] + base)
     split = td.reshape(x, (n * parts, c // parts, *x.type.shape[2:]))
-    values = _sampled(split, at, "linear", "zeros", True)
+    values = read_between(split, at, "linear", "zeros", True)
     if mask is not None:
         values = values * td.reshape(mask, (n * parts, 1, size, *places))
     columns = td.reshape(values, (n, groups, c // groups * size, -1))

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.dtypes import bfloat16
 from treadle.base.errors import ArgumentError, ModelFileError
 from treadle.base.extras import extra
 from treadle.base.types import Type
@@ -28,13 +29,12 @@ from treadle.io.onnx.dynamic import (
     shape_at,
 )
 from treadle.io.onnx.file import BUFFERS, CODES, MAX_FILE
-from treadle.io.onnx.writer import Writer
+from treadle.io.onnx.writer import LAST, OPSET, Writer
 from treadle.runtime.computation import Computation
 
 __all__ = ["to_onnx"]
 
-OPSET = 20
-_IR = 9  # the version of the format that has these ops
+_IR = {OPSET: 9, LAST: 11}  # the versions of the format that have these ops
 _TABLES = (exports_elements, exports_structure)  # each fills EXPORTS
 
 
@@ -179,6 +179,8 @@ def _recorded(what: Computation, varies: bool, weights: bool) -> Recorded:
             names[id(v)] = name
     outputs = _output_names(what, taken)
     writer = Writer([*names.values(), *outputs], varies)
+    if any(v.dtype == bfloat16 for v in what.variables):
+        writer.opset = LAST  # of which all ops take it
     for v in what.variables:
         if isinstance(v, Placeholder):
             if all(v is not p for p in what.placeholders):
@@ -222,8 +224,8 @@ def _file(
     )
     model = helper.make_model(
         graph,
-        opset_imports=[helper.make_opsetid("", OPSET)],
-        ir_version=_IR,
+        opset_imports=[helper.make_opsetid("", first.writer.opset)],
+        ir_version=_IR[first.writer.opset],
         producer_name="treadle",
     )
     noted = {BUFFERS: json.dumps(first.buffers)} if first.buffers else {}

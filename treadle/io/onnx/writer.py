@@ -16,8 +16,9 @@ from treadle.io.onnx.file import CODES
 from treadle.ops.call import Call, without_calls
 from treadle.ops.families import Composite, Elementwise, Output
 
-__all__ = ["EXPORTS", "Exporter", "Writer", "export"]
+__all__ = ["EXPORTS", "LAST", "OPSET", "Exporter", "Writer", "export"]
 
+OPSET, LAST = 20, 23  # the version of the ops that are written, and where one needs it
 Array = np.ndarray[Any, Any]
 Names = str | tuple[str, ...]
 Exporter = Callable[..., Names | None]
@@ -52,6 +53,7 @@ class Writer:
         self.tensors: list[Any] = []
         self.unknown: dict[str, str] = {}
         self.varies = varies
+        self.opset = OPSET
         self._used = set(names)
         self._arrays: dict[Any, str] = {}
         self._count = 0
@@ -136,6 +138,7 @@ class Writer:
         results = inner.body(plain, [*inputs, *outside])
         outputs = [inner.add("Identity", y) for y in results]
         self._count = inner._count
+        self.opset = max(self.opset, inner.opset)
         helper = self.onnx.helper
         types = [x.type for x in plain.arguments[:count]]
 

@@ -92,7 +92,8 @@ class _Frame:
     given: dict[int, int]  # the buffers of arguments, with the op's operands
     constants: dict[int, np.ndarray[Any, Any]]
     outputs: list[tuple[int, int, int, int, int]] = field(default_factory=list)
-    packed: list[tuple[Packed, int]] = field(default_factory=list)
+    packed: list[Packed] = field(default_factory=list)  # of what no step changes
+    panels: list[tuple[int, int]] = field(default_factory=list)  # buffers, places
     addresses: int = 0
     table: int = 0
     arena: int = 0
@@ -132,8 +133,10 @@ def _frames(
             frame.outputs = _outputs(linked, frame.given, kind, memory)
         if kind.name != "branch":
             fixed = {n for n, x in frame.given.items() if x in stays}
-            own = [p for p in linked.kept.packed if p.source in fixed]
-            frame.packed = [(p, memory.take(p.bytes)) for p in own]
+            every = linked.kept.packed
+            frame.packed = [p for p in every if fixed.issuperset(p.sources)]
+            sizes_of = [place for p in frame.packed for place in p.places]
+            frame.panels = [(n, memory.take(size)) for n, size in sizes_of]
         sizes.append(memory.size)
     return frames, max(sizes)
 
@@ -222,14 +225,14 @@ def _body(frame: _Frame) -> Any:
     for n, array in frame.constants.items():
         addresses[n] = array.ctypes.data
     later = linked.records
-    idle = [r for packed, _ in frame.packed for r in packed.records]
+    idle = [r for packed in frame.packed for r in packed.records]
     if idle:
         later = linked.records.copy()
         later[idle, TOTAL] = 0
     numbers = linked.table, linked.slots, linked.which, linked.shifts
-    placed = [*linked.placed.tolist(), *[p.workspace for p, _ in frame.packed]]
+    placed = [*linked.placed.tolist(), *[n for n, _ in frame.panels]]
     places = (linked.plan.table[linked.places] + frame.arena).tolist()
-    places += [place for _, place in frame.packed]
+    places += [place for _, place in frame.panels]
     lists = placed, places, list(frame.given), list(frame.given.values())
     arrays = [np.array(x, np.int64) for x in lists]
     records = linked.records.ravel(), later.ravel()

@@ -26,7 +26,7 @@ from treadle.engines.native.execution.control import (
     is_native,
 )
 from treadle.engines.native.execution.interface import Interface
-from treadle.engines.native.execution.kept import Kept, Packed
+from treadle.engines.native.execution.kept import Kept, packed_of
 from treadle.engines.native.execution.layout import (
     ProgramTable,
     codes_of,
@@ -38,13 +38,14 @@ from treadle.engines.native.execution.layout import (
 from treadle.engines.native.execution.pieces import merged, pieces
 from treadle.engines.native.execution.pool import arrived
 from treadle.engines.native.execution.run import CONTROL, FIELDS, Run, beside
-from treadle.engines.native.execution.small import small
+from treadle.engines.native.execution.small import keep_panels, small
 from treadle.engines.native.execution.tables import Tables
 from treadle.engines.native.execution.timing import Key, StepNote, notes_of
 from treadle.graph.body import bodies
 from treadle.graph.claim import Claim, InPlace
 from treadle.graph.origin import Origin
 from treadle.graph.tensor import Tensor
+from treadle.program.invariant import invariants
 from treadle.program.lives import Lives, lives
 from treadle.program.memory import Plan
 from treadle.program.positions import Need, needs
@@ -66,6 +67,8 @@ class Linked:
     room: bytes of scratch memory that products should do with, a worker; 0: any.
     known: the code of each step by its identity, where it is known already.
     """
+
+    kept: Kept
 
     def __init__(
         self,
@@ -127,7 +130,10 @@ class Linked:
             at += len(step_codes)
         with stage("plan memory"):
             self._place_buffers(codes)
-        self.kept = Kept(self._packed(codes))
+        self.invariants = invariants(program)
+        self.kept = Kept(
+            packed_of(program, self.invariants, self.spans, self.workspaces, codes)
+        )
 
     def link(self) -> None:
         """Compile the kernels: what only plans does not need them."""
@@ -266,15 +272,15 @@ class Linked:
         interface: Interface,
         numbers: ProgramTable,
         plan: Plan,
-        packed: Sequence[int],
+        packed: Sequence[Sequence[int]],
         inner: dict[int, dict[int, tuple[Linked, Any]]],
     ) -> Linked:
         """This program for other sizes: the same steps on buffers of other types.
 
         `whole` makes these where somebody asks; `numbers` are arrays of what `written`
-        tells, `packed` the bytes of the packed weights, `inner` the programs of bodies
-        by step and number. Bytes of buffers and scratch memory are the caller's to fill
-        in.
+        tells, `packed` the bytes of what is kept of weights, `inner` the programs of
+        bodies by step and number. Bytes of buffers and scratch memory are the caller's
+        to fill in.
         """
         linked = object.__new__(Linked)
         state = linked.__dict__
@@ -288,24 +294,15 @@ class Linked:
         if interface.constants is not self.interface.constants:
             fresh = constants_of(interface.constants, len(self.fixed))
             linked.constants, linked.fixed = fresh
-        pairs = zip(self.kept.packed, packed, strict=True)
-        linked.kept = Kept([replace(pack, bytes=size) for pack, size in pairs])
+        every = []
+        for one, sizes in zip(self.kept.packed, packed, strict=True):
+            buffers = [n for n, _ in one.places]
+            places = tuple(zip(buffers, sizes, strict=True))
+            every.append(replace(one, places=places))
+        linked.kept = Kept(every)
         linked.tables, linked.notes = [], None
         linked._control()
         return linked
-
-    def _packed(self, codes: Sequence[Sequence[Code]]) -> list[Packed]:
-        """The workspaces that hold nothing but weights which are arguments."""
-        result = []
-        for k, workspace in self.workspaces.items():
-            first = self.spans[k][0]
-            of = [(first + i, c.packs) for i, c in enumerate(codes[k])]
-            records = tuple(record for record, packs in of if packs is not None)
-            sources = {packs for _, packs in of if packs is not None}
-            if len(sources) == 1 and sources <= set(self.program.arguments):
-                size = max(c.workspace for c in codes[k])
-                result.append(Packed(workspace, sources.pop(), size, records))
-        return result
 
     @property
     def endless(self) -> bool:
@@ -317,6 +314,12 @@ class Linked:
         """The program as the core runs it; None where it is not small: nothing else of
         Python runs meanwhile."""
         return None if native is None else small(self)
+
+    def keep_panels(self) -> None:
+        """Have the core leave out what a run has filled, if it is a program of its."""
+        made = self.__dict__.get("small")
+        if made is not None:
+            keep_panels(self, made)
 
     @lazy
     def needs(self) -> tuple[Need, ...] | None:

@@ -140,8 +140,13 @@ class Run:
                 self._release()
         if self.tables.status.value:
             raise PositionError
-        panels.done()
+        self._keep(panels)
         return results
+
+    def _keep(self, panels: Panels) -> None:
+        panels.done()
+        if panels.fresh:
+            self.linked.keep_panels()
 
     def begin(
         self,
@@ -168,7 +173,7 @@ class Run:
             if runs is not None:
                 runs.done(well)
             if well:
-                panels.done()
+                self._keep(panels)
             self.__exit__()
 
         self._write()
@@ -227,7 +232,7 @@ class Run:
             raise linked.located(error, number) from error.__cause__
         addresses[-2] = self.lease.scratch
         addresses[linked.placed] = self.lease.addresses[linked.places]
-        changing = results.values()
+        changing = set(results.values())
         panels = self.kept.place(alive, changing, addresses, memory.results.lend)
         if held is None:
             alive |= {result: alive[argument] for result, argument in results.items()}

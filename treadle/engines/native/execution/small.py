@@ -16,14 +16,16 @@ from treadle.base.arrays import Numbers
 from treadle.base.types import TupleType
 from treadle.core import native
 from treadle.engines.native.system.host import cores
+from treadle.graph.claim import latest_turn
 
 if TYPE_CHECKING:
     from treadle.engines.native.execution.linked import Linked
 
-__all__ = ["is_brief", "small", "workers"]
+__all__ = ["is_brief", "keep_panels", "small", "workers"]
 
 PARTS = 256  # of some microseconds each: less than Python lets a thread wait
 BYTES = 1 << 20  # of arena and scratch, which stay with the process
+SAVED = 5_000  # ns of steps that need not run again, which are worth a look each time
 RESULT = 1 << 16  # bytes: larger results have memory that is used again
 
 
@@ -66,7 +68,7 @@ def _like(linked: Linked, scratch: int) -> Any:
     if first is None or first.model is None:
         return None
     results = linked.interface.results
-    if any(n in linked.constants for _, n, _ in results):
+    if awaits_panels(linked) or any(n in linked.constants for _, n, _ in results):
         return None
     numbers = (
         linked.fixed,
@@ -104,7 +106,32 @@ def _made(linked: Linked, scratch: int) -> Any:
     as_numbers = tuple([np.array(x, np.int64) for x in numbers])
     kept = linked.functions, linked.constants, linked.controls
     sizes = linked.plan.size, scratch
-    program = native.program(as_numbers, results, *sizes, kept)
-    if linked.first is not None:
-        linked.first.model = program
-    return program
+    made = native.program(as_numbers, results, *sizes, kept)
+    if awaits_panels(linked):
+        nothing = tuple([np.zeros(0, np.int64)] * 4)
+        native.keep_panels(made, nothing, (), -1, None)
+        keep_panels(linked, made)
+    elif linked.first is not None:
+        linked.first.model = made
+    return made
+
+
+def awaits_panels(linked: Linked) -> bool:
+    """Whether a program is worth running by the core only where what depends on weights
+    alone need not be computed again."""
+    over = {argument for _, argument in linked.interface.shared}
+    sources = {n for one in linked.kept.packed for n in one.sources}
+    time = sum(x.time for x in linked.invariants)
+    return time > SAVED and over.isdisjoint(sources)
+
+
+def keep_panels(linked: Linked, made: Any) -> None:
+    """Give a program of the core what runs before have made of its weights."""
+    turn, found = latest_turn(), linked.kept.all
+    if found is None or not awaits_panels(linked):
+        return
+    *numbers, sources, arrays, panels = found
+    place = {n: k for k, n in enumerate(linked.interface.arguments)}
+    every = *numbers, [place[n] for n in sources]
+    as_numbers = tuple([np.array(x, np.int64) for x in every])
+    native.keep_panels(made, as_numbers, arrays, turn, panels)

@@ -43,7 +43,7 @@ class Rest(NamedTuple):
     """The parts of a program, beside buffers and table, that differ by size."""
 
     scratch: int
-    packed: tuple[int, ...]  # bytes of weights that are kept in another form
+    packed: tuple[tuple[int, ...], ...]  # bytes of what is kept of weights
     needs: Any
     interface: Interface
 
@@ -137,6 +137,11 @@ class _Template:
         ranges = ranges_of(program, memory[2])[0]
         numbers = first.written(codes, first.functions)
         every = [r.bytes for r in ranges], numbers.records, numbers.table
+
+        def bytes_of(n: int) -> int:
+            beside = memory[2].get(n)
+            return program.buffers[n].type.nbytes if beside is None else beside[1]
+
         self.numbers = _Numbers(
             [*every, numbers.shifts],
             [first.sizes, first.records, first.table, first.shifts],
@@ -144,7 +149,12 @@ class _Template:
         )
         self.rest = Rest(
             scratch_of(program, codes),
-            tuple([memory[2][x.workspace][1] for x in first.kept.packed]),
+            tuple(
+                [
+                    tuple([bytes_of(n) for n, _ in one.places])
+                    for one in first.kept.packed
+                ]
+            ),
             needs(program),
             Interface.of(program),
         )

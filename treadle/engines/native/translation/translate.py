@@ -16,9 +16,11 @@ from treadle.engines.native.translation.keys import layout_of
 from treadle.engines.native.translation.workspace import fitting
 from treadle.graph.body import Body, bodies
 from treadle.graph.frame import tracing
+from treadle.graph.leaves import Version
 from treadle.graph.op import Op
 from treadle.graph.origin import held
 from treadle.graph.tensor import Tensor
+from treadle.graph.variable import Update
 from treadle.loops.lower import combiner, has_rule, wide
 from treadle.loops.recurrence import may_be_recurrence
 from treadle.ops.families import Elementwise, Reduction
@@ -168,8 +170,9 @@ def translated(
         if place is not None:  # `keep` has no order
             roots = dict(sorted(roots.items()))
         replaced = {name(k): x for k, x in graph.replaced.items()}
-        leaves = zip(graph.arguments, graph.leaves, strict=True)
+        leaves = list(zip(graph.arguments, graph.leaves, strict=True))
         orders = {x.serial: layout_of(n) for x, n in leaves if n.serial in recipes}
+        weights = {x.serial for x, n in leaves if isinstance(n.op, (Version, Update))}
         chosen = choose(
             drafts(
                 graph.arguments,
@@ -182,6 +185,7 @@ def translated(
                 machine.inner,
                 {serial: order for serial, order in orders.items() if order},
                 {name(serial) for serial in more},
+                weights,
             )
         )
     return chosen, graph

@@ -1,0 +1,65 @@
+"""Functions and layers under torch's names compute what torch does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import treadle as td
+from tests.nn.names import CALLS, NUMBERS, Inputs, checksum
+from treadle.nn import functional as F
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_values_and_gradients_are_torchs(name: str) -> None:
+    inputs = Inputs(td.Parameter, td.asarray)
+    y = CALLS[name](F, td.nn, inputs)
+    shape, value, slope = NUMBERS[name]
+    assert y.shape == shape
+    assert checksum(y.numpy()) == pytest.approx(value, rel=2e-5, abs=2e-5)
+    places = np.cos(np.arange(y.size) * 0.37 + 0.1).reshape(shape).astype(np.float32)
+    (g,) = td.grad(td.sum(y * places), [inputs.first])
+    assert checksum(g.numpy()) == pytest.approx(slope, rel=2e-4, abs=2e-4)
+
+
+def test_running_statistics_are_updated_in_training() -> None:
+    x = np.arange(6, dtype=np.float32).reshape(3, 2)
+    mean, var = td.Variable(np.zeros(2)), td.Variable(np.ones(2))
+    td.evaluate(F.batch_norm(x, mean, var, training=True, momentum=0.5))
+    np.testing.assert_allclose(mean.numpy(), x.mean(0) / 2)
+    np.testing.assert_allclose(var.numpy(), (1 + x.var(0, ddof=1)) / 2)
+
+
+def test_draws_of_classes_are_ones_with_a_gradient() -> None:
+    x = td.Parameter(np.array([[0.0, 3.0, -1.0]] * 50, np.float32))
+    with td.options(seed=3):
+        y = F.gumbel_softmax(x, tau=0.5, hard=True)
+    assert sorted(set(y.numpy().round(6).ravel().tolist())) == [0.0, 1.0]
+    assert (y.numpy().sum(-1) == 1).all() and y.numpy()[:, 1].mean() > 0.8
+    (g,) = td.grad(y[:, 1].sum(), [x])
+    assert np.isfinite(g.numpy()).all() and g.numpy().any()
+
+
+def test_slopes_are_drawn_in_training() -> None:
+    with td.options(seed=3):
+        y = td.nn.RReLU(0.25, 0.5)(-td.ones(100)).numpy()
+    assert -0.5 <= y.min() < -0.4 and -0.35 < y.max() <= -0.25
+
+
+def test_what_is_wrong_is_said() -> None:
+    x = td.ones((1, 3, 4, 4))
+    for call, message in (
+        (lambda: F.pixel_shuffle(x, 2), "does not divide"),
+        (lambda: F.pixel_unshuffle(x, 3), "does not divide"),
+        (lambda: F.channel_shuffle(x, 2), "2 groups do not divide"),
+        (lambda: F.grid_sample(x, td.ones((1, 2, 2, 3))), "a grid"),
+        (lambda: F.grid_sample(x, td.ones((1, 2, 2, 2)), "linear?"), "mode is"),
+        (lambda: F.affine_grid(td.ones((1, 2, 2)), (1, 1, 2, 2)), "theta"),
+        (lambda: F.pad(x, (1, 2, 3)), "3 widths"),
+        (lambda: F.adaptive_max_pool2d(x, (1, 2, 3)), "output_size is"),
+        (lambda: F.adaptive_avg_pool1d(x, 2), "takes 1 dimensions"),
+        (lambda: F.embedding_bag([[0]], td.ones((2, 2)), mode="median"), "mode is"),
+        (lambda: td.nn.KLDivLoss("batch"), "reduction is"),
+    ):
+        with pytest.raises(td.TreadleError, match=message):
+            call()

@@ -1,0 +1,350 @@
+"""Layers that put elements elsewhere: shuffles, windows as columns, borders."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from treadle.graph.tensor import Tensor
+from treadle.nn import functional as F
+from treadle.nn.linear import above_zero
+from treadle.nn.module import Module
+
+__all__ = [
+    "ChannelShuffle",
+    "CircularPad1d",
+    "CircularPad2d",
+    "CircularPad3d",
+    "ConstantPad1d",
+    "ConstantPad2d",
+    "ConstantPad3d",
+    "Fold",
+    "PixelShuffle",
+    "PixelUnshuffle",
+    "ReflectionPad1d",
+    "ReflectionPad2d",
+    "ReflectionPad3d",
+    "ReplicationPad1d",
+    "ReplicationPad2d",
+    "ReplicationPad3d",
+    "Unfold",
+    "ZeroPad1d",
+    "ZeroPad2d",
+    "ZeroPad3d",
+]
+
+
+class PixelShuffle(Module):
+    """x[..., c r², h, w] as [..., c, h r, w r]. Shi et al. 2016.
+
+    >>> import treadle as td
+    >>> td.nn.PixelShuffle(2)(td.ones((1, 4, 2, 3))).shape
+    (1, 1, 4, 6)
+    """
+
+    def __init__(self, upscale_factor: int) -> None:
+        above_zero(upscale_factor=upscale_factor)
+        self.upscale_factor = upscale_factor
+
+    def forward(self, x: Any) -> Tensor:
+        return F.pixel_shuffle(x, self.upscale_factor)
+
+    def extra_repr(self) -> str:
+        return f"upscale_factor={self.upscale_factor}"
+
+
+class PixelUnshuffle(Module):
+    """x[..., c, h r, w r] as [..., c r², h, w].
+
+    >>> import treadle as td
+    >>> td.nn.PixelUnshuffle(2)(td.ones((1, 1, 4, 6))).shape
+    (1, 4, 2, 3)
+    """
+
+    def __init__(self, downscale_factor: int) -> None:
+        above_zero(downscale_factor=downscale_factor)
+        self.downscale_factor = downscale_factor
+
+    def forward(self, x: Any) -> Tensor:
+        return F.pixel_unshuffle(x, self.downscale_factor)
+
+    def extra_repr(self) -> str:
+        return f"downscale_factor={self.downscale_factor}"
+
+
+class ChannelShuffle(Module):
+    """x[n, c, ...] with the channels of groups by turns. Zhang et al. 2018.
+
+    >>> import treadle as td
+    >>> td.nn.ChannelShuffle(2)([[[1.0], [2.0], [3.0], [4.0]]]).ravel().tolist()
+    [1.0, 3.0, 2.0, 4.0]
+    """
+
+    def __init__(self, groups: int) -> None:
+        above_zero(groups=groups)
+        self.groups = groups
+
+    def forward(self, x: Any) -> Tensor:
+        return F.channel_shuffle(x, self.groups)
+
+    def extra_repr(self) -> str:
+        return f"groups={self.groups}"
+
+
+class Unfold(Module):
+    """The windows of x[n, c, *spatial] as columns [n, c * kernel, windows].
+
+    >>> import treadle as td
+    >>> td.nn.Unfold(2)(td.ones((1, 3, 4, 4))).shape
+    (1, 12, 9)
+    """
+
+    def __init__(
+        self,
+        kernel_size: Any,
+        dilation: Any = 1,
+        padding: Any = 0,
+        stride: Any = 1,
+    ) -> None:
+        above_zero(kernel_size=kernel_size, dilation=dilation, stride=stride)
+        self.kernel_size, self.dilation = kernel_size, dilation
+        self.padding, self.stride = padding, stride
+
+    def forward(self, x: Any) -> Tensor:
+        return F.unfold(
+            x,
+            self.kernel_size,
+            self.dilation,
+            self.padding,
+            self.stride,
+        )
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}"
+
+
+class Fold(Module):
+    """Columns as `Unfold` gives them, added into images of `output_size`.
+
+    >>> import treadle as td
+    >>> td.nn.Fold(4, 2)(td.ones((1, 12, 9))).shape
+    (1, 3, 4, 4)
+    """
+
+    def __init__(
+        self,
+        output_size: Any,
+        kernel_size: Any,
+        dilation: Any = 1,
+        padding: Any = 0,
+        stride: Any = 1,
+    ) -> None:
+        above_zero(kernel_size=kernel_size, dilation=dilation, stride=stride)
+        self.output_size = output_size
+        self.kernel_size, self.dilation = kernel_size, dilation
+        self.padding, self.stride = padding, stride
+
+    def forward(self, x: Any) -> Tensor:
+        return F.fold(
+            x,
+            self.output_size,
+            self.kernel_size,
+            self.dilation,
+            self.padding,
+            self.stride,
+        )
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}"
+
+
+class _Border(Module):
+    """A border of the last dimensions: a number, or (before, after) for each of them,
+    from the last one on."""
+
+    mode: ClassVar[str] = "constant"
+    rank: ClassVar[int] = 1
+
+    def __init__(self, padding: Any) -> None:
+        several = isinstance(padding, (tuple, list))
+        self.padding = tuple(padding) if several else (padding,) * 2 * self.rank
+
+    def forward(self, x: Any) -> Tensor:
+        return F.pad(x, self.padding, self.mode, getattr(self, "value", None))
+
+    def extra_repr(self) -> str:
+        return f"{self.padding}"
+
+
+class _ConstantBorder(_Border):
+    """A border of a value."""
+
+    def __init__(self, padding: Any, value: Any) -> None:
+        super().__init__(padding)
+        self.value = value
+
+
+class CircularPad1d(_Border):
+    """A border of the other end around the last dimension.
+
+    >>> import treadle as td
+    >>> td.nn.CircularPad1d(1)(td.ones((1, 1, 2))).shape
+    (1, 1, 4)
+    """
+
+    mode = "circular"
+
+
+class CircularPad2d(_Border):
+    """A border of the other end around the last two dimensions.
+
+    >>> import treadle as td
+    >>> td.nn.CircularPad2d(1)(td.ones((1, 1, 2, 2))).shape
+    (1, 1, 4, 4)
+    """
+
+    mode = "circular"
+    rank = 2
+
+
+class CircularPad3d(_Border):
+    """A border of the other end around the last three dimensions.
+
+    >>> import treadle as td
+    >>> td.nn.CircularPad3d(1)(td.ones((1, 1, 2, 2, 2))).shape
+    (1, 1, 4, 4, 4)
+    """
+
+    mode = "circular"
+    rank = 3
+
+
+class ConstantPad1d(_ConstantBorder):
+    """A border of a value around the last dimension.
+
+    >>> import treadle as td
+    >>> td.nn.ConstantPad1d(1, 5.0)(td.ones((1, 1, 2))).shape
+    (1, 1, 4)
+    """
+
+
+class ConstantPad2d(_ConstantBorder):
+    """A border of a value around the last two dimensions.
+
+    >>> import treadle as td
+    >>> td.nn.ConstantPad2d(1, 5.0)(td.ones((1, 1, 2, 2))).shape
+    (1, 1, 4, 4)
+    """
+
+    rank = 2
+
+
+class ConstantPad3d(_ConstantBorder):
+    """A border of a value around the last three dimensions.
+
+    >>> import treadle as td
+    >>> td.nn.ConstantPad3d(1, 5.0)(td.ones((1, 1, 2, 2, 2))).shape
+    (1, 1, 4, 4, 4)
+    """
+
+    rank = 3
+
+
+class ReflectionPad1d(_Border):
+    """A border of the elements mirrored around the last dimension.
+
+    >>> import treadle as td
+    >>> td.nn.ReflectionPad1d(1)(td.ones((1, 1, 2))).shape
+    (1, 1, 4)
+    """
+
+    mode = "reflect"
+
+
+class ReflectionPad2d(_Border):
+    """A border of the elements mirrored around the last two dimensions.
+
+    >>> import treadle as td
+    >>> td.nn.ReflectionPad2d(1)(td.ones((1, 1, 2, 2))).shape
+    (1, 1, 4, 4)
+    """
+
+    mode = "reflect"
+    rank = 2
+
+
+class ReflectionPad3d(_Border):
+    """A border of the elements mirrored around the last three dimensions.
+
+    >>> import treadle as td
+    >>> td.nn.ReflectionPad3d(1)(td.ones((1, 1, 2, 2, 2))).shape
+    (1, 1, 4, 4, 4)
+    """
+
+    mode = "reflect"
+    rank = 3
+
+
+class ReplicationPad1d(_Border):
+    """A border of the outer elements around the last dimension.
+
+    >>> import treadle as td
+    >>> td.nn.ReplicationPad1d(1)(td.ones((1, 1, 2))).shape
+    (1, 1, 4)
+    """
+
+    mode = "replicate"
+
+
+class ReplicationPad2d(_Border):
+    """A border of the outer elements around the last two dimensions.
+
+    >>> import treadle as td
+    >>> td.nn.ReplicationPad2d(1)(td.ones((1, 1, 2, 2))).shape
+    (1, 1, 4, 4)
+    """
+
+    mode = "replicate"
+    rank = 2
+
+
+class ReplicationPad3d(_Border):
+    """A border of the outer elements around the last three dimensions.
+
+    >>> import treadle as td
+    >>> td.nn.ReplicationPad3d(1)(td.ones((1, 1, 2, 2, 2))).shape
+    (1, 1, 4, 4, 4)
+    """
+
+    mode = "replicate"
+    rank = 3
+
+
+class ZeroPad1d(_Border):
+    """A border of zeros around the last dimension.
+
+    >>> import treadle as td
+    >>> td.nn.ZeroPad1d(1)(td.ones((1, 1, 2))).shape
+    (1, 1, 4)
+    """
+
+
+class ZeroPad2d(_Border):
+    """A border of zeros around the last two dimensions.
+
+    >>> import treadle as td
+    >>> td.nn.ZeroPad2d(1)(td.ones((1, 1, 2, 2))).shape
+    (1, 1, 4, 4)
+    """
+
+    rank = 2
+
+
+class ZeroPad3d(_Border):
+    """A border of zeros around the last three dimensions.
+
+    >>> import treadle as td
+    >>> td.nn.ZeroPad3d(1)(td.ones((1, 1, 2, 2, 2))).shape
+    (1, 1, 4, 4, 4)
+    """
+
+    rank = 3

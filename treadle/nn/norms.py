@@ -1,0 +1,103 @@
+"""Normalizations by statistics, of channels and of vectors, under torch's names."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from treadle.graph.operators import functions
+from treadle.graph.tensor import Tensor
+from treadle.graph.variable import Variable
+from treadle.ops.cast import as_float
+from treadle.ops.flow import stop_gradient
+from treadle.ops.naming import by_role
+from treadle.ops.normalization import batch_norm as channel_norm
+from treadle.ops.normalization import instance_norm as plane_norm
+from treadle.ops.normalization import local_response_norm as response_norm
+from treadle.ops.normalization import normalize as by_length
+from treadle.ops.norms import norm
+
+__all__ = [
+    "batch_norm",
+    "instance_norm",
+    "local_response_norm",
+    "normalize",
+]
+
+
+def normalize(x: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12) -> Tensor:
+    """x / max(|x|, eps) with the norm of order p along `dim`.
+
+    >>> normalize([[3.0, 1.0]], p=1.0).tolist()
+    [[0.75, 0.25]]
+    """
+    if p == 2:
+        return by_length(x, dim, eps)
+    node = as_float(x)
+    return node / functions.maximum(norm(node, p, dim, keepdims=True), eps)
+
+
+def local_response_norm(
+    x: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+) -> Tensor:
+    """x / (k + alpha mean(x²))^beta, the mean over `size` channels around each.
+
+    >>> local_response_norm([[2.0, 2.0]], 1, alpha=0.75, beta=1.0).tolist()
+    [[0.5, 0.5]]
+    """
+    return response_norm(x, size, alpha, beta, k)
+
+
+@by_role()
+def batch_norm(
+    x: Any,
+    running_mean: Any,
+    running_var: Any,
+    weight: Any = None,
+    bias: Any = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """(x - mean) / sqrt(var + eps) * weight + bias, a number for each channel.
+
+    By the running statistics; in `training` by those of the batch, which go into
+    running ones that are Variables with a share of `momentum`.
+
+    >>> batch_norm([[3.0]], [1.0], [4.0], eps=0.0).tolist()
+    [[1.0]]
+    """
+    if not training:
+        return channel_norm(x, running_mean, running_var, weight, bias, eps=eps)
+    node = as_float(x)
+    axes = (0, *range(2, node.ndim))
+    count = math.prod(node.shape[k] for k in axes)
+    for old, found in (
+        (running_mean, functions.mean(node, axes)),
+        (running_var, functions.var(node, axes) * (count / max(count - 1, 1))),
+    ):
+        if isinstance(old, Variable):
+            old.assign(old + (stop_gradient(found) - old) * momentum)
+    return channel_norm(node, weight=weight, bias=bias, eps=eps)
+
+
+def instance_norm(
+    x: Any,
+    running_mean: Any = None,
+    running_var: Any = None,
+    weight: Any = None,
+    bias: Any = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Each channel of each sample by its own statistics, or by the running ones.
+
+    Running statistics are read without `use_input_stats`, and never written.
+
+    >>> instance_norm([[[1.0, 3.0]]], eps=0.0).tolist()
+    [[[-1.0, 1.0]]]
+    """
+    if not use_input_stats:
+        return batch_norm(x, running_mean, running_var, weight, bias, eps=eps)
+    return plane_norm(x, weight, bias, eps)
