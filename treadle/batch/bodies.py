@@ -71,4 +71,5 @@ def _again(
             copies.append(outputs_of(read[0])[node.op.position])
         else:
             copies.append(node.op(*read))
+            copies[-1].origin = node.origin
     return copies

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Union
 
-from treadle.base.symbolic import gcd, whole
+from treadle.base.symbolic import gcd, is_same, whole
 
 __all__ = ["Atom", "Axis", "Datum", "Index", "Parameter", "Quotient", "Remainder"]
 
@@ -162,8 +162,10 @@ class Index:
 
     def _divided(self, n: int) -> tuple[Index, Index]:
         """Quotient and remainder by a positive integer."""
-        whole = tuple((atom, c // n) for atom, c in self.terms if c % n == 0)
-        part = tuple((atom, c) for atom, c in self.terms if c % n)
+        # What sizes alone tell to be no multiple is right as a part, if it is one too.
+        rests = [(atom, c, c % n) for atom, c in self.terms]
+        whole = tuple((atom, c // n) for atom, c, rest in rests if is_same(rest, 0))
+        part = tuple((atom, c) for atom, c, rest in rests if not is_same(rest, 0))
         quotient = Index(whole, self.constant // n)
         rest = Index(part, self.constant % n)
         low, high = rest.bounds()

@@ -8,10 +8,10 @@ the order of a fold follows from its own extents and the width of the host's vec
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from treadle.base.symbolic import at_least, gcd, least
 from treadle.loops.blocks import in_blocks
 from treadle.loops.index import Axis, Index, Quotient, Remainder
 from treadle.loops.intervals import in_intervals, without_certain, without_wraps
@@ -188,7 +188,7 @@ def _split_for(kernel: Kernel, atom: Quotient | Remainder) -> Kernel | None:
     for axis, c in atom.index.terms:
         if not isinstance(axis, Axis) or axis in nest.bounded():
             continue
-        part = atom.divisor // math.gcd(c, atom.divisor)
+        part = atom.divisor // gcd(c, atom.divisor)
         if not 1 < part < axis.extent or axis.extent % part:
             continue
         high = Axis(f"{axis.name}h", axis.extent // part)
@@ -288,16 +288,17 @@ def vector_axis(kernel: Kernel) -> Axis | None:
         kept = nest.bounded()
         axes = [a for a in axes if a not in kept]
     touched = _touched(kernel)  # where a value is chosen by is no memory
-    best, score = None, (-LOWEST, 0)
-    for k, axis in enumerate(axes):
+    best, score = None, -LOWEST
+    for axis in axes:
         adjacent = 0
         for i in touched:
             c = i.coefficient(axis)
             hidden = axis in i.axes() and c == 0
             adjacent += 1 if c == 1 else 0 if c == 0 and not hidden else -1
         # Longer axes up to a vector, then later ones, where as much lies side by side.
-        new_score = 100 * adjacent + (axis.extent if axis.extent < 16 else 16), k
-        if new_score > score:
+        new_score = 100 * adjacent + least(axis.extent, 16)
+        # Which axis it is changes a bit only where something is folded.
+        if new_score >= score if nest.inner else at_least(new_score, score):
             best, score = axis, new_score
     return best
 
@@ -318,7 +319,7 @@ def lanes_across(extent: int, width: int, folds: int) -> int:
     """The number of columns folded at once: many, to read rows in long runs."""
     most = ACCUMULATORS // max(folds, 1) * width
     lanes = width
-    while 2 * lanes <= min(extent, most):
+    while 2 * lanes <= most and at_least(extent, 2 * lanes):
         lanes *= 2
     return lanes
 

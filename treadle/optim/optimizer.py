@@ -45,6 +45,7 @@ from treadle.runtime.around import settings
 from treadle.runtime.evaluate import run
 from treadle.runtime.recorder import recording
 from treadle.runtime.recording import Recording
+from treadle.runtime.rows import rerolled
 from treadle.runtime.store import Changes, each_once, store, updates_of
 
 __all__ = ["Optimizer"]
@@ -193,6 +194,8 @@ class Optimizer(OptimizerState):
         seen = self._seen(loss, only, now.roots() if now else [])
         if seen is not None and self._plans.run(*seen[:2]) is not None:
             return None if loss is None else Awaited(seen[1].nodes[0].stored)
+        if loss is not None and rerolled([as_tensor(loss)], seen and seen[1]):
+            return self._stepped(loss, only)
         return self._step_anew(loss, only, now, seen and self._plans.note(*seen))
 
     @collector_paused

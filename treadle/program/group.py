@@ -84,7 +84,7 @@ class Grouping:
             if other.region is None or not other.nodes:
                 continue
             shared = unit.operands & other.operands
-            if any(self.sizes[x] >= size for x in shared):
+            if any(at_least(self.sizes[x], size) for x in shared):
                 self._unite(unit, other)
                 if not other.nodes:
                     return

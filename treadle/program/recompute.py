@@ -64,7 +64,8 @@ def recompute(nodes: Sequence[Tensor], supported: Callable[[Tensor], bool]) -> N
         if not supported(node):
             continue
         size = node.type.size
-        large = {x.serial: x for x in node.inputs if x.type.size * FEW > size}
+        sizes = [(x, x.type.size * FEW) for x in node.inputs]
+        large = {x.serial: x for x, most in sizes if not at_least(size, most)}
         if not 1 <= len(large) <= 2:
             continue
         if any(x.type.shape != node.type.shape for x in large.values()):

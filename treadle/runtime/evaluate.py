@@ -40,7 +40,7 @@ from treadle.runtime.history import (
 from treadle.runtime.numerics import refuse_pulled, run_rows
 from treadle.runtime.parts import read_part
 from treadle.runtime.recorder import observers, recorder
-from treadle.runtime.rows import FEW
+from treadle.runtime.rows import FEW, rerolled
 from treadle.runtime.values import values_of
 from treadle.runtime.written import check_bases, commit, held, owned, spent_of, taken
 
@@ -78,13 +78,15 @@ def run(
     plans = plans or (_plans_of(updates[0]) if updates else _plans)
     ownership = plans.owned({}, updates)
     seen = look(roots, (), ownership, False, updates)
+    if seen is not None:
+        done = plans.run((seen.key, around, cuts), seen, cuts)
+        if done is not None:
+            return done
+    if rerolled([*roots, *updates], seen):
+        return run(roots, cuts=cuts, plans=plans)
     if seen is None:
         return _run_anew(roots, feeds, spent, cuts)
-    key = seen.key, around, cuts
-    done = plans.run(key, seen, cuts)
-    if done is not None:
-        return done
-    note = plans.note(key, seen, ownership, cuts)
+    note = plans.note((seen.key, around, cuts), seen, ownership, cuts)
     with plans.kept(note):
         return _run_anew(roots, feeds, spent, cuts)
 

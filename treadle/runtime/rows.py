@@ -13,12 +13,13 @@ from treadle.base.caches import Cache
 from treadle.base.options import current, modes
 from treadle.batch.columns import Columns, columns
 from treadle.batch.forest import OFTEN, Forest
+from treadle.batch.reroll import reroll
 from treadle.batch.units import collect
 from treadle.batch.walk import Walk
 from treadle.engines.base import Failed, engine
 from treadle.graph.extents import family
 from treadle.graph.frame import top
-from treadle.graph.look import MOST, look
+from treadle.graph.look import MOST, Look, look
 from treadle.graph.numbers import number, number_of
 from treadle.graph.op import Op
 from treadle.graph.operators import provide
@@ -26,9 +27,10 @@ from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Update
 from treadle.ops.join import Concat
 from treadle.runtime.forests import Exits, Rows, counts
+from treadle.runtime.recorder import recorder
 from treadle.runtime.rowed import Reads, RowsPlan, key_of, known, run
 
-__all__ = ["costs", "counts", "run_rows"]
+__all__ = ["costs", "counts", "rerolled", "run_rows"]
 
 FEW = 32  # nodes of a graph that is never looked at, ops of rows that are not run
 LOOK = 512  # nodes that may be enough to see it
@@ -97,6 +99,8 @@ def run_rows(
         return True
     places = {} if seen is None else {x.serial: k for k, x in enumerate(seen.nodes)}
     del seen
+    if recorder() is None and reroll(roots):
+        return run_rows(roots, asked, once)
     table = columns(roots)
     if not irregular(table, once):
         return False
@@ -124,6 +128,14 @@ def costs(roots: Sequence[Tensor]) -> tuple[int, int] | None:
         return None
     rows = _rows_of(roots, table, (), once=False)
     return None if rows is None else rows.program.costs()
+
+
+def rerolled(roots: Sequence[Tensor], seen: Look | None) -> bool:
+    """Make loops of steps that Python wrote out, as `reroll` does, where the options
+    let graphs be changed; whether there were any. `seen`: how the graph looks.
+    """
+    few = seen is not None and len(seen.nodes) < FEW
+    return not few and _may_be_rows() and reroll(roots, listed=seen is not None)
 
 
 def _may_be_rows() -> bool:

@@ -64,7 +64,7 @@ def quotient(x: Form, y: Form) -> Form | None:
     if x == y or not x:
         return whole(1) if x else x
     if len(y) != 1:
-        return None
+        return _multiple(x, y)
     terms: dict[tuple[int, ...], int] = {}
     (divisor, c) = y[0]
     for m, d in x:
@@ -77,6 +77,17 @@ def quotient(x: Form, y: Form) -> Form | None:
             return None
         terms[tuple(left)] = d // c
     return _normal(terms)
+
+
+def _multiple(x: Form, y: Form) -> Form | None:
+    """What of one term y is multiplied by to be x."""
+    if len(x) != len(y):
+        return None
+    for term in x:
+        factor = quotient((term,), y[:1])
+        if factor is not None and product(y, factor) == x:
+            return factor
+    return None
 
 
 def remainder(x: Form, by: int) -> Form:

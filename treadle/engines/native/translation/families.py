@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from treadle.base.arrays import Numbers
 from treadle.base.locks import lock
 from treadle.base.symbolic import SymbolicTrace, guards_of
 from treadle.engines.lowered import Served
@@ -29,7 +30,7 @@ __all__ = ["Families", "Translated"]
 SEEN = 8  # extents of a family that are remembered
 VARIANTS = 24
 MANY = 6  # programs of a family, and speed alone is worth no other one
-NEAR = 2  # an extent is another one and so many more, where it always was
+NEAR = 2  # an extent is so many times another one and so many, where it always was
 STEPS = 1 << 14  # of all programs kept
 
 Extents = tuple[int, ...]
@@ -62,8 +63,8 @@ class _Variant:
         self.trace = trace = SymbolicTrace([here[k] for k in places])
         symbols = dict(zip(places, trace.symbols, strict=True))
         inputs = [
-            n if k is None else symbols[k] + more
-            for n, (k, more) in zip(here, like, strict=True)
+            n if k is None else symbols[k] * times + more
+            for n, (k, times, more) in zip(here, like, strict=True)
         ]
         try:
             translation = make(inputs)
@@ -90,28 +91,40 @@ class _Variant:
         return linked, list(self.leaves)
 
 
-def _alike(seen: Sequence[Extents]) -> tuple[list[int], list[tuple[int | None, int]]]:
-    """Which extents are symbols; and of each extent which of them it is, and how much
-    more, or None where it never moved.
+def _alike(
+    seen: Sequence[Extents],
+) -> tuple[list[int], list[tuple[int | None, int, int]]]:
+    """Which extents are symbols; and of each extent which of them it is, how many times
+    and how much more, or None where it never moved.
     """
     columns = np.array(seen, np.int64).T
     moves = columns - columns[:, :1]
-    symbols: dict[bytes, list[int]] = {}  # that move alike
-    like: list[tuple[int | None, int]] = []
+    symbols: list[int] = []
+    like: list[tuple[int | None, int, int]] = []
     for k, column in enumerate(moves):
         if not column.any():
-            like.append((None, 0))
+            like.append((None, 1, 0))
             continue
-        known = symbols.setdefault(column.tobytes(), [])
-        for first in known:
-            more = int(columns[k, 0] - columns[first, 0])
-            if abs(more) <= NEAR:
-                like.append((first, more))
-                break
-        else:
-            known.append(k)
-            like.append((k, 0))
-    return sorted(k for places in symbols.values() for k in places), like
+        pairs = ((j, _linear(columns[j], columns[k])) for j in symbols)
+        known = next(((j, *x) for j, x in pairs if x is not None), None)
+        if known is None:
+            symbols.append(k)
+        like.append(known or (k, 1, 0))
+    return symbols, like
+
+
+def _linear(xs: Numbers, ys: Numbers) -> tuple[int, int] | None:
+    """The factor of x and the term added that always gave y; None unless y is so many
+    times x + k, of a small k.
+    """
+    x, y = (int(v[-1] - v[np.argmax(xs != xs[-1])]) for v in (xs, ys))
+    if not x or y % x or y // x < 1:
+        return None
+    times = y // x
+    more = int(ys[0] - times * xs[0])
+    if more % times or abs(more // times) > NEAR:
+        return None
+    return (times, more) if (ys == times * xs + more).all() else None
 
 
 class _Family:

@@ -1,0 +1,219 @@
+"""Repeated steps: where the nodes of a run do the same again and again.
+
+A loop of Python records the nodes of each pass in one order, so that node i + p does
+what node i does, p nodes later: with what was computed p nodes later, or the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from treadle.base.arrays import Marks, Numbers
+from treadle.batch.columns import Columns, order_of
+from treadle.graph.body import sign_of
+from treadle.graph.leaves import bits_of
+from treadle.ops.slice import Slice
+
+__all__ = ["LEAST", "Steps", "Waiting", "repeated"]
+
+LEAST = 4  # steps of a loop
+SMALLEST, LARGEST = 4, 256  # nodes of a step
+TRIED = 8  # periods, those first that most pairs of equal nodes are apart
+
+
+@dataclass(frozen=True)
+class Steps:
+    """So many steps of `period` nodes each, from the waiting node `first` on."""
+
+    first: int
+    period: int
+    count: int
+
+    @property
+    def end(self) -> int:
+        """The first waiting node behind them."""
+        return self.first + self.period * self.count
+
+
+class Waiting:
+    """The nodes without a value, by rank: what each does, and the edges to operands.
+
+    Nodes of one `code` have equal ops, but for where a slice begins, and equal types.
+    Edge e leads from the node of rank readers[e] to the place operands[e], whose rank
+    is ranks[e], -1 of one with a value.
+    """
+
+    def __init__(self, columns: Columns) -> None:
+        self.columns = columns
+        self.places = np.flatnonzero(columns.waiting & (columns.sizes > 0))
+        self.rank = np.full(len(columns.nodes), -1, np.int64)
+        self.rank[self.places] = np.arange(len(self.places))
+        sizes = columns.sizes[self.places]
+        self.starts = np.concatenate([[0], np.cumsum(sizes)])
+        self.readers = np.repeat(np.arange(len(self.places)), sizes)
+        self.operands = columns.operands
+        self.ranks = self.rank[self.operands]
+        self.types = _equal(columns.nodes, columns.types, columns.count, _type)
+        ops = _equal(columns.nodes, columns.ops, columns.count, _what)
+        code = ops * (int(self.types.max(initial=0)) + 1) + self.types
+        code = code[self.places] * (int(sizes.max(initial=0)) + 1) + sizes
+        self.code = np.unique(code, return_inverse=True)[1]
+
+    @cached_property
+    def literals(self) -> Numbers:
+        """A number for each literal, the same for equal ones; -1 of other nodes."""
+        numbers = np.full(len(self.rank), -1, np.int64)
+        known: dict[Any, int] = {}
+        nodes, types = self.columns.nodes, self.types.tolist()
+        for k in np.flatnonzero(~self.columns.waiting).tolist():
+            bits = bits_of(nodes[k])
+            if bits is not None:
+                numbers[k] = known.setdefault((types[k], bits), len(known))
+        return numbers
+
+    def read(self, rank: int) -> list[int]:
+        """The places of what a node reads."""
+        edges: list[int] = self.operands[
+            self.starts[rank] : self.starts[rank + 1]
+        ].tolist()
+        return edges
+
+
+def _type(node: Any) -> Any:
+    return node.type
+
+
+def _what(node: Any) -> Any:
+    """What an op is equal by; a slice, wherever it begins."""
+    op = node.op
+    return (Slice, op.steps) if type(op) is Slice else sign_of(op)
+
+
+def _equal(nodes: Any, numbers: Numbers, count: int, key: Any) -> Numbers:
+    """Numbers of objects made numbers of what is equal."""
+    first = np.full(count, -1, np.int64)
+    first[numbers[::-1]] = np.arange(len(numbers))[::-1]
+    known: dict[Any, int] = {}
+    table = np.zeros(count, np.int64)
+    for k in np.flatnonzero(first >= 0).tolist():
+        table[k] = known.setdefault(key(nodes[first[k]]), len(known))
+    return table[numbers]
+
+
+def repeated(waiting: Waiting) -> Steps | None:
+    """The steps that most nodes are in; None where there are none."""
+    best: Steps | None = None
+    for period in sorted(_periods(waiting.code)):
+        steps = _steps(waiting, period)
+        if steps is None or steps.count < LEAST:
+            continue
+        if best is None or steps.end - steps.first > 1.1 * (best.end - best.first):
+            best = steps  # twice the period covers as much, almost
+    return best
+
+
+def _periods(code: Numbers) -> Iterator[int]:
+    """How far equal nodes are apart, what is most frequent first."""
+    order = order_of(code)
+    ordered = code[order]
+    apart = np.diff(order)[ordered[1:] == ordered[:-1]]
+    apart = apart[(apart >= SMALLEST) & (apart <= LARGEST)]
+    counts = np.bincount(apart)
+    for period in np.argsort(-counts, kind="stable")[:TRIED].tolist():
+        if counts[period] >= LEAST - 1:
+            yield period
+
+
+def _steps(waiting: Waiting, period: int) -> Steps | None:
+    """The most steps of a period."""
+    code = waiting.code
+    same = code[period:] == code[:-period]
+    fits, later = _pairs(waiting, same, period)
+    readers = waiting.readers[: len(fits)]
+    good = same & (np.bincount(readers[~fits], minlength=len(same)) == 0)
+    begins, ends = _runs(good)
+    if not len(begins):
+        return None
+    longest = int(np.argmax(ends - begins))
+    first, end = int(begins[longest]), int(ends[longest]) + period
+    if end - first < (LEAST - 1) * period:
+        return None
+    first = _earlier(waiting, same, fits, later, first, period)
+    edges = slice(waiting.starts[first], waiting.starts[end - period])
+    fixed = waiting.operands[edges] == later[edges]
+    inside = waiting.ranks[edges][fixed & fits[edges]]
+    first = max(first, 1 + int(inside.max(initial=-1)))
+    count = (end - first) // period
+    if count < LEAST:
+        return None
+    spare = end - first - period * count
+    apart = [_carried(waiting, first + k, period) for k in range(spare + 1)]
+    return Steps(first + int(np.argmin(apart)), period, count)
+
+
+def _pairs(waiting: Waiting, same: Marks, period: int) -> tuple[Marks, Numbers]:
+    """Of the edges of all nodes that have a later one: whether that reads what is as
+    much later or the same, and what it reads (-1 where it is no equal node).
+    """
+    last = int(waiting.starts[len(same)])
+    readers = waiting.readers[:last]
+    shift = waiting.starts[period:-1] - waiting.starts[: len(same)]
+    valid = same[readers]
+    place = np.where(valid, np.arange(last) + shift[readers], 0)
+    later = np.where(valid, waiting.operands[place], -1)
+    now, rank = waiting.operands[:last], waiting.ranks[:last]
+    after = np.where(valid, waiting.ranks[place], -1)
+    moves = (rank >= 0) & (after - rank == period)
+    moves &= waiting.code[rank] == waiting.code[after]  # no other node by chance
+    literal = waiting.literals[now]
+    written = (literal >= 0) & (literal == waiting.literals[later])
+    return valid & (moves | (now == later) | written), later
+
+
+def _runs(marks: Marks) -> tuple[Numbers, Numbers]:
+    """Where what is marked in one piece begins and ends."""
+    changes = np.diff(np.concatenate([[False], marks, [False]]).astype(np.int8))
+    return np.flatnonzero(changes == 1), np.flatnonzero(changes == -1)
+
+
+def _earlier(
+    waiting: Waiting,
+    same: Marks,
+    fits: Marks,
+    later: Numbers,
+    first: int,
+    period: int,
+) -> int:
+    """Where the first step begins, which may read other things than the value of the
+    step before it, of its type.
+    """
+    bound = max(first - period, 0)
+    while first > bound and same[first - 1]:
+        node = first - 1
+        for e in range(waiting.starts[node], waiting.starts[node + 1]):
+            if fits[e]:
+                continue
+            value = waiting.operands[e]
+            carried = int(waiting.rank[later[e]])
+            if carried < 0 or waiting.types[value] != waiting.types[later[e]]:
+                return first
+            if not bound <= carried < first + period:
+                return first
+            bound = max(bound, 1 + int(waiting.rank[value]))
+        if node < bound:
+            return first
+        first = node
+    return first
+
+
+def _carried(waiting: Waiting, first: int, period: int) -> int:
+    """How many values a step reads of the one before."""
+    second = first + period
+    edges = slice(waiting.starts[second], waiting.starts[second + period])
+    ranks = waiting.ranks[edges]
+    return len(np.unique(ranks[(ranks >= first) & (ranks < second)]))

@@ -1,0 +1,476 @@
+"""Loop rerolling: steps that a loop of Python wrote out become a loop of the graph.
+
+A decoder with attention is such a loop. Its steps read what other nodes compute, so
+they are no rows; written out, each length is another program. As a `Scan` its length is
+an extent like others. What reads the steps from outside reads the loop's results
+instead: its inputs are replaced by equal ones, and the steps are dropped. (Compilers
+do so with loops that programmers unrolled: LLVM's loop rerolling pass.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from treadle.base.arrays import Marks
+from treadle.base.types import TupleType, Type
+from treadle.batch.bodies import body_of
+from treadle.batch.columns import columns
+from treadle.batch.repeats import LEAST, SMALLEST, Steps, Waiting, repeated
+from treadle.batch.signature import apart
+from treadle.graph.body import effect_of
+from treadle.graph.leaves import LITERAL, Version
+from treadle.graph.marks import NO_GRAD
+from treadle.graph.op import Op
+from treadle.graph.tensor import Tensor, remade
+from treadle.ops.families import outputs_of
+from treadle.ops.join import Concat
+from treadle.ops.loop import Scan
+from treadle.ops.movement import PermuteDims, Reshape
+from treadle.ops.slice import Slice
+
+__all__ = ["reroll"]
+
+SINGLE = 4  # values of one step that are read from outside
+LOOPS = 8  # of one graph
+WIDE = 8  # nodes of a depth: where there are more, much is done at once as it is
+
+
+def reroll(roots: Sequence[Tensor], listed: bool = False) -> bool:
+    """Make loops of repeated steps that the roots depend on; whether there were any.
+
+    Steps stay as they are if they could be rows, if somebody holds one of their values,
+    and if more is known of them. Values and derivatives of all nodes do not change.
+    `listed`: one list of all nodes does not count.
+    """
+    for k in range(LOOPS):
+        if not _reroll(roots, int(listed and not k)):
+            return k > 0
+    return True
+
+
+def _reroll(roots: Sequence[Tensor], listed: int) -> bool:
+    """Make a loop of those steps that most nodes are in."""
+    graph = columns(roots)
+    if len(graph.nodes) < LEAST * SMALLEST:
+        return False
+    if len(graph.nodes) > WIDE * int(np.ptp(graph.depths)):
+        return False
+    waiting = Waiting(graph)
+    steps = repeated(waiting)
+    if steps is None:
+        return False
+    try:
+        members = _Members(waiting, steps, listed)
+        changes = _Loop(members).changes()
+    except _RefusedError:
+        return False
+    for node, inputs in changes:
+        node.inputs = inputs
+    return True
+
+
+class _RefusedError(Exception):
+    """Raised where steps are no loop."""
+
+
+class _Members:
+    """The values of steps, by number: those of the period, then those outside of it of
+    which there is one for each step (`_add_readers`).
+
+    ranks[v] has the node of value v in each step; by rank, `value` and `step` tell
+    which value of which step a node is, -1 of other nodes.
+    """
+
+    def __init__(self, waiting: Waiting, steps: Steps, listed: int) -> None:
+        self.waiting, self.first = waiting, steps.first
+        found, count = waiting.columns, len(waiting.columns.nodes)
+        uses = np.bincount(waiting.operands, minlength=count)
+        self.shared = (found.references > uses + listed)[waiting.places]
+        every = steps.first + np.arange(steps.count * steps.period)
+        ranks = every.reshape(steps.count, steps.period)
+        busy = np.flatnonzero(self.shared[ranks].any(1))
+        self.count = int(busy[0]) if len(busy) else steps.count
+        if self.count < LEAST:
+            raise _RefusedError
+        self.ranks = list(ranks[: self.count].T)
+        self.value = np.full(len(waiting.places), -1, np.int64)
+        self.step = self.value.copy()
+        self.value[ranks[: self.count]] = np.arange(steps.period)
+        self.step[ranks[: self.count]] = np.arange(self.count)[:, None]
+        self.mark = self._mark()
+        for v in range(len(self.ranks)):
+            if not _repeats(self.node(v)):
+                raise _RefusedError
+        while self._add_readers():
+            pass
+
+    def node(self, value: int, step: int = 0) -> Tensor:
+        """The node of a value in a step."""
+        return self.nodes[self.waiting.places[self.ranks[value][step]]]
+
+    @property
+    def nodes(self) -> list[Tensor]:
+        return self.waiting.columns.nodes
+
+    def _mark(self) -> Any:
+        """What all nodes of the steps are marked with."""
+        places = self.waiting.places[np.concatenate(self.ranks)]
+        if not self.waiting.columns.marked[places].any():
+            return None
+        if any(self.nodes[k].mark is not NO_GRAD for k in places.tolist()):
+            raise _RefusedError
+        return NO_GRAD
+
+    def is_before(self, place: int) -> bool:
+        """Whether a node is there before the first step."""
+        return bool(self.waiting.rank[place] < self.first)
+
+    def outside(self) -> Iterator[int]:
+        """The ranks of other nodes that read values of steps."""
+        waiting = self.waiting
+        inside = (waiting.ranks >= 0) & (self.value[waiting.ranks] >= 0)
+        readers = waiting.readers[inside]
+        yield from dict.fromkeys(readers[self.value[readers] < 0].tolist())
+
+    def _add_readers(self) -> bool:
+        """Add nodes that do the same with each step, and whether there were any."""
+        groups: dict[Any, list[tuple[int, int]]] = {}
+        for reader in self.outside():
+            step, key = self._one_step(reader)
+            if step >= 0:
+                groups.setdefault(key, []).append((step, reader))
+        every = list(range(self.count))
+        more = [x for x in groups.values() if [step for step, _ in x] == every]
+        for pairs in more:
+            ranks = np.array([reader for _, reader in pairs])
+            self.value[ranks], self.step[ranks] = len(self.ranks), every
+            self.ranks.append(ranks)
+        return bool(more)
+
+    def _one_step(self, reader: int) -> tuple[int, Any]:
+        """The step that a node reads alone, -1 if there is none, and what it does."""
+        waiting, node = self.waiting, self.nodes[self.waiting.places[reader]]
+        step, key = -1, [waiting.code[reader], getattr(node.op, "starts", None)]
+        for place in waiting.read(reader):
+            rank = int(waiting.rank[place])
+            if rank >= 0 and self.value[rank] >= 0:
+                if step not in (-1, self.step[rank]):
+                    return -1, None
+                step = int(self.step[rank])
+                key.append(int(self.value[rank]))
+            elif self.nodes[place].op is LITERAL:
+                key.append(("literal", int(waiting.literals[place])))
+            elif self.is_before(place):
+                key.append(~place)
+            else:
+                return -1, None
+        fits = node.mark is self.mark and not self.shared[reader] and _repeats(node)
+        return (step, tuple(key)) if fits else (-1, None)
+
+
+def _repeats(node: Tensor) -> bool:
+    """Whether a node may be part of a loop's body."""
+    types: Any = node.type if isinstance(node.type, TupleType) else (node.type,)
+    named = any(t.axes is not None for t in types)
+    return not (named or apart(node.op) or effect_of(node.op))
+
+
+@dataclass(frozen=True)
+class _Slices:
+    """Slices of one node, one a step, each `stride` behind the last along an axis."""
+
+    source: int
+    axis: int
+    stride: int
+
+
+class _Loop:
+    """A loop of some steps: what its body reads, and what others read of it."""
+
+    def __init__(self, members: _Members) -> None:
+        self.members = members
+        self.slices: dict[int, _Slices] = {}
+        for v in range(len(members.ranks)):
+            taken = _slices(members, v)
+            if taken is not None:
+                self.slices[v] = taken
+        # By what is carried and where it begins; by place; by value.
+        self.carries: dict[tuple[int, int], int] = {}
+        self.fixed: dict[int, int] = {}
+        self.stacked: dict[int, int] = {}
+        self.operands = [self._read(v) for v in self._inner]
+        if not _waits_for_data(members, [*self.fixed, *self._sources]):
+            raise _RefusedError
+
+    @property
+    def _inner(self) -> list[int]:
+        """The values that the body computes."""
+        return [v for v in range(len(self.members.ranks)) if v not in self.slices]
+
+    @property
+    def _sources(self) -> list[int]:
+        return [x.source for x in self.slices.values()]
+
+    def _read(self, value: int) -> list[tuple[str, Any]]:
+        """What a value is computed from in each step: kinds of operands, which ones."""
+        members, waiting = self.members, self.members.waiting
+        first, second = (waiting.read(members.ranks[value][k]) for k in range(2))
+        operands: list[tuple[str, Any]] = []
+        for begin, place in zip(first, second, strict=True):
+            rank, node = int(waiting.rank[place]), members.nodes[place]
+            step = int(members.step[rank]) if rank >= 0 else -1
+            if step == 1:
+                operands.append(("value", int(members.value[rank])))
+            elif step == 0:
+                operands.append(("carry", self._carry(int(members.value[rank]), begin)))
+            elif node.op is LITERAL:
+                operands.append(("literal", node))
+            elif members.is_before(place):
+                operands.append(
+                    ("fixed", self.fixed.setdefault(place, len(self.fixed)))
+                )
+            else:
+                raise _RefusedError
+        return operands
+
+    def _carry(self, value: int, begin: int) -> int:
+        """The number of a carry, which is a place before the first step."""
+        members = self.members
+        types = members.nodes[begin].type, members.node(value).type
+        plain = types[0] == types[1] and isinstance(types[0], Type)
+        if not plain or value in self.slices or not members.is_before(begin):
+            raise _RefusedError
+        return self.carries.setdefault((value, begin), len(self.carries))
+
+    def changes(self) -> list[tuple[Tensor, tuple[Tensor, ...]]]:
+        """The nodes that read the steps, with what they are to read instead."""
+        readers = [*self.members.outside()]
+        wanted = [self._wanted(reader) for reader in readers]
+        single = {x for every in wanted for x in every if isinstance(x, tuple)}
+        if sum(self._carried(*x) is None for x in single) > SINGLE:
+            raise _RefusedError
+        line = _Line(self.members, self._last(readers))
+        results = self._scan(line)
+        known: dict[Any, Tensor] = {}
+        changed = []
+        places = self.members.waiting.places
+        for reader, every in zip(readers, wanted, strict=True):
+            node = self.members.nodes[places[reader]]
+            inputs: list[Tensor] = []
+            for x in every:
+                if isinstance(x, Tensor):
+                    inputs.append(x)
+                    continue
+                axis = node.op.axis if isinstance(x, int) else None
+                if (x, axis) not in known:
+                    known[x, axis] = self._result(line, results, x, axis)
+                inputs.append(known[x, axis])
+            changed.append((node, tuple(inputs)))
+        line.end()
+        return changed
+
+    def _last(self, readers: Sequence[int]) -> int:
+        """The serial that all new nodes are below."""
+        places = self.members.waiting.places[np.array(readers, np.int64)]
+        return int(self.members.waiting.columns.serials[places].min())
+
+    def _wanted(self, reader: int) -> list[Tensor | int | tuple[int, int]]:
+        """What a node is to read: another node, a value of all steps, one after the
+        other, or of one step."""
+        members, waiting = self.members, self.members.waiting
+        every: list[Tensor | int | tuple[int, int]] = []
+        places = waiting.read(reader)
+        joins = isinstance(members.nodes[waiting.places[reader]].op, Concat)
+        k = 0
+        while k < len(places):
+            rank = int(waiting.rank[places[k]])
+            value = int(members.value[rank]) if rank >= 0 else -1
+            if value < 0:
+                every.append(members.nodes[places[k]])
+                k += 1
+                continue
+            if value in self.slices:
+                raise _RefusedError
+            ranks = members.ranks[value]
+            behind = waiting.rank[np.array(places[k : k + len(ranks)], np.int64)]
+            if joins and np.array_equal(behind, ranks):
+                every.append(value)
+                k += len(ranks)
+            else:
+                every.append((value, int(members.step[rank])))
+                k += 1
+            last = every[-1]
+            if not isinstance(last, tuple) or self._carried(*last) is None:
+                self.stacked.setdefault(value, len(self.stacked))
+        return every
+
+    def _carried(self, value: int, step: int) -> int | None:
+        """The carry that has a value at the end, if that is what is wanted."""
+        if step != self.members.count - 1:
+            return None
+        return next((k for (v, _), k in self.carries.items() if v == value), None)
+
+    def _scan(self, line: _Line) -> tuple[Tensor, ...]:
+        """The results of the loop."""
+        members, inner = self.members, self._inner
+        place = {v: k for k, v in enumerate(inner)}
+        scanned = {v: len(self.carries) + k for k, v in enumerate(self.slices)}
+        first = len(self.carries) + len(scanned)
+        operands: list[int | Tensor] = []
+        for kind, x in (pair for every in self.operands for pair in every):
+            if kind == "value":
+                operands.append(~scanned[x] if x in scanned else place[x])
+            elif kind == "literal":
+                operands.append(x)
+            else:
+                operands.append(~x if kind == "carry" else ~(first + x))
+        nodes = [members.node(v) for v in inner]
+        begins = [members.nodes[begin] for _, begin in self.carries]
+        fixed = [members.nodes[k] for k in self.fixed]
+        types = [x.type for x in begins]
+        types += [members.node(v).type for v in self.slices]
+        types += [x.type for x in fixed]
+        results = [place[v] for v, _ in self.carries]
+        results += [place[v] for v in self.stacked]
+        body = body_of("step", nodes, operands, types, results)
+        rows = [self._rows(line, v) for v in self.slices]
+        scan = Scan(body, members.count, len(begins), len(rows))
+        return line.results(line.put(scan, *begins, *rows, *fixed))
+
+    def _rows(self, line: _Line, value: int) -> Tensor:
+        """The slices of all steps, as rows."""
+        members, taken = self.members, self.slices[value]
+        source, op = members.nodes[taken.source], members.node(value).op
+        shape, axis = members.node(value).type.shape, taken.axis
+        return line.rows(source, op, shape, axis, taken.stride, members.count)  # type: ignore[arg-type]
+
+    def _result(
+        self, line: _Line, results: Sequence[Tensor], x: Any, axis: int | None
+    ) -> Tensor:
+        """A value of all steps joined along an axis, or that of one step."""
+        value, step = (x, None) if isinstance(x, int) else x
+        if step is not None:
+            carry = self._carried(value, step)
+            if carry is not None:
+                return results[carry]
+        rows = results[len(self.carries) + self.stacked[value]]
+        if step is None:
+            return line.joined(rows, axis)  # type: ignore[arg-type]
+        return line.row(rows, step)
+
+
+class _Line:
+    """New nodes of a loop, with the serials of steps that it replaces: they lie between
+    what it reads and what reads it.
+    """
+
+    def __init__(self, members: _Members, last: int) -> None:
+        self.last = last
+        self.like, self.mark = members.node(0), members.mark
+        serials = members.waiting.columns.serials[members.waiting.places]
+        self.serials = np.sort(serials[np.concatenate(members.ranks)])
+        self.first = -1
+        self.nodes: list[Tensor] = []
+
+    def put(self, op: Op, *inputs: Tensor) -> Tensor:
+        """One more node."""
+        type_: Any = op.infer(*[x.type for x in inputs])
+        self.first = max(
+            [self.first, *(x.serial for x in inputs if not self._is_new(x))]
+        )
+        return self._note(remade(self.like, op, inputs, type_))
+
+    def results(self, node: Tensor) -> tuple[Tensor, ...]:
+        """The results of a node of several, or the one that it is."""
+        every = outputs_of(node)
+        return every if every[0] is node else tuple(map(self._note, every))
+
+    def _is_new(self, node: Tensor) -> bool:
+        return any(node is x for x in self.nodes)
+
+    def _note(self, node: Tensor) -> Tensor:
+        node.mark = self.mark
+        self.nodes.append(node)
+        return node
+
+    def end(self) -> None:
+        """Give the nodes their serials."""
+        between = (self.serials > self.first) & (self.serials < self.last)
+        free = self.serials[between][-len(self.nodes) :].tolist()
+        if len(free) < len(self.nodes):
+            raise _RefusedError
+        for node, serial in zip(self.nodes, free, strict=True):
+            node.serial = serial
+
+    def rows(
+        self,
+        source: Tensor,
+        op: Slice,
+        shape: tuple[int, ...],
+        axis: int,
+        stride: int,
+        count: int,
+    ) -> Tensor:
+        """Slices of `shape`, the first of which an op takes, as rows."""
+        last = op.starts[axis] + stride * (count - 1)
+        ends = last + 1 if stride > 0 else last - 1
+        stops = (*op.stops[:axis], ends, *op.stops[axis + 1 :])
+        strides = (*op.steps[:axis], stride, *op.steps[axis + 1 :])
+        every = self.put(Slice(op.starts, stops, strides), source)
+        if axis:
+            rest = [k for k in range(len(shape)) if k != axis]
+            every = self.put(PermuteDims((axis, *rest)), every)
+        return self.put(Reshape((count, *shape)), every)
+
+    def joined(self, rows: Tensor, axis: int) -> Tensor:
+        """Rows one after the other along an axis that they have."""
+        count, *shape = rows.type.shape
+        if axis:
+            order = *range(1, axis + 1), 0, *range(axis + 1, len(shape) + 1)
+            rows = self.put(PermuteDims(order), rows)
+        shape[axis] *= count
+        return self.put(Reshape(tuple(shape)), rows)
+
+    def row(self, rows: Tensor, step: int) -> Tensor:
+        """One of the rows."""
+        _, *shape = rows.type.shape
+        starts = step, *[0] * len(shape)
+        part = Slice(starts, (step + 1, *shape), (1,) * len(starts))
+        return self.put(Reshape(tuple(shape)), self.put(part, rows))
+
+
+def _slices(members: _Members, value: int) -> _Slices | None:
+    """The slices that a value is, if they move; None if it is none that does."""
+    if type(members.node(value).op) is not Slice:
+        return None
+    ops: list[Any] = [members.node(value, k).op for k in range(members.count)]
+    starts = np.array([op.starts for op in ops])
+    moves = np.diff(starts, axis=0)
+    if not moves.any():
+        return None
+    (axes,) = np.nonzero(moves[0])
+    place = members.waiting.read(members.ranks[value][1])[0]
+    if (moves != moves[:1]).any() or len(axes) != 1 or not members.is_before(place):
+        raise _RefusedError
+    axis = int(axes[0])
+    if members.node(value).type.shape[axis] != 1:
+        raise _RefusedError
+    return _Slices(place, axis, int(moves[0, axis]))
+
+
+def _waits_for_data(members: _Members, places: Sequence[int]) -> bool:
+    """Whether some of these nodes are yet to be computed of more than Variables: such
+    are no rows, and what reads them is none.
+    """
+    waiting, nodes = members.waiting, members.nodes
+    data: Marks = ~waiting.columns.waiting
+    for k in np.flatnonzero(data).tolist():
+        data[k] = nodes[k].op is not LITERAL and type(nodes[k].op) is not Version
+    for rank in range(members.first):
+        data[waiting.places[rank]] = data[waiting.read(rank)].any()
+    wanted = np.array(places, np.int64)
+    return bool((data & waiting.columns.waiting)[wanted].any())
