@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from treadle.base.arrays import Marks, Numbers
+from treadle.base.caches import lazy
 from treadle.batch.columns import Columns, order_of
 from treadle.graph.body import sign_of
 from treadle.graph.leaves import bits_of
@@ -64,7 +64,7 @@ class Waiting:
         code = code[self.places] * (int(sizes.max(initial=0)) + 1) + sizes
         self.code = np.unique(code, return_inverse=True)[1]
 
-    @cached_property
+    @lazy
     def literals(self) -> Numbers:
         """A number for each literal, the same for equal ones; -1 of other nodes."""
         numbers = np.full(len(self.rank), -1, np.int64)

@@ -9,21 +9,23 @@ do so with loops that programmers unrolled: LLVM's loop rerolling pass.)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from treadle.base.arrays import Marks
-from treadle.base.types import TupleType, Type
+from treadle.base.types import Type
 from treadle.batch.bodies import body_of
 from treadle.batch.columns import columns
-from treadle.batch.repeats import LEAST, SMALLEST, Steps, Waiting, repeated
-from treadle.batch.signature import apart
-from treadle.graph.body import effect_of
-from treadle.graph.leaves import LITERAL, Version
-from treadle.graph.marks import NO_GRAD
+from treadle.batch.iterations import (
+    Members,
+    RefusedError,
+    Slices,
+    slices_of,
+    waits_for_data,
+)
+from treadle.batch.repeats import LEAST, SMALLEST, Waiting, repeated
+from treadle.graph.leaves import LITERAL
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor, remade
 from treadle.ops.families import outputs_of
@@ -64,138 +66,23 @@ def _reroll(roots: Sequence[Tensor], listed: int) -> bool:
     if steps is None:
         return False
     try:
-        members = _Members(waiting, steps, listed)
+        members = Members(waiting, steps, listed)
         changes = _Loop(members).changes()
-    except _RefusedError:
+    except RefusedError:
         return False
     for node, inputs in changes:
         node.inputs = inputs
     return True
 
 
-class _RefusedError(Exception):
-    """Raised where steps are no loop."""
-
-
-class _Members:
-    """The values of steps, by number: those of the period, then those outside of it of
-    which there is one for each step (`_add_readers`).
-
-    ranks[v] has the node of value v in each step; by rank, `value` and `step` tell
-    which value of which step a node is, -1 of other nodes.
-    """
-
-    def __init__(self, waiting: Waiting, steps: Steps, listed: int) -> None:
-        self.waiting, self.first = waiting, steps.first
-        found, count = waiting.columns, len(waiting.columns.nodes)
-        uses = np.bincount(waiting.operands, minlength=count)
-        self.shared = (found.references > uses + listed)[waiting.places]
-        every = steps.first + np.arange(steps.count * steps.period)
-        ranks = every.reshape(steps.count, steps.period)
-        busy = np.flatnonzero(self.shared[ranks].any(1))
-        self.count = int(busy[0]) if len(busy) else steps.count
-        if self.count < LEAST:
-            raise _RefusedError
-        self.ranks = list(ranks[: self.count].T)
-        self.value = np.full(len(waiting.places), -1, np.int64)
-        self.step = self.value.copy()
-        self.value[ranks[: self.count]] = np.arange(steps.period)
-        self.step[ranks[: self.count]] = np.arange(self.count)[:, None]
-        self.mark = self._mark()
-        for v in range(len(self.ranks)):
-            if not _repeats(self.node(v)):
-                raise _RefusedError
-        while self._add_readers():
-            pass
-
-    def node(self, value: int, step: int = 0) -> Tensor:
-        """The node of a value in a step."""
-        return self.nodes[self.waiting.places[self.ranks[value][step]]]
-
-    @property
-    def nodes(self) -> list[Tensor]:
-        return self.waiting.columns.nodes
-
-    def _mark(self) -> Any:
-        """What all nodes of the steps are marked with."""
-        places = self.waiting.places[np.concatenate(self.ranks)]
-        if not self.waiting.columns.marked[places].any():
-            return None
-        if any(self.nodes[k].mark is not NO_GRAD for k in places.tolist()):
-            raise _RefusedError
-        return NO_GRAD
-
-    def is_before(self, place: int) -> bool:
-        """Whether a node is there before the first step."""
-        return bool(self.waiting.rank[place] < self.first)
-
-    def outside(self) -> Iterator[int]:
-        """The ranks of other nodes that read values of steps."""
-        waiting = self.waiting
-        inside = (waiting.ranks >= 0) & (self.value[waiting.ranks] >= 0)
-        readers = waiting.readers[inside]
-        yield from dict.fromkeys(readers[self.value[readers] < 0].tolist())
-
-    def _add_readers(self) -> bool:
-        """Add nodes that do the same with each step, and whether there were any."""
-        groups: dict[Any, list[tuple[int, int]]] = {}
-        for reader in self.outside():
-            step, key = self._one_step(reader)
-            if step >= 0:
-                groups.setdefault(key, []).append((step, reader))
-        every = list(range(self.count))
-        more = [x for x in groups.values() if [step for step, _ in x] == every]
-        for pairs in more:
-            ranks = np.array([reader for _, reader in pairs])
-            self.value[ranks], self.step[ranks] = len(self.ranks), every
-            self.ranks.append(ranks)
-        return bool(more)
-
-    def _one_step(self, reader: int) -> tuple[int, Any]:
-        """The step that a node reads alone, -1 if there is none, and what it does."""
-        waiting, node = self.waiting, self.nodes[self.waiting.places[reader]]
-        step, key = -1, [waiting.code[reader], getattr(node.op, "starts", None)]
-        for place in waiting.read(reader):
-            rank = int(waiting.rank[place])
-            if rank >= 0 and self.value[rank] >= 0:
-                if step not in (-1, self.step[rank]):
-                    return -1, None
-                step = int(self.step[rank])
-                key.append(int(self.value[rank]))
-            elif self.nodes[place].op is LITERAL:
-                key.append(("literal", int(waiting.literals[place])))
-            elif self.is_before(place):
-                key.append(~place)
-            else:
-                return -1, None
-        fits = node.mark is self.mark and not self.shared[reader] and _repeats(node)
-        return (step, tuple(key)) if fits else (-1, None)
-
-
-def _repeats(node: Tensor) -> bool:
-    """Whether a node may be part of a loop's body."""
-    types: Any = node.type if isinstance(node.type, TupleType) else (node.type,)
-    named = any(t.axes is not None for t in types)
-    return not (named or apart(node.op) or effect_of(node.op))
-
-
-@dataclass(frozen=True)
-class _Slices:
-    """Slices of one node, one a step, each `stride` behind the last along an axis."""
-
-    source: int
-    axis: int
-    stride: int
-
-
 class _Loop:
     """A loop of some steps: what its body reads, and what others read of it."""
 
-    def __init__(self, members: _Members) -> None:
+    def __init__(self, members: Members) -> None:
         self.members = members
-        self.slices: dict[int, _Slices] = {}
+        self.slices: dict[int, Slices] = {}
         for v in range(len(members.ranks)):
-            taken = _slices(members, v)
+            taken = slices_of(members, v)
             if taken is not None:
                 self.slices[v] = taken
         # By what is carried and where it begins; by place; by value.
@@ -203,8 +90,8 @@ class _Loop:
         self.fixed: dict[int, int] = {}
         self.stacked: dict[int, int] = {}
         self.operands = [self._read(v) for v in self._inner]
-        if not _waits_for_data(members, [*self.fixed, *self._sources]):
-            raise _RefusedError
+        if not waits_for_data(members, [*self.fixed, *self._sources]):
+            raise RefusedError
 
     @property
     def _inner(self) -> list[int]:
@@ -234,7 +121,7 @@ class _Loop:
                     ("fixed", self.fixed.setdefault(place, len(self.fixed)))
                 )
             else:
-                raise _RefusedError
+                raise RefusedError
         return operands
 
     def _carry(self, value: int, begin: int) -> int:
@@ -243,7 +130,7 @@ class _Loop:
         types = members.nodes[begin].type, members.node(value).type
         plain = types[0] == types[1] and isinstance(types[0], Type)
         if not plain or value in self.slices or not members.is_before(begin):
-            raise _RefusedError
+            raise RefusedError
         return self.carries.setdefault((value, begin), len(self.carries))
 
     def changes(self) -> list[tuple[Tensor, tuple[Tensor, ...]]]:
@@ -252,7 +139,7 @@ class _Loop:
         wanted = [self._wanted(reader) for reader in readers]
         single = {x for every in wanted for x in every if isinstance(x, tuple)}
         if sum(self._carried(*x) is None for x in single) > SINGLE:
-            raise _RefusedError
+            raise RefusedError
         line = _Line(self.members, self._last(readers))
         results = self._scan(line)
         known: dict[Any, Tensor] = {}
@@ -294,7 +181,7 @@ class _Loop:
                 k += 1
                 continue
             if value in self.slices:
-                raise _RefusedError
+                raise RefusedError
             ranks = members.ranks[value]
             behind = waiting.rank[np.array(places[k : k + len(ranks)], np.int64)]
             if joins and np.array_equal(behind, ranks):
@@ -368,7 +255,7 @@ class _Line:
     what it reads and what reads it.
     """
 
-    def __init__(self, members: _Members, last: int) -> None:
+    def __init__(self, members: Members, last: int) -> None:
         self.last = last
         self.like, self.mark = members.node(0), members.mark
         serials = members.waiting.columns.serials[members.waiting.places]
@@ -402,7 +289,7 @@ class _Line:
         between = (self.serials > self.first) & (self.serials < self.last)
         free = self.serials[between][-len(self.nodes) :].tolist()
         if len(free) < len(self.nodes):
-            raise _RefusedError
+            raise RefusedError
         for node, serial in zip(self.nodes, free, strict=True):
             node.serial = serial
 
@@ -441,36 +328,3 @@ class _Line:
         starts = step, *[0] * len(shape)
         part = Slice(starts, (step + 1, *shape), (1,) * len(starts))
         return self.put(Reshape(tuple(shape)), self.put(part, rows))
-
-
-def _slices(members: _Members, value: int) -> _Slices | None:
-    """The slices that a value is, if they move; None if it is none that does."""
-    if type(members.node(value).op) is not Slice:
-        return None
-    ops: list[Any] = [members.node(value, k).op for k in range(members.count)]
-    starts = np.array([op.starts for op in ops])
-    moves = np.diff(starts, axis=0)
-    if not moves.any():
-        return None
-    (axes,) = np.nonzero(moves[0])
-    place = members.waiting.read(members.ranks[value][1])[0]
-    if (moves != moves[:1]).any() or len(axes) != 1 or not members.is_before(place):
-        raise _RefusedError
-    axis = int(axes[0])
-    if members.node(value).type.shape[axis] != 1:
-        raise _RefusedError
-    return _Slices(place, axis, int(moves[0, axis]))
-
-
-def _waits_for_data(members: _Members, places: Sequence[int]) -> bool:
-    """Whether some of these nodes are yet to be computed of more than Variables: such
-    are no rows, and what reads them is none.
-    """
-    waiting, nodes = members.waiting, members.nodes
-    data: Marks = ~waiting.columns.waiting
-    for k in np.flatnonzero(data).tolist():
-        data[k] = nodes[k].op is not LITERAL and type(nodes[k].op) is not Version
-    for rank in range(members.first):
-        data[waiting.places[rank]] = data[waiting.read(rank)].any()
-    wanted = np.array(places, np.int64)
-    return bool((data & waiting.columns.waiting)[wanted].any())
