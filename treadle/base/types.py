@@ -210,7 +210,7 @@ def as_shape(shape: Any) -> Shape:
         raise ShapeError(f"a shape holds integers, not {shape!r}")
     if any(n < 0 for n in extents):
         raise ShapeError(f"a shape holds no negative extents, got {extents}")
-    if any(n >= 1 << 63 for n in extents):
+    if any(type(n) is int and n >= 1 << 63 for n in extents):
         raise ShapeError(f"no extent is as large as in {extents}")
     return extents
 
