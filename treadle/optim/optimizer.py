@@ -151,8 +151,7 @@ class Optimizer(OptimizerState):
         >>> opt.scaled(x * x).backward(); opt.step(); float(x)
         1.0
         """
-        node = as_tensor(loss)
-        scale = self.loss_scale
+        node, scale = as_tensor(loss), self.loss_scale
         if scale is None:
             return node
         return node * scale.scale.node().astype(node.type.dtype)
@@ -188,8 +187,7 @@ class Optimizer(OptimizerState):
         return self._stepped(loss, {id(p) for p in parameters_of(params)})
 
     def _stepped(self, loss: Any, only: set[int] | None) -> Any:
-        """A step of all parameters, or only of some."""
-        # What the rate is made of is the same each time, but with a schedule.
+        """A step of all or some parameters; only with a schedule its rates differ."""
         now = None if all(g.owns_rate for g in self.groups) else self._now()
         seen = self._seen(loss, only, now.roots() if now else [])
         if seen is not None and self._plans.run(*seen[:2]) is not None:
