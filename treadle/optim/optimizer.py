@@ -116,8 +116,6 @@ class Optimizer(OptimizerState):
         self._plans = Plans()
         self._since = gradings()
 
-    # -- the rate ------------------------------------------------------------------
-
     @property
     def lr(self) -> float:
         """The rate of the next step in the first group; setting it sets all groups."""
