@@ -35,9 +35,9 @@ class Members:
 
     def __init__(self, waiting: Waiting, steps: Steps, listed: int) -> None:
         self.waiting, self.first = waiting, steps.first
-        found, count = waiting.columns, len(waiting.columns.nodes)
+        graph, count = waiting.columns, len(waiting.columns.nodes)
         uses = np.bincount(waiting.operands, minlength=count)
-        self.shared = (found.references > uses + listed)[waiting.places]
+        self.shared = (graph.references > uses + listed)[waiting.places]
         every = steps.first + np.arange(steps.count * steps.period)
         ranks = every.reshape(steps.count, steps.period)
         busy = np.flatnonzero(self.shared[ranks].any(1))
