@@ -61,6 +61,32 @@ def test_steps_of_sizes_never_seen_are_planned_and_have_the_same_bits() -> None:
         assert x.tobytes() == y.tobytes()
 
 
+@pytest.mark.parametrize("labels", ["parts", "arrays"])
+def test_backward_of_batches_cut_from_data_is_planned_for_all_sizes(
+    labels: str,
+) -> None:
+    x, y = td.asarray(data(80, 6)), td.asarray(np.arange(80) % 4)
+
+    def losses(sizes: list[int], clear: bool) -> tuple[list[float], Any]:
+        net, _ = network(3)
+        opt, found = td.optim.Adam(net.parameters()), []
+        for n in sizes:
+            if clear:
+                td.clear_cache()
+            with td.options(engine="auto"):
+                own = y[:n] if labels == "parts" else np.arange(n) % 4
+                loss = F.cross_entropy(net(x[:n]), own)
+                opt.zero_grad()
+                loss.backward()
+                opt.step()
+                found.append(float(loss))
+        return found, opt
+
+    found, opt = losses(SIZES, clear=False)
+    assert opt._plans.misses <= 6
+    assert found == losses(SIZES, clear=True)[0]
+
+
 def misses_of(graph: Callable[..., Any], sizes: list[tuple[int, ...]]) -> int:
     """How many values went the long way; each is held against that of itself alone."""
     before = evaluate._plans.misses

@@ -117,7 +117,7 @@ class _Family:
         if not _takes(program, part.sources, look):
             return None
         needs = program.needs
-        if (needs is None) != (part.needs is None):
+        if needs is None and part.needs is not None:
             return None
         resized = replace(part, program=program, runs=0, still=None)
         if part.needs is not None:

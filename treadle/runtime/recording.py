@@ -378,7 +378,7 @@ class Recording(Recorder):
             if type(source) is Slot:
                 if self.below.get(source) != extent:
                     return None
-            elif entry.arguments[k].op is CONSTANT:
+            elif entry.arguments[k].op is CONSTANT or entry.arguments[k].mark is PART:
                 needs.append((source, extent))
             else:
                 return None
