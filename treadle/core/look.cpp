@@ -18,6 +18,7 @@ struct Known {
   PyObject *number = nullptr, *number_of = nullptr;  // of a type, of an op
   Slot op_number, type_number, committed, frozen, trainable;
   PyObject *of, *results, *carried, *closed, *program;  // names
+  PyObject *traits, *differentiable;
 };
 Known known;
 
@@ -41,6 +42,8 @@ PyObject* bind_look(PyObject*, PyObject* args) {
   k.carried = PyUnicode_InternFromString("carried");
   k.closed = PyUnicode_InternFromString("closed");
   k.program = PyUnicode_InternFromString("program");
+  k.traits = PyUnicode_InternFromString("traits");
+  k.differentiable = PyUnicode_InternFromString("differentiable");
   for (void* x : {static_cast<void*>(k.op), static_cast<void*>(k.type),
                   static_cast<void*>(k.variable), static_cast<void*>(k.version),
                   static_cast<void*>(k.update), static_cast<void*>(k.cut),
@@ -64,7 +67,7 @@ PyObject* bind_derivative(PyObject*, PyObject* kind) {
 
 // What begins the words of a node, beside a number (graph/look.py).
 enum Code { waiting, open, update, literal, data, carrying, fixed, trained, value,
-            carrying_value, own, constant };
+            carrying_value, own, constant, older };
 constexpr int64_t codes = 16;
 
 // A number that only Python knows: of an op or a type.
@@ -107,7 +110,7 @@ class Looker {
                 : opens && !can_be_derived(mark))
         return Result::otherwise;
       if (!waits && !opens) {
-        Result result = read_leaf(x, k);
+        const Result result = read_leaf(x, k);
         if (result == Result::failed) return result;
         refused |= result == Result::otherwise;  // unless one goes on behind it
         continue;
@@ -115,6 +118,7 @@ class Looker {
       Result result = read_op(x, waits, updates);
       if (result != Result::looked) return result;
       ages.push_back({serial, static_cast<int64_t>(k)});
+      followed.push_back(k);
       for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(inputs); j++) {
         const int64_t place = w.nodes.of(PyTuple_GET_ITEM(inputs, j));
         if (w.nodes.size() > others.size()) others.push_back(0);
@@ -124,6 +128,10 @@ class Looker {
     }
     oldest = oldest_;
     if (refused) return Result::otherwise;
+    if (!lost.empty()) {
+      const Result result = check_lost(w, given);
+      if (result != Result::looked) return result;
+    }
     // What was assigned is all of it, and nothing but the frame refers to it twice.
     if (updates != given - first_update) return Result::otherwise;
     for (size_t k = first_update; k < given; k++)
@@ -131,6 +139,24 @@ class Looker {
     for (size_t k = given; k < w.nodes.size(); k++)
       if (treadle::waits(w.nodes[k]) && others[k] > 0)
         held.push_back(static_cast<int64_t>(k));
+    return Result::looked;
+  }
+
+  // What is lost to a derivative may be read only by ops that end it.
+  Result check_lost(Walk& w, size_t given) {
+    for (int64_t k : lost)
+      if (static_cast<size_t>(k) < given) return Result::otherwise;
+    for (size_t k : followed) {
+      PyObject* inputs = nodes.inputs.of(w.nodes[k]);
+      for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(inputs); j++) {
+        const int64_t below = w.nodes.of(PyTuple_GET_ITEM(inputs, j));
+        if (std::find(lost.begin(), lost.end(), below) == lost.end()) continue;
+        Ref traits(PyObject_GetAttr(nodes.op.of(w.nodes[k]), known.traits));
+        Ref told(traits ? PyObject_GetAttr(traits.get(), known.differentiable) : nullptr);
+        if (!told) return Result::failed;
+        if (told.get() != Py_False) return Result::otherwise;
+      }
+    }
     return Result::looked;
   }
 
@@ -173,6 +199,8 @@ class Looker {
   }
 
   std::vector<int64_t> words, others, held;
+  std::vector<int64_t> lost;     // leaves that are no constants for a derivative
+  std::vector<size_t> followed;  // what reads others
   std::vector<std::pair<int64_t, int64_t>> ages;  // serials, and places
   std::vector<Asked> unknown;
   bool derives = false;  // a derivative is yet to be written out
@@ -241,7 +269,7 @@ class Looker {
     else if (PyTuple_GET_SIZE(nodes.inputs.of(x)))  // it is read as it is
       put(is_carried(nodes.mark.of(x)) ? carrying_value : value, known.type_number, type);
     else
-      return read_cut(op, type);
+      return read_cut(op, type, k);
     return Result::looked;
   }
 
@@ -261,19 +289,19 @@ class Looker {
     if (!id) return Result::failed;
     PyObject* numbers = PyDict_GetItemWithError(own_, id.get());
     if (!numbers && PyErr_Occurred()) return Result::failed;
-    if (numbers && known.committed.of(variable.get()) != x) return Result::otherwise;
     ages.push_back({number(nodes.serial.of(x)), static_cast<int64_t>(k)});
     const bool trains = known.trainable.of(variable.get()) == Py_True;
     if (!numbers)
       put(trains ? trained : fixed, known.type_number, type);
     else if (PyTuple_Check(numbers) && PyTuple_GET_SIZE(numbers) == 2)
-      words.push_back(own + codes * number(PyTuple_GET_ITEM(numbers, trains ? 0 : 1)));
+      words.push_back((known.committed.of(variable.get()) == x ? own : older) +
+                      codes * number(PyTuple_GET_ITEM(numbers, trains ? 0 : 1)));
     else
       return PyErr_BadArgument(), Result::failed;
     return Result::looked;
   }
 
-  Result read_cut(PyObject* op, PyObject* type) {
+  Result read_cut(PyObject* op, PyObject* type, size_t k) {
     bool carried = false;
     if (Py_TYPE(op) == known.cut) {
       Ref told(PyObject_GetAttr(op, known.carried));
@@ -283,7 +311,8 @@ class Looker {
     // Of the class: a property would run Python.
     Ref closed(PyObject_GetAttr(reinterpret_cast<PyObject*>(Py_TYPE(op)), known.closed));
     if (!closed) return Result::failed;
-    if (closed.get() != Py_True || (carried && derived_)) return Result::otherwise;
+    if (closed.get() != Py_True || (carried && derived_))
+      lost.push_back(static_cast<int64_t>(k));
     put(carried ? carrying : data, known.type_number, type);
     return Result::looked;
   }

@@ -34,9 +34,10 @@ _RECIPE = {"carried", "program"}  # the marks of what has run
 # What is numbered: an op that waits, or of a value behind which a derivative goes on;
 # the Variable of an update; the type of what is written in the program, whose bytes
 # follow; of data, and of what trained Variables lie behind; of a version that is fixed
-# or trained; of a value; a Variable of the caller; or an op without gradients.
+# or trained; of a value; a Variable of the caller; an op without gradients;
+# or an older version of a Variable of the caller.
 WAITS, OPEN, UPDATE, WRITTEN, DATA, CARRYING, FIXED, TRAINED = range(8)
-VALUE, CARRYING_VALUE, OWN, WITHOUT = range(8, 12)
+VALUE, CARRYING_VALUE, OWN, WITHOUT, OLDER = range(8, 13)
 CODES = 16
 
 # Nodes, references of others, places that are held, and the key.
@@ -98,6 +99,8 @@ def _looked(roots: list[Tensor], asked: int, updates: int, owned: Owned, whole: 
         return None
     uses, words, ages = [1] * len(nodes), list[int](), list[tuple[int, int]]()
     changes, refused, newest, derivatives = 0, False, -1, list[Tensor]()
+    lost = set[int]()  # leaves that are no constants for a derivative
+    followed = list[int]()  # what reads others
     for k, node in enumerate(nodes):
         waits = node.stored is None
         marked = node.mark is not None and node.mark is not NO_GRAD
@@ -107,25 +110,25 @@ def _looked(roots: list[Tensor], asked: int, updates: int, owned: Owned, whole: 
         part = part and not waits and node.serial <= behind
         newest = max(newest, node.serial) if part else newest
         if not waits and (part or not (whole and node.inputs and node.serial > floor)):
-            leaf = _leaf(node, owned, derived)
+            leaf = _leaf(node, owned)
             refused = refused or leaf is None  # unless a derivative goes on behind it
             words += leaf or []
             if type(node.op) is Version:
                 ages.append((node.serial, k))
+            elif not node.inputs and not _is_constant(node.op, derived):
+                lost.add(k)
             continue
         if not waits and not _RECIPE.issuperset(node.mark or ()):
             return None  # more is known of how it was made
         if node.op.family == "derivative":
             derivatives.append(node)
         changes += type(node.op) is Update
-        if type(node.op) is not Update:
-            code = OPEN if not waits else WAITS if node.mark is None else WITHOUT
-            words.append(number_of(node.op) * CODES + code)
-        elif id(node.op.variable) in owned:
-            words.append(owned[id(node.op.variable)][0] * CODES + UPDATE)
-        else:
+        word = _word(node, owned)
+        if word is None:
             return None
+        words.append(word)
         ages.append((node.serial, k))
+        followed.append(k)
         for x in node.inputs:
             at = place.setdefault(x.serial, len(nodes))
             if at == len(nodes):
@@ -145,6 +148,8 @@ def _looked(roots: list[Tensor], asked: int, updates: int, owned: Owned, whole: 
     pairs = zip(counted(nodes), uses, strict=True)
     others = [count - inside for count, inside in pairs]
     first = len(roots) - updates
+    if lost and not _ends_before(lost, nodes, followed, len(roots), place):
+        return None
     if refused or changes != updates or any(n != 2 for n in others[first:][:updates]):
         return None
     held = [k for k in range(len(roots), len(nodes)) if nodes[k].stored is None]
@@ -152,6 +157,35 @@ def _looked(roots: list[Tensor], asked: int, updates: int, owned: Owned, whole: 
     counts = asked, first - asked, updates, len(nodes), len(held)
     key = *counts, *words, *held, *(k for _, k in sorted(ages))
     return nodes, others, held, np.array(key, np.int64).tobytes()
+
+
+def _word(node: Tensor, owned: Owned) -> int | None:
+    """The word of an op whose operands are looked at; None of an update of no one's."""
+    if type(node.op) is not Update:
+        without = WAITS if node.mark is None else WITHOUT
+        code = OPEN if node.stored is not None else without
+        return number_of(node.op) * CODES + code
+    known = owned.get(id(node.op.variable))
+    return None if known is None else known[0] * CODES + UPDATE
+
+
+def _is_constant(op: Op, derived: bool) -> bool:
+    """Whether a leaf is one for a derivative that is taken, or to be."""
+    carried = derived and isinstance(op, Cut) and op.carried
+    return op.closed and not carried
+
+
+def _ends_before(
+    lost: set[int],
+    nodes: list[Tensor],
+    followed: list[int],
+    roots: int,
+    place: dict[int, int],
+) -> bool:
+    """Whether only ops that end a derivative read what is lost to it."""
+    readers = (nodes[k] for k in followed if nodes[k].op.traits.differentiable)
+    read = {place[y.serial] for x in readers for y in x.inputs}
+    return lost.isdisjoint(read) and lost.isdisjoint(range(roots))
 
 
 def _left(
@@ -173,7 +207,7 @@ def _left(
     return rest
 
 
-def _leaf(node: Tensor, owned: Owned, derived: bool) -> list[int] | None:
+def _leaf(node: Tensor, owned: Owned) -> list[int] | None:
     """The words of a node with a value; None where there is more behind it."""
     op, t, stored = node.op, node.type, node.stored
     array = isinstance(stored, np.ndarray)
@@ -191,15 +225,12 @@ def _leaf(node: Tensor, owned: Owned, derived: bool) -> list[int] | None:
         trains, known = variable.trainable, owned.get(id(variable))
         if known is None:
             return [number_of_type(t) * CODES + (TRAINED if trains else FIXED)]
-        if variable.committed is not node:
-            return None
-        return [known[not trains] * CODES + OWN]
+        code = OWN if variable.committed is node else OLDER
+        return [known[not trains] * CODES + code]
     if node.inputs:  # it is read as it is
         carried = bool(node.mark and node.mark.get("carried"))
         return [number_of_type(t) * CODES + (CARRYING_VALUE if carried else VALUE)]
     carried = isinstance(op, Cut) and op.carried
-    if type(op).closed is not True or (carried and derived):
-        return None
     return [number_of_type(t) * CODES + (CARRYING if carried else DATA)]
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from treadle.autodiff.dependence import behind, below
 from treadle.autodiff.tape import Row, Tape, tape_of
+from treadle.autodiff.targets import blocks
 from treadle.graph.leaves import Cut, Version, cut_of
 from treadle.graph.tensor import Tensor, cut, settle
 from treadle.graph.traversal import reach
@@ -112,7 +113,7 @@ def depends(nodes: Sequence[Tensor], but: Set[int] = frozenset()) -> set[int]:
     for node in nodes:
         op = node.op
         if node.inputs and type(op) is not Update:
-            leads = any(x.serial in dependent for x in node.inputs)
+            leads = any(x.serial in dependent for x in node.inputs) and not blocks(node)
         elif type(op) is Version or type(op) is Update:
             leads = op.variable.trainable and id(op.variable) not in but
         elif type(op) is Row and op.tape is not None:

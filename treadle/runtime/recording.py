@@ -84,6 +84,12 @@ class Recording(Recorder):
             if x.stored is None and x.mark is NO_GRAD
         }
         self.known = {k for k, x in enumerate(look.nodes) if x.stored is not None}
+        # Versions that are no Variable's newest: nobody writes over them.
+        self.older = {
+            k
+            for k, x in enumerate(look.nodes)
+            if type(x.op) is Version and x.op.variable.committed is not x
+        }
         read = uses(look.nodes)
         self.uses = {k: read.get(x.serial, 0) for k, x in enumerate(look.nodes)}
         # What has a value and a recipe, and the Variables that this trains.
@@ -120,7 +126,11 @@ class Recording(Recorder):
         sources = [self._source(x) for x in entry.arguments]
         updates = {x.serial for x in nodes if isinstance(x.op, Update)} & keep
         writes = updates if self.spends else ()
-        reused = {k: n for k, n in sorted(entry.reused.items()) if writes}
+        reused = {
+            k: n
+            for k, n in sorted(entry.reused.items())
+            if writes and sources[k] not in self.older
+        }
         trained, by = depends(nodes), self._trained_by()
         self._train(nodes)
         self.stale |= stale_of(nodes, self.chosen, self._stale())
