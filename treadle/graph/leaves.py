@@ -114,6 +114,11 @@ class Version(Leaf):
         return f"variable {self.variable.name!r}"
 
 
+def is_older(node: Tensor) -> bool:
+    """Whether a node is a version of a Variable that has a newer one."""
+    return type(node.op) is Version and node.op.variable.committed is not node
+
+
 @op(differentiable=False)
 class Unbound(Leaf):
     """A placeholder that has no value of its own."""

@@ -123,8 +123,7 @@ def _looked(roots: list[Tensor], asked: int, updates: int, owned: Owned, whole: 
         if node.op.family == "derivative":
             derivatives.append(node)
         changes += type(node.op) is Update
-        word = _word(node, owned)
-        if word is None:
+        if (word := _word(node, owned)) is None:
             return None
         words.append(word)
         ages.append((node.serial, k))
@@ -145,17 +144,30 @@ def _looked(roots: list[Tensor], asked: int, updates: int, owned: Owned, whole: 
     if again:
         nodes.clear()
         return _looked(roots, asked, updates, owned, True, derived, most, floor, behind)
-    pairs = zip(counted(nodes), uses, strict=True)
-    others = [count - inside for count, inside in pairs]
-    first = len(roots) - updates
     if lost and not _ends_before(lost, nodes, followed, len(roots), place):
         return None
-    if refused or changes != updates or any(n != 2 for n in others[first:][:updates]):
+    if refused or changes != updates:
         return None
-    held = [k for k in range(len(roots), len(nodes)) if nodes[k].stored is None]
+    counts = asked, len(roots) - updates - asked, updates
+    return _keyed(nodes, counts, uses, place, [words, [k for _, k in sorted(ages)]])
+
+
+def _keyed(
+    nodes: list[Tensor],
+    counts: tuple[int, int, int],
+    uses: list[int],
+    place: dict[int, int],
+    words: list[list[int]],
+) -> Found | None:
+    """The fields of a Look by what was read, and how often nodes are used inside."""
+    pairs = zip(counted(nodes), uses, strict=True)
+    others = [count - inside for count, inside in pairs]
+    roots = sum(counts)
+    if any(n != 2 for n in others[roots - counts[2] : roots]):
+        return None
+    held = [k for k in range(roots, len(nodes)) if nodes[k].stored is None]
     held = _left(nodes, others, [k for k in held if others[k] > 0], place)
-    counts = asked, first - asked, updates, len(nodes), len(held)
-    key = *counts, *words, *held, *(k for _, k in sorted(ages))
+    key = *counts, len(nodes), len(held), *words[0], *held, *words[1]
     return nodes, others, held, np.array(key, np.int64).tobytes()
 
 

@@ -69,9 +69,8 @@ def run(
     Variables stay as they were.
     """
     updates = top().pending
-    observed = (
-        feeds or spent or recorder() is not None
-    )  # who is told wants to know of all
+    # Who is told of a run wants to know of all.
+    observed = feeds or spent or recorder() is not None
     around = None if observed else settings()
     if around is None:
         return _run_anew(roots, feeds, spent, cuts)

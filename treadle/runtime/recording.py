@@ -11,7 +11,7 @@ from treadle.autodiff.tape import Tape, is_spent, spent_by
 from treadle.base.options import current
 from treadle.base.types import TupleType
 from treadle.engines.base import Found, chosen
-from treadle.graph.leaves import CONSTANT, LITERAL, Cut, Version, cut_of
+from treadle.graph.leaves import CONSTANT, LITERAL, Cut, Version, cut_of, is_older
 from treadle.graph.look import Look, Owned
 from treadle.graph.marks import NO_GRAD, PART
 from treadle.graph.op import Op
@@ -85,15 +85,10 @@ class Recording(Recorder):
         }
         self.known = {k for k, x in enumerate(look.nodes) if x.stored is not None}
         # Versions that are no Variable's newest: nobody writes over them.
-        self.older = {
-            k
-            for k, x in enumerate(look.nodes)
-            if type(x.op) is Version and x.op.variable.committed is not x
-        }
+        self.older = {k for k, x in enumerate(look.nodes) if is_older(x)}
         read = uses(look.nodes)
         self.uses = {k: read.get(x.serial, 0) for k, x in enumerate(look.nodes)}
-        # What has a value and a recipe, and the Variables that this trains.
-        self.open = {
+        self.open = {  # what has a value and a recipe, and what this trains
             k: (x.op.name, carries(x), trainable(reach([x])))
             for k, x in enumerate(look.nodes)
             if x.stored is not None and x.inputs and x.mark is not PART
@@ -105,12 +100,10 @@ class Recording(Recorder):
         self.made: dict[int, Slot] = {}  # by serial
         self.arrays: dict[int, tuple[Any, Slot]] = {}  # by identity
         self.below: dict[Slot, int] = {}  # what integers of a slot are below of
-        self.leaves: dict[int, Cut] = {}  # what nodes are cut to
-        self.stale: set[int] = set()
+        self.leaves, self.stale = dict[int, Cut](), set[int]()  # what nodes are cut to
         self.trained: dict[int, frozenset[int]] = {}  # Variables by what they train by
         self.tapes: dict[int, int] = {}
-        # Of each forest: the Variables it reads, and its exits.
-        self.reads: list[tuple[set[int], set[int]]] = []
+        self.reads: list[tuple[set[int], set[int]]] = []  # and exits, of each forest
         # Of the newest program: Variables by id that it can write over, as which
         # argument; and those that plans move at once.
         self.over: dict[int, tuple[int, Variable]] = {}
@@ -126,11 +119,8 @@ class Recording(Recorder):
         sources = [self._source(x) for x in entry.arguments]
         updates = {x.serial for x in nodes if isinstance(x.op, Update)} & keep
         writes = updates if self.spends else ()
-        reused = {
-            k: n
-            for k, n in sorted(entry.reused.items())
-            if writes and sources[k] not in self.older
-        }
+        reused = dict(sorted(entry.reused.items())) if writes else {}
+        reused = {k: n for k, n in reused.items() if sources[k] not in self.older}
         trained, by = depends(nodes), self._trained_by()
         self._train(nodes)
         self.stale |= stale_of(nodes, self.chosen, self._stale())

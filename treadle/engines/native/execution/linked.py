@@ -61,6 +61,12 @@ Arrays = Sequence[np.ndarray[Any, Any]]
 LAZY = ("small", "needs", "dying", "program", "plain", "lives")
 
 
+def _linked_bodies(step: Fallback, room: int) -> dict[int, tuple[Linked, Any]]:
+    """The programs of a step's bodies by their numbers, and what these are given."""
+    pairs = zip(bodies(step.op).values(), step.bodies, strict=True)
+    return {b.number: (Linked(own.program, room), own.inputs) for b, own in pairs}
+
+
 class Linked:
     """A program whose arena is planned and, once linked, whose kernels are compiled.
 
@@ -92,12 +98,7 @@ class Linked:
         # Of each step with bodies, by the number of the body: its program, and what
         # that is given.
         self.inner: dict[int, dict[int, tuple[Linked, Any]]] = {
-            k: {
-                body.number: (Linked(body_program.program, room), body_program.inputs)
-                for body, body_program in zip(
-                    bodies(s.op).values(), s.bodies, strict=True
-                )
-            }
+            k: _linked_bodies(s, room)
             for k, s in enumerate(program.steps)
             if isinstance(s, Fallback) and s.bodies
         }
