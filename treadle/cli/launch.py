@@ -24,5 +24,5 @@ def add(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the program on all ranks; the exit code of the first that failed."""
-    given = arguments.ranks, arguments.program, arguments.arguments
-    return launch(*given, module=arguments.module)
+    command = arguments.ranks, arguments.program, arguments.arguments
+    return launch(*command, module=arguments.module)

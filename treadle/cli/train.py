@@ -65,20 +65,20 @@ def add(commands: Any) -> None:
 
 def train(arguments: argparse.Namespace) -> int:
     """Train, save and show; a first Ctrl-C ends it where it can be resumed."""
-    given = vars(arguments)
-    output, resume = given.pop("output"), given.pop("resume")
-    ranks = _ranks(given.pop("ranks"))
-    del given["command"], given["run"]
+    flags = vars(arguments)
+    output, resume = flags.pop("output"), flags.pop("resume")
+    ranks = _ranks(flags.pop("ranks"))
+    del flags["command"], flags["run"]
     if resume:
         folder = folder_to_resume(output)
         point, saved = saved_run(folder)
-        settings = saved.resumed(**given)
+        settings = saved.resumed(**flags)
     else:
-        if given["shards"] is None and ranks is not None:
-            given["shards"] = SHARDS if SHARDS % ranks == 0 else ranks
+        if flags["shards"] is None and ranks is not None:
+            flags["shards"] = SHARDS if SHARDS % ranks == 0 else ranks
         chosen = current()  # what TREADLE_ENGINE and TREADLE_SEED say
         default = _DEFAULT.changed(engine=chosen.engine, seed=chosen.seed)
-        point, settings = None, default.changed(**given)
+        point, settings = None, default.changed(**flags)
     if settings.data_dir is not None and settings.data != "fashion-mnist":
         raise OptionError("--data-dir goes with --data fashion-mnist")
     _check_names(settings)
@@ -88,7 +88,7 @@ def train(arguments: argparse.Namespace) -> int:
         folder = new_folder(f"{images.name}-{settings.network}", output)
     console_of = extra("rich.console", "cli").Console
     if ranks is not None and ranks > size():
-        words = _words(given if resume else settings.facts(), resume)
+        words = _words(flags if resume else settings.facts(), resume)
         words += ["--ranks", str(ranks), "--output", str(folder)]
         return launch(ranks, "treadle", words, module=True, as_one=True)
     console: Console = console_of(soft_wrap=True, quiet=rank() > 0)
@@ -116,9 +116,9 @@ def _ranks(asked: int | None) -> int | None:
     return size()
 
 
-def _words(given: Mapping[str, Any], resume: bool) -> list[str]:
+def _words(flags: Mapping[str, Any], resume: bool) -> list[str]:
     """The words that ask another process for the same."""
-    named = {k: v for k, v in given.items() if v is not None}
+    named = {k: v for k, v in flags.items() if v is not None}
     words = [w for k, v in named.items() for w in (f"--{k.replace('_', '-')}", str(v))]
     return ["train", *words, *(["--resume"] if resume else [])]
 

@@ -126,8 +126,8 @@ class Loader:
 
     def number(self, position: int) -> int:
         """The number of this rank's batch at a position, among those of all ranks."""
-        update, own = divmod(position, self._share)
-        return update * self._shards + self._rank * self._share + own
+        update, offset = divmod(position, self._share)
+        return update * self._shards + self._rank * self._share + offset
 
     def __len__(self) -> int:
         """The batches of the epoch at which it stands."""

@@ -49,12 +49,12 @@ class Channel:
         def end() -> Any:
             self.comm.hurry(True)
             try:
-                found = result.get()
+                outcome = result.get()
             finally:
                 self.comm.hurry(False)
-            if isinstance(found, BaseException):
-                raise found
-            return found
+            if isinstance(outcome, BaseException):
+                raise outcome
+            return outcome
 
         return end
 
@@ -72,12 +72,12 @@ class Channel:
     def _work(self) -> None:
         while True:
             action, origin, result = self._queue.get()
-            found: Any = self._failure
-            if found is None:
+            outcome: Any = self._failure
+            if outcome is None:
                 self.comm.origin = origin
                 try:
-                    found = action(self.comm)
+                    outcome = action(self.comm)
                 except BaseException as failure:
-                    found = self._failure = failure
-            result.put(found)
-            del action, result, found
+                    outcome = self._failure = failure
+            result.put(outcome)
+            del action, result, outcome

@@ -49,8 +49,8 @@ class Collective(Family):
         return types[0]
 
     def numpy(self, *arrays: Any) -> Array:
-        found: Array = self.begin(*arrays)()
-        return found
+        received: Array = self.begin(*arrays)()
+        return received
 
     def begin(self, *arrays: Any) -> Callable[[], Any]:
         x = np.array(arrays[0], order="C")
@@ -64,15 +64,15 @@ class Collective(Family):
 
         comm = world()
         if comm.size == 1:  # what it sends, it receives itself
-            found = exchange(comm)
-            return lambda: found
+            received = exchange(comm)
+            return lambda: received
         return comm.channel("treadle-collectives").begin(exchange, capture())
 
     def done(self, comm: Communicator, x: Array) -> Array:
         """The result on this rank; x may be written over."""
         raise NotImplementedError
 
-    def rows(self, given: Sequence[bool], *xs: Tensor) -> Tensor | None:
+    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
         return None  # ranks may have other numbers of rows
 
     @classmethod

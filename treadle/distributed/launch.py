@@ -66,9 +66,9 @@ def launch(
     variables = {"TREADLE_THREADS": threads, **os.environ}
     with tempfile.TemporaryDirectory(prefix="treadle-launch-") as folder:
         worker = [sys.executable, "-m", "treadle.distributed.worker", folder]
-        own = ["-m"] if module else []
+        options = ["-m"] if module else []
         process = subprocess.Popen(
-            [*words, *worker, *own, program, *arguments],
+            [*words, *worker, *options, program, *arguments],
             env=variables,
             # A terminal's Ctrl-C is for this process then, which passes it on.
             start_new_session=as_one,
@@ -125,8 +125,8 @@ def _mpiexec(ranks: int, labels: bool) -> list[str]:
         if command is not None and says in _version(command):
             root = vendor == "Open MPI" and os.name == "posix" and os.getuid() == 0
             more = ["--allow-run-as-root"] if root else []
-            own = label if labels else []
-            return [command, "-n", str(ranks), *own, *words, *more]
+            label_options = label if labels else []
+            return [command, "-n", str(ranks), *label_options, *words, *more]
     raise DistributedError(
         f"there is no mpiexec of {vendor}, which mpi4py loads",
         hint="have it on the PATH, or start the program with your cluster's launcher",

@@ -138,29 +138,29 @@ class ShardedUpdate:
     def part(self, state: Mapping[str, Array]) -> dict[str, Array]:
         """What this rank writes of the states that it has: its own parameters', and on
         rank 0 what all have."""
-        own, keys = self.own(state), self.optimizer.reserved()
+        local, keys = self.own(state), self.optimizer.reserved()
         if self.comm.rank == 0:
-            return own
+            return local
         mine = tuple(
             f"{keys[id(x.variable)]}/"
             for x in self.layout.places
             if id(x.variable) in keys and not x.variable.sparse
         )
-        return {k: x for k, x in own.items() if k.startswith(mine)}
+        return {k: x for k, x in local.items() if k.startswith(mine)}
 
     def gathered(self, state: Mapping[str, Array]) -> dict[str, Array]:
         """The states of all ranks, on all of them."""
-        own = self.own(state)
-        about = [[k, list(x.shape), as_dtype(x.dtype).name] for k, x in own.items()]
+        local = self.own(state)
+        about = [[k, list(x.shape), as_dtype(x.dtype).name] for k, x in local.items()]
         every = self.comm.messages(json.dumps(about).encode())
-        found: dict[str, Array] = {}
+        gathered: dict[str, Array] = {}
         for rank, message in enumerate(every):
             for name, shape, dtype in json.loads(message):
-                if name not in found:
+                if name not in gathered:
                     mine = rank == self.comm.rank
-                    x = own[name] if mine else np.empty(shape, as_dtype(dtype))
-                    found[name] = self.comm.broadcast(np.asarray(x), rank)
-        return found
+                    x = local[name] if mine else np.empty(shape, as_dtype(dtype))
+                    gathered[name] = self.comm.broadcast(np.asarray(x), rank)
+        return gathered
 
 
 class _OverRanks(Measures):

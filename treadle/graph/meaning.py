@@ -74,8 +74,8 @@ def begin_at(
     op: Op, type_: Type | TupleType, arrays: Sequence[Any], origin: Origin
 ) -> Callable[[], Any]:
     """`begin`, with a failure told in the same way."""
-    found: Callable[[], Any] = _at(begin, op, type_, arrays, origin, None)
-    return found
+    finish: Callable[[], Any] = _at(begin, op, type_, arrays, origin, None)
+    return finish
 
 
 def _at(

@@ -134,13 +134,13 @@ def read_between(
         if weight is not None:
             values = values * astype(functions.expand_dims(weight, 1), x.type.dtype)
         total = values if total is None else total + values
-    found: Tensor = total
-    return found
+    sampled: Tensor = total
+    return sampled
 
 
 def _clipped(v: Tensor, m: int) -> Tensor:
-    found: Tensor = functions.clip(v, 0.0, m - 1.0)
-    return found
+    clipped: Tensor = functions.clip(v, 0.0, m - 1.0)
+    return clipped
 
 
 def _reflected(x: Tensor, low: float, high: float) -> Tensor:
@@ -152,8 +152,8 @@ def _reflected(x: Tensor, low: float, high: float) -> Tensor:
     turns = functions.floor(distance / span)
     rest = distance - turns * span
     even = functions.remainder(turns, 2.0) == 0
-    found: Tensor = functions.where(even, rest, span - rest) + low
-    return found
+    reflected: Tensor = functions.where(even, rest, span - rest) + low
+    return reflected
 
 
 def _taps(v: Tensor, mode: str) -> list[tuple[Tensor, Tensor | None]]:

@@ -174,8 +174,8 @@ def _of_rank(x: Any, rank: int, pool: Callable[[Tensor], Tensor]) -> Tensor:
         raise ShapeError(f"takes {rank} dimensions after channels, got {node.type}")
     if node.type.ndim == rank + 2:
         return pool(node)
-    found: Tensor = functions.squeeze(pool(functions.expand_dims(node, 0)), 0)
-    return found
+    pooled: Tensor = functions.squeeze(pool(functions.expand_dims(node, 0)), 0)
+    return pooled
 
 
 def _sizes(x: Tensor, output: Any) -> tuple[int, ...]:

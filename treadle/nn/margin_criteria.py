@@ -71,8 +71,8 @@ def multi_margin_loss(
     """
     x, place = classes_of(prediction, -1)
     labels, _ = labels_of(target, None, x, place)
-    own = functions.expand_dims(PickLabel(place)(x, labels), place)
-    terms = maximum(x - own + margin, 0) ** p
+    label_score = functions.expand_dims(PickLabel(place)(x, labels), place)
+    terms = maximum(x - label_score + margin, 0) ** p
     terms = where(hot_at(labels, x, place) > 0, 0, terms)
     values = functions.mean(terms, place)
     values = values if weight is None else values * take(weight, labels)

@@ -72,12 +72,12 @@ def batch_norm(
     node = as_float(x)
     axes = (0, *range(2, node.ndim))
     count = math.prod(node.shape[k] for k in axes)
-    for old, found in (
+    for old, statistic in (
         (running_mean, functions.mean(node, axes)),
         (running_var, functions.var(node, axes) * (count / max(count - 1, 1))),
     ):
         if isinstance(old, Variable):
-            old.assign(old + (stop_gradient(found) - old) * momentum)
+            old.assign(old + (stop_gradient(statistic) - old) * momentum)
     return channel_norm(node, weight=weight, bias=bias, eps=eps)
 
 

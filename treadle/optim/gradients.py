@@ -107,10 +107,10 @@ def all_finite(gradients: Sequence[Gradient]) -> Tensor:
     >>> bool(all_finite([Gradient(td.asarray([1.0])), Gradient(td.asarray([np.inf]))]))
     False
     """
-    found: Tensor = functions.isfinite(gradients[0].value).all()
+    finite: Tensor = functions.isfinite(gradients[0].value).all()
     for gradient in gradients[1:]:
-        found = found & functions.isfinite(gradient.value).all()
-    return found
+        finite = finite & functions.isfinite(gradient.value).all()
+    return finite
 
 
 def clip_by_norm(

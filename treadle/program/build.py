@@ -137,8 +137,9 @@ def drafts(
     def draft(arranged: Arrangement) -> Draft:
         def built() -> Program:
             with stage("make kernels"):
-                given = arranged, vector_bytes, inner or Bodies(), weights
-                return _Building(arguments, *given).program()
+                return _Building(
+                    arguments, arranged, vector_bytes, inner or Bodies(), weights
+                ).program()
 
         return Draft(arranged, built)
 

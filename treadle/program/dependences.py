@@ -53,12 +53,12 @@ def nanoseconds(program: Program) -> list[int]:
 
 def turns(program: Program) -> list[int]:
     """How many shorter steps each step is, one after the other: those of a loop."""
-    found = []
+    counts = []
     for step in program.steps:
         bodies = step.bodies if isinstance(step, Fallback) else ()
         inner = [sum(turns(x.program)) for x in bodies]
-        found.append(max(_length(step) * max(inner, default=1), 1))
-    return found
+        counts.append(max(_length(step) * max(inner, default=1), 1))
+    return counts
 
 
 def _length(step: Step) -> int:

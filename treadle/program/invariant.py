@@ -38,17 +38,17 @@ def invariants(program: Program) -> list[Invariant]:
         return []
     computed = {n for k in alone for n in steps[k].written}
     wanted = {n for k, s in enumerate(steps) if k not in alone for n in s.read}
-    times, found, left = nanoseconds(program), [], MOST
-    for own in _groups(steps, alone, computed):
-        read = {n for k in own for n in steps[k].read}
+    times, chosen, left = nanoseconds(program), [], MOST
+    for group in _groups(steps, alone, computed):
+        read = {n for k in group for n in steps[k].read}
         sources = tuple(sorted(read & set(program.weights)))
-        results = tuple(sorted({n for k in own for n in steps[k].written} & wanted))
-        time = sum(times[k] for k in own)
+        results = tuple(sorted({n for k in group for n in steps[k].written} & wanted))
+        time = sum(times[k] for k in group)
         size = sum(program.buffers[n].type.nbytes for n in results)
         if time > CHECK * (2 + len(sources) + len(results)) and size <= left:
-            found.append(Invariant(tuple(own), sources, results, time))
+            chosen.append(Invariant(tuple(group), sources, results, time))
             left -= size
-    return found
+    return chosen
 
 
 def _alone(program: Program, fixed: Collection[int]) -> set[int]:
@@ -57,18 +57,18 @@ def _alone(program: Program, fixed: Collection[int]) -> set[int]:
     writers = Counter(n for s in steps for n in s.written)
     apart: set[int] = set()  # that write what another one writes from other data
     while True:
-        known, found, seen = set(fixed), set[int](), Counter[int]()
+        known, alone, seen = set(fixed), set[int](), Counter[int]()
         for k, s in enumerate(steps):
             inner = all(buffers[n].place == "arena" for n in s.written)
             if isinstance(s, Fallback) or not inner or k in apart:
                 continue
             if known.issuperset(s.read):
-                found.add(k)
+                alone.add(k)
                 seen.update(s.written)
                 known.update(n for n in s.written if seen[n] == writers[n])
-        mixed = {k for k in found if not known.issuperset(steps[k].written)}
+        mixed = {k for k in alone if not known.issuperset(steps[k].written)}
         if not mixed:
-            return found
+            return alone
         apart |= mixed
 
 
@@ -81,7 +81,11 @@ def _groups(
         s = steps[k]
         touched = s.buffers if isinstance(s, Launch) else (*s.read, *s.written)
         shared = [n for n in touched if n in computed]
-        joined = {id(own): own for n in shared if (own := group.get(n)) is not None}
-        whole = sorted([k, *(j for own in joined.values() for j in own)])
+        joined = {
+            id(members): members
+            for n in shared
+            if (members := group.get(n)) is not None
+        }
+        whole = sorted([k, *(j for members in joined.values() for j in members)])
         group.update((n, whole) for j in whole for n in steps[j].written)
-    return list({id(own): own for own in group.values()}.values())
+    return list({id(members): members for members in group.values()}.values())

@@ -74,8 +74,8 @@ class _Order:
         return [unit] if finish is None else [unit, finish]
 
     def _add(self, unit: Unit) -> None:
-        own = self._own(unit)
-        nodes = [node for u in own for node in u.nodes]
+        units = self._own(unit)
+        nodes = [node for u in units for node in u.nodes]
         if not self.arranged.changed.isdisjoint(node.serial for node in nodes):
             self._end(-1)
         for node in nodes:
@@ -85,7 +85,7 @@ class _Order:
                 self._begin()
         else:
             self.parts.append((unit, WHOLE))
-            for u in own:
+            for u in units:
                 self.done |= 1 << u.number
         while self._can_begin():
             self._begin()

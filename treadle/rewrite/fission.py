@@ -182,11 +182,13 @@ class _Loop:
         is_result = isinstance(x.op, Output) and x.inputs[0].serial in self.places
         return is_result and self.place(x) >= self.op.carries
 
-    def split(self, made: Nodes) -> bool:
+    def split(self, rewritten: Nodes) -> bool:
         """Make the results that are read, of what other nodes became; whether that can
         be."""
         if self.parts is not None and not self.results:
-            self.parts.build(self.node, [made.get(x.serial, x) for x in self.inputs])
+            self.parts.build(
+                self.node, [rewritten.get(x.serial, x) for x in self.inputs]
+            )
         return bool(self.results)
 
 

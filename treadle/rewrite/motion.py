@@ -83,8 +83,8 @@ class Parts:
         """What is the same at every step, and no larger than what it is computed of; of
         views, those that change which elements are adjacent."""
         first = self.op.carries + self.op.scanned
-        given = {x.serial for x in self.body.arguments[first : self.end]}
-        same = below(self.body.nodes, given) - self.varies - given
+        invariant = {x.serial for x in self.body.arguments[first : self.end]}
+        same = below(self.body.nodes, invariant) - self.varies - invariant
         for x in self.body.nodes:
             if x.serial not in same or not _moves(x):
                 continue
@@ -260,12 +260,13 @@ class Parts:
         early = self.before.keys() - self.shared.keys()
         nodes = reach(self.ends(), lambda x: x.serial not in early)
         products = {x.serial for x in nodes if x.serial in early and self._near(x)}
-        terms = [x for own in self.sums.values() for x in own.terms]
+        terms = [x for total in self.sums.values() for x in total.terms]
         outside = {y.serial for x in [*self.after.values(), *terms] for y in x.inputs}
+        outside |= self.asked
         for serial in products:
-            own = below(self.body.nodes, {serial}) & early
-            if own.isdisjoint(outside | self.asked) and self.late & self._users_of(own):
-                self.before = {k: x for k, x in self.before.items() if k not in own}
+            chain = below(self.body.nodes, {serial}) & early
+            if chain.isdisjoint(outside) and self.late & self._users_of(chain):
+                self.before = {k: x for k, x in self.before.items() if k not in chain}
 
     def _users_of(self, serials: Set[int]) -> set[int]:
         return {x.serial for k in serials for x in self.users.get(k, [])}

@@ -36,15 +36,15 @@ def with_products(
     """
     arguments = list(body.arguments)
     place = max([x.op.position for x in arguments], default=0)  # type: ignore[attr-defined]
-    own: list[Tensor] = []
-    given: list[Tensor] = []
-    made: dict[int, Tensor] = {}
+    added: list[Tensor] = []
+    operands: list[Tensor] = []
+    replaced: dict[int, Tensor] = {}
     for k in range(op.carries, op.carries + op.scanned):
         y = inputs[k]
-        found = _affine(y)
-        if found is None or any(type(x.op) is not Scan for x in users[y.serial]):
+        affine = _affine(y)
+        if affine is None or any(type(x.op) is not Scan for x in users[y.serial]):
             continue
-        x, spec, others = found
+        x, spec, others = affine
         row = Tensor(arguments[k].op, (), row_type(x))
         same = [
             Tensor(Argument(place + n), (), b.type) for n, b in enumerate(others, 1)
@@ -53,14 +53,18 @@ def with_products(
         for b in same[1:]:
             z = Add()(z, b)
         if is_near(product, 1, op.length) and z.type == arguments[k].type:
-            made[arguments[k].serial] = z
+            replaced[arguments[k].serial] = z
             arguments[k], inputs[k] = row, x
-            own, given, place = own + same, given + others, place + len(others)
-    if not made:
+            added, operands, place = (
+                added + same,
+                operands + others,
+                place + len(others),
+            )
+    if not replaced:
         return body
     end = len(arguments) - op.draws
-    arguments[end:end], inputs[end:end] = own, given
-    return Body(body.name, arguments, rebuild(body.outputs, made))
+    arguments[end:end], inputs[end:end] = added, operands
+    return Body(body.name, arguments, rebuild(body.outputs, replaced))
 
 
 def _affine(y: Tensor) -> tuple[Tensor, str, list[Tensor]] | None:
@@ -86,8 +90,8 @@ def is_near(x: Tensor, k: int, length: int) -> bool:
     are in a near cache, where what it comes to in so many steps would be in none."""
     if not isinstance(x.op, Contract) or length * x.type.nbytes <= FAR:
         return False
-    own, out = letters(x.op.spec)[k], letters(x.op.spec)[2]
-    sizes = zip(own, x.inputs[k].type.shape, strict=True)
+    dims, out = letters(x.op.spec)[k], letters(x.op.spec)[2]
+    sizes = zip(dims, x.inputs[k].type.shape, strict=True)
     columns = prod(n for c, n in sizes if c in out)
     return x.inputs[k].type.nbytes <= NEAR and x.type.size >= TALL * columns
 
@@ -95,32 +99,32 @@ def is_near(x: Tensor, k: int, length: int) -> bool:
 def by_rows(body: Body, first: int, stop: int) -> Body:
     """A body whose products read by rows what stays the same, its arguments from
     `first` to `stop`: a kernel reads adjacent columns of its second matrix."""
-    given = {x.serial for x in body.arguments[:first]}
-    given |= {x.serial for x in body.arguments[stop:]}
-    varies = below(body.nodes, given)
-    made: dict[int, Tensor] = {}
+    changing = {x.serial for x in body.arguments[:first]}
+    changing |= {x.serial for x in body.arguments[stop:]}
+    varies = below(body.nodes, changing)
+    rewritten: dict[int, Tensor] = {}
     for x in body.nodes:
-        op, inputs = x.op, [made.get(y.serial, y) for y in x.inputs]
+        op, inputs = x.op, [rewritten.get(y.serial, y) for y in x.inputs]
         if isinstance(op, Contract) and x.serial in varies:
-            *own, out = letters(op.spec)
+            *operands, out = letters(op.spec)
             for k, w in enumerate(x.inputs):
                 order = None if w.serial in varies else _by_rows(op.spec, k)
                 if order is not None:
                     inputs[k] = PermuteDims(order)(inputs[k])
-                    own[k] = "".join([own[k][n] for n in order])
-            op = Contract(f"{own[0]},{own[1]}->{out}")
+                    operands[k] = "".join([operands[k][n] for n in order])
+            op = Contract(f"{operands[0]},{operands[1]}->{out}")
         if any(new is not old for new, old in zip(inputs, x.inputs, strict=True)):
-            made[x.serial] = remade(x, op, tuple(inputs), x.type)
+            rewritten[x.serial] = remade(x, op, tuple(inputs), x.type)
     return Body(
-        body.name, body.arguments, [made.get(y.serial, y) for y in body.outputs]
+        body.name, body.arguments, [rewritten.get(y.serial, y) for y in body.outputs]
     )
 
 
 def _by_rows(spec: str, k: int) -> tuple[int, ...] | None:
     """The order of the dimensions of operand `k` of a product in which the columns of
     the result are adjacent, where terms are and the operand is the second matrix."""
-    *own, out = letters(spec)
-    of, other = own[k], own[1 - k]
+    *operands, out = letters(spec)
+    of, other = operands[k], operands[1 - k]
     if not out or out[-1] not in of or out[-1] in other or of[-1] in out:
         return None
     count = next(
@@ -132,19 +136,19 @@ def _by_rows(spec: str, k: int) -> tuple[int, ...] | None:
     return tuple(map(of.index, order))
 
 
-def summed(x: Tensor, made: Mapping[int, Tensor], rows: Set[int]) -> Tensor:
+def summed(x: Tensor, values: Mapping[int, Tensor], rows: Set[int]) -> Tensor:
     """The sum over all steps of a product or a sum of what has rows."""
     if isinstance(x.op, Sum):
         axes = (0, *[k + 1 for k in x.op.axes])
-        total = Sum(axes)(made[x.inputs[0].serial])
+        total = Sum(axes)(values[x.inputs[0].serial])
         return _shaped(total, x.type)
     a, b, out = letters(x.op.spec)  # type: ignore[attr-defined]
     step = next(c for c in ascii_letters if c not in x.op.spec)  # type: ignore[attr-defined]
-    given = [y.serial in rows for y in x.inputs]
-    operands = [made.get(y.serial, y) for y in x.inputs]
-    if all(given):
+    has_rows = [y.serial in rows for y in x.inputs]
+    operands = [values.get(y.serial, y) for y in x.inputs]
+    if all(has_rows):
         return Contract(f"{step}{a},{step}{b}->{out}")(*operands)
-    k = given.index(True)
+    k = has_rows.index(True)
     operands[k] = Sum((0,))(operands[k])
     return Contract(x.op.spec)(*operands)  # type: ignore[attr-defined]
 
@@ -156,8 +160,8 @@ def _shaped(x: Tensor, like: Type) -> Tensor:
 
 def below(nodes: Sequence[Tensor], serials: Set[int]) -> set[int]:
     """Those of the nodes that depend on some, with these."""
-    found = set(serials)
+    dependent = set(serials)
     for x in nodes:
-        if any(y.serial in found for y in x.inputs):
-            found.add(x.serial)
-    return found
+        if any(y.serial in dependent for y in x.inputs):
+            dependent.add(x.serial)
+    return dependent

@@ -36,9 +36,9 @@ def evaluated(model: Model, batches: Batches, steps: int | None) -> dict[str, fl
             if isinstance(model.optimizer, DataParallel):
                 parallel = model.optimizer
                 tally, comm = Tally([mean, *model.metrics]), parallel.communicator
-                own = batches.share(comm.rank, comm.size, steps)
+                share = batches.share(comm.rank, comm.size, steps)
                 with parallel.evaluating() as place_draws:
-                    for number, batch in own:
+                    for number, batch in share:
                         place_draws(number)
                         with tally.batch(number):
                             take(batch)
@@ -48,7 +48,7 @@ def evaluated(model: Model, batches: Batches, steps: int | None) -> dict[str, fl
                     take(batch)
     finally:
         model.module.train(before)
-    found = {"loss": mean.result()}
+    logs = {"loss": mean.result()}
     for each in model.metrics:
-        found[each.name] = each.result()
-    return found
+        logs[each.name] = each.result()
+    return logs

@@ -79,7 +79,7 @@ class Model:
         self.module = module
         self.loss = None if loss is None else Loss(loss)
         self.optimizer = by_name(optimizer) if isinstance(optimizer, str) else optimizer
-        self.metrics = [metric(given) for given in metrics]
+        self.metrics = [metric(entry) for entry in metrics]
         self.penalty = penalty
         self.stop_training = False
         names = ["loss", *(m.name for m in self.metrics)]
@@ -134,8 +134,8 @@ class Model:
         if validation_split:
             if validation_data is not None:
                 raise ArgumentError("give validation_split or validation_data")
-            given, validation_data = held_out(x, y, sample_weight, validation_split)
-            x, y, sample_weight = given
+            training, validation_data = held_out(x, y, sample_weight, validation_split)
+            x, y, sample_weight = training
         chosen = list(callbacks)
         shard = _shard_of(self.optimizer)
         if verbose:
@@ -209,7 +209,7 @@ class Model:
 
         Of batches (inputs, targets, weights) the inputs alone are used.
         """
-        found: list[list[np.ndarray[Any, Any]]] = []
+        predicted: list[list[np.ndarray[Any, Any]]] = []
         structure: Any = None
         before = self.module.training
         self.module.eval()
@@ -219,12 +219,12 @@ class Model:
                     Batches(x, None, None, batch_size).epoch(), steps
                 ):
                     leaves, structure = trees.flatten(self._called(batch[0]))
-                    found.append([np.asarray(leaf) for leaf in leaves])
+                    predicted.append([np.asarray(leaf) for leaf in leaves])
         finally:
             self.module.train(before)
-        if not found:
+        if not predicted:
             raise ArgumentError("there is nothing to predict: no batch came")
-        joined = [np.concatenate(parts) for parts in zip(*found, strict=True)]
+        joined = [np.concatenate(parts) for parts in zip(*predicted, strict=True)]
         return trees.unflatten(structure, joined)
 
     def __repr__(self) -> str:
@@ -274,8 +274,8 @@ class Model:
         1     ReLU    [4, 3]           0
         9 parameters, 9 trainable
         """
-        given = None if x is None else self._called(x)
-        return summary(self.module, given)
+        results = None if x is None else self._called(x)
+        return summary(self.module, results)
 
     # -- files ---------------------------------------------------------------------
 
@@ -324,8 +324,8 @@ def _shard_of(optimizer: Optimizer | DataParallel) -> tuple[int, ...]:
     return optimizer.shard if isinstance(optimizer, DataParallel) else (0, 1)
 
 
-def _positive(**given: Any) -> None:
-    for name, value in given.items():
+def _positive(**numbers: Any) -> None:
+    for name, value in numbers.items():
         if not isinstance(value, int) or value < 1:
             raise ArgumentError(f"{name} is a positive number, not {value!r}")
 

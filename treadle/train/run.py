@@ -59,10 +59,10 @@ class Step:
 def accuracy(model: Module, data: ArrayDataset, comm: Communicator) -> float:
     """The share of examples whose label has the greatest output, without dropout; each
     rank looks at some of them."""
-    right, own = 0, slice(comm.rank, None, comm.size)
+    right, share = 0, slice(comm.rank, None, comm.size)
     model.eval()
     with no_grad():
-        for begin in range(0, len(data), _AT_ONCE)[own]:
+        for begin in range(0, len(data), _AT_ONCE)[share]:
             x, y = data[begin : begin + _AT_ONCE]
             right += int((model(constant(x)).numpy().argmax(1) == y).sum())
     model.train()

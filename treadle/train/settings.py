@@ -46,20 +46,20 @@ class Settings:
         if self.lr is not None and not (math.isfinite(self.lr) and self.lr > 0):
             raise OptionError(f"--lr is a positive number, not {self.lr}")
 
-    def changed(self, **given: Any) -> Settings:
-        """These settings with those given that are not None."""
-        chosen = {name: value for name, value in given.items() if value is not None}
+    def changed(self, **changes: Any) -> Settings:
+        """These settings with those changes that are not None."""
+        chosen = {name: value for name, value in changes.items() if value is not None}
         return Settings(**{**asdict(self), **chosen})
 
-    def resumed(self, **given: Any) -> Settings:
+    def resumed(self, **changes: Any) -> Settings:
         """The settings a run goes on with: what decides its bits may not change."""
         for name in ("data", "network", "optimizer", "lr", "batch", "shards", "seed"):
-            value, had = given.get(name), getattr(self, name)
+            value, had = changes.get(name), getattr(self, name)
             if value is not None and value != had:
                 raise OptionError(
                     f"the run has --{name} {had}; it cannot become {value}"
                 )
-        return self.changed(**given)
+        return self.changed(**changes)
 
     def facts(self) -> dict[str, Any]:
         """The settings as JSON can say them."""

@@ -40,8 +40,8 @@ class Tally:
 
     def _sums(self) -> Array:
         sums = [np.asarray(m.sums, np.float64).reshape(-1) for m in self.metrics]
-        found: Array = np.concatenate(sums)
-        return found
+        joined: Array = np.concatenate(sums)
+        return joined
 
     def _put(self, sums: Array) -> None:
         """Have the metrics hold these sums."""
@@ -55,9 +55,9 @@ class Tally:
         self._put(np.zeros_like(self._total))
         try:
             yield
-            own = self._sums()
-            self._rows.append(np.concatenate([[float(number)], own]))
-            self._here = self._here + own
+            sums = self._sums()
+            self._rows.append(np.concatenate([[float(number)], sums]))
+            self._here = self._here + sums
         finally:
             self._put(self._here)
 

@@ -57,12 +57,12 @@ def _kind(op: Any, count: int) -> _Kind:
         sizes = op.carries, op.scanned, op.draws, op.length
         return _Kind("scan", (op.body,), (every,), *sizes)
     if isinstance(op, Cond):
-        own = tuple(range(1, 1 + op.split)), tuple(range(1 + op.split, count))
-        return _Kind("branch", (op.then, op.otherwise), own)
+        operands = tuple(range(1, 1 + op.split)), tuple(range(1 + op.split, count))
+        return _Kind("branch", (op.then, op.otherwise), operands)
     assert isinstance(op, While)
     c, k = op.carries, op.carries + op.tested
-    own = (*range(c), *range(k, count)), tuple(range(k))
-    return _Kind("while", (op.body, op.test), own, c, 0, op.draws, ENDLESS)
+    operands = (*range(c), *range(k, count)), tuple(range(k))
+    return _Kind("while", (op.body, op.test), operands, c, 0, op.draws, ENDLESS)
 
 
 def is_native(step: Step, program: Program) -> bool:
@@ -89,7 +89,7 @@ class _Frame:
     """A body of a branch or loop, and where what it needs in a run lies."""
 
     linked: Linked
-    given: dict[int, int]  # the buffers of arguments, with the op's operands
+    operands: dict[int, int]  # the buffers of arguments, with the op's operands
     constants: dict[int, np.ndarray[Any, Any]]
     outputs: list[tuple[int, int, int, int, int]] = field(default_factory=list)
     packed: list[Packed] = field(default_factory=list)  # of what no step changes
@@ -123,16 +123,16 @@ def _frames(
     for body, operands in zip(kind.bodies, kind.operands, strict=True):
         if kind.name == "branch":  # one of them runs
             memory.size = start
-        linked, given = inner[body.number]
-        frame = _frame(linked, given, operands)
+        linked, arguments = inner[body.number]
+        frame = _frame(linked, arguments, operands)
         frames.append(frame)
         frame.addresses = memory.take(INTEGER * len(linked.fixed))
         frame.table = memory.take(INTEGER * linked.arguments)
         frame.arena = memory.take(linked.plan.size)
         if kind.name != "while" or body is step.op.body:  # type: ignore[attr-defined]
-            frame.outputs = _outputs(linked, frame.given, kind, memory)
+            frame.outputs = _outputs(linked, frame.operands, kind, memory)
         if kind.name != "branch":
-            fixed = {n for n, x in frame.given.items() if x in stays}
+            fixed = {n for n, x in frame.operands.items() if x in stays}
             every = linked.kept.packed
             frame.packed = [p for p in every if fixed.issuperset(p.sources)]
             sizes_of = [place for p in frame.packed for place in p.places]
@@ -141,18 +141,18 @@ def _frames(
     return frames, max(sizes)
 
 
-def _frame(linked: Linked, given: Sequence[Any], operands: Sequence[int]) -> _Frame:
-    found = _Frame(linked, {}, {})
-    for n, x in zip(linked.program.arguments, given, strict=True):
+def _frame(linked: Linked, arguments: Sequence[Any], operands: Sequence[int]) -> _Frame:
+    frame = _Frame(linked, {}, {})
+    for n, x in zip(linked.program.arguments, arguments, strict=True):
         if isinstance(x, int):
-            found.given[n] = operands[x]
+            frame.operands[n] = operands[x]
         else:
-            found.constants[n] = np.asarray(x, order="C")
-    return found
+            frame.constants[n] = np.asarray(x, order="C")
+    return frame
 
 
 def _outputs(
-    inner: Linked, own: Mapping[int, int], kind: _Kind, memory: _Memory
+    inner: Linked, operands: Mapping[int, int], kind: _Kind, memory: _Memory
 ) -> list[tuple[int, int, int, int, int]]:
     """What becomes of each output of a body, as the core reads it: the kind, buffer,
     bytes, the output or carry that it goes with, and where its second block lies."""
@@ -164,24 +164,24 @@ def _outputs(
             home.setdefault(results[k], k)
     stacks: dict[int, int] = {}  # of what a carry was before each step, by that
     for k, n in enumerate(results):
-        if k >= kind.carries and own.get(n, kind.carries) < kind.carries:
-            stacks.setdefault(own[n], k)
-    found = []
+        if k >= kind.carries and operands.get(n, kind.carries) < kind.carries:
+            stacks.setdefault(operands[n], k)
+    outputs = []
     for k, n in enumerate(results):
         size, other, way = buffers[n].type.nbytes, 0, COPIED
         if home.get(n) == k:
             way = HOME
-        elif k < kind.carries and own.get(n) == k:
+        elif k < kind.carries and operands.get(n) == k:
             way = STILL
         elif k < kind.carries <= home.get(n, -1):
             way, other = ROW, home[n]
         if way in (STILL, ROW):
             stacks.pop(k, None)
-        if k >= kind.carries and stacks.get(own.get(n, -1)) == k:
-            way, other = BEFORE, own[n]
+        if k >= kind.carries and stacks.get(operands.get(n, -1)) == k:
+            way, other = BEFORE, operands[n]
         second = k < kind.carries and way in (HOME, COPIED) and k not in stacks
-        found.append((way, n, size, other, memory.take(size) if second else -1))
-    return found
+        outputs.append((way, n, size, other, memory.take(size) if second else -1))
+    return outputs
 
 
 class Control:
@@ -233,7 +233,7 @@ def _body(frame: _Frame) -> Any:
     placed = [*linked.placed.tolist(), *[n for n, _ in frame.panels]]
     places = (linked.plan.table[linked.places] + frame.arena).tolist()
     places += [place for _, place in frame.panels]
-    lists = placed, places, list(frame.given), list(frame.given.values())
+    lists = placed, places, list(frame.operands), list(frame.operands.values())
     arrays = [np.array(x, np.int64) for x in lists]
     records = linked.records.ravel(), later.ravel()
     return addresses, *numbers, *records, *arrays, frame.addresses, frame.table

@@ -90,10 +90,10 @@ def table_of(
     step `spans` has its first record and how many, and others which of the `count`
     addresses its workspace and its scratch memory are, if it has some of its own.
     """
-    found = ProgramTable([], [], [], [], [])
-    records, table, slots, which, shifts = found
+    program_table = ProgramTable([], [], [], [], [])
+    records, table, slots, which, shifts = program_table
     regions = {r.first: r for r in program.regions}
-    for k, own in enumerate(codes):
+    for k, step_codes in enumerate(codes):
         if k in regions:
             inside = spans[regions[k].first : regions[k].stop]
             chains = len(regions[k].chains)
@@ -105,7 +105,7 @@ def table_of(
         special = {"status": count - 1}
         special["workspace"] = workspaces.get(k, -1)
         special["scratch"] = scratches.get(k, count - 2)
-        for code in own:
+        for code in step_codes:
             start = functions[code.name] if code.name else 0, len(table)
             records.append([*start, code.total, most(code.grain, 1), 0, 0, 0, 0])
             for x in code.arguments:
@@ -118,7 +118,7 @@ def table_of(
                     table.append(0)
                 else:
                     table.append(functions[x] if isinstance(x, str) else x)
-    return found
+    return program_table
 
 
 def _most(sizes: Sequence[int]) -> int:

@@ -64,7 +64,10 @@ LAZY = ("small", "needs", "dying", "program", "plain", "lives")
 def _linked_bodies(step: Fallback, room: int) -> dict[int, tuple[Linked, Any]]:
     """The programs of a step's bodies by their numbers, and what these are given."""
     pairs = zip(bodies(step.op).values(), step.bodies, strict=True)
-    return {b.number: (Linked(own.program, room), own.inputs) for b, own in pairs}
+    return {
+        body.number: (Linked(body_program.program, room), body_program.inputs)
+        for body, body_program in pairs
+    }
 
 
 class Linked:
@@ -177,8 +180,8 @@ class Linked:
 
     def _by_rule(self) -> list[Linked]:
         """The programs of bodies that are called by the rules of their ops."""
-        steps = [own for k, own in self.inner.items() if not self.codes[k]]
-        return [x for own in steps for x, _ in own.values()]
+        steps = [programs for k, programs in self.inner.items() if not self.codes[k]]
+        return [x for programs in steps for x, _ in programs.values()]
 
     @property
     def nbytes(self) -> int:
@@ -253,13 +256,13 @@ class Linked:
     def _control(self) -> None:
         """Have the core's branches and loops in their records."""
         self.controls: list[Control] = []
-        for k, own in self.inner.items():
+        for k, programs in self.inner.items():
             if self.codes[k]:
                 step, record = self.program.steps[k], self.spans[k][0]
                 assert isinstance(step, Fallback)
-                made = Control(step, self.program.buffers, own)
-                self.controls.append(made)
-                self.records[record, [TOTAL, CONTROL]] = made.parts, made.address
+                control = Control(step, self.program.buffers, programs)
+                self.controls.append(control)
+                self.records[record, [TOTAL, CONTROL]] = control.parts, control.address
 
     def arrays(self) -> ProgramTable:
         """The same of this program, as arrays."""
@@ -318,9 +321,9 @@ class Linked:
 
     def keep_panels(self) -> None:
         """Have the core leave out what a run has filled, if it is a program of its."""
-        made = self.__dict__.get("small")
-        if made is not None:
-            keep_panels(self, made)
+        core_program = self.__dict__.get("small")
+        if core_program is not None:
+            keep_panels(self, core_program)
 
     @lazy
     def needs(self) -> tuple[Need, ...] | None:

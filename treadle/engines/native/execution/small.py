@@ -106,14 +106,14 @@ def _made(linked: Linked, scratch: int) -> Any:
     as_numbers = tuple([np.array(x, np.int64) for x in numbers])
     kept = linked.functions, linked.constants, linked.controls
     sizes = linked.plan.size, scratch
-    made = native.program(as_numbers, results, *sizes, kept)
+    program = native.program(as_numbers, results, *sizes, kept)
     if awaits_panels(linked):
         nothing = tuple([np.zeros(0, np.int64)] * 4)
-        native.keep_panels(made, nothing, (), -1, None)
-        keep_panels(linked, made)
+        native.keep_panels(program, nothing, (), -1, None)
+        keep_panels(linked, program)
     elif linked.first is not None:
-        linked.first.model = made
-    return made
+        linked.first.model = program
+    return program
 
 
 def awaits_panels(linked: Linked) -> bool:
@@ -125,13 +125,13 @@ def awaits_panels(linked: Linked) -> bool:
     return time > SAVED and over.isdisjoint(sources)
 
 
-def keep_panels(linked: Linked, made: Any) -> None:
+def keep_panels(linked: Linked, program: Any) -> None:
     """Give a program of the core what runs before have made of its weights."""
-    turn, found = latest_turn(), linked.kept.all
-    if found is None or not awaits_panels(linked):
+    turn, kept = latest_turn(), linked.kept.all
+    if kept is None or not awaits_panels(linked):
         return
-    *numbers, sources, arrays, panels = found
+    *numbers, sources, arrays, panels = kept
     place = {n: k for k, n in enumerate(linked.interface.arguments)}
     every = *numbers, [place[n] for n in sources]
     as_numbers = tuple([np.array(x, np.int64) for x in every])
-    native.keep_panels(made, as_numbers, arrays, turn, panels)
+    native.keep_panels(program, as_numbers, arrays, turn, panels)

@@ -130,7 +130,7 @@ class _Template:
                     arguments,
                     maker(body_program.inputs, slots),
                 )
-            scratch = reduce(most, [own.rest.scratch for own, _, _ in each.values()])
+            scratch = reduce(most, [body.rest.scratch for body, _, _ in each.values()])
             replaced = [replace(c, scratch=scratch) for c in first.codes[k]]
             codes = [*codes[:k], tuple(replaced), *codes[k + 1 :]]
         memory = memory_beside(program, codes)
@@ -177,11 +177,11 @@ class _Template:
         if inner:
             program = whole()
             whole = partial(_same, program)
-            for k, own in inner.items():
+            for k, programs in inner.items():
                 step = program.steps[k]
                 if isinstance(step, Fallback) and first.codes[k]:
                     place = first.lives.place[first.workspaces[k]]
-                    sizes[place] = memory_of(step, program, own)
+                    sizes[place] = memory_of(step, program, programs)
         plan, table = self._plans.at(sizes), self._table(numbers)
         plans = plan, rest.packed, inner
         program = first.resized(whole, rest.interface, table, *plans)
