@@ -40,7 +40,7 @@ def take(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     pools = {count: Pool(count) for count in (1, 2, 4)}
 
     def given(count: int) -> None:
-        monkeypatch.setattr(run, "pool", lambda threads=0: pools[count])
+        monkeypatch.setattr(run, "pool", lambda threads=0: pools[threads or count])
 
     return given
 
@@ -112,6 +112,33 @@ def test_directions_of_a_layer_are_loops_side_by_side(
     for count in (2, 4):
         take(count)
         assert all(run() == wanted for _ in range(20))
+    for mode in ("poison", "guard"):
+        with td.options(arena=mode):
+            assert run() == wanted
+    with td.profile():
+        assert run() == wanted
+
+
+def test_loops_of_a_region_are_by_their_rule_where_somebody_watches(
+    take: Callable[[int], None],
+) -> None:
+    take(2)
+    layer = td.nn.LSTM(WIDTH, 64, bidirectional=True)
+    x = td.asarray(RNG.standard_normal((40, 8, WIDTH)).astype(np.float32))
+    layer(x)[0].numpy()
+    linked = latest()
+    inside = {k for r in linked.program.regions for k in range(r.first, r.stop)}
+    loops = set(linked.inner)
+    assert loops and loops <= inside
+    for cut in (linked.pieces, linked.watched):
+        steps = [k for piece in cut for k in range(piece.first, piece.stop)]
+        assert steps == list(range(len(linked.program.steps)))
+        for piece in cut:
+            records = [linked.spans[k] for k in range(piece.first, piece.stop)]
+            if loops.isdisjoint(range(piece.first, piece.stop)):
+                assert piece.records >= sum(n for _, n in records)
+            else:
+                assert piece.stop == piece.first + 1 and not piece.records
 
 
 class Towers:

@@ -157,8 +157,11 @@ class Linked:
         regions = self.program.regions
         spans = enumerate(self.spans)
         by_rule = [(at, 0 if k in self.inner else n) for k, (at, n) in spans]
-        # One by one; as few as can be with branches and loops by NumPy's rule; and all.
-        self.pieces = pieces(by_rule, regions)
+        kernels = self.inner.keys().isdisjoint
+        apart = [r for r in regions if not kernels(range(r.first, r.stop))]
+        # One by one; as few as can be with branches and loops by NumPy's rule, which
+        # regions with some of them are taken apart for; and all.
+        self.pieces = pieces(by_rule, regions, apart)
         self.watched = merged(self.pieces)
         self.runs = merged(pieces(self.spans, regions))
         self.tables: list[Tables] = []  # of no run at this moment

@@ -13,21 +13,27 @@ __all__ = ["Piece", "merged", "pieces"]
 class Piece(NamedTuple):
     """Steps `first` to `stop` that run at once: their first record, and how many.
 
-    A fallback has none.
+    A fallback has none. Steps of chains have scratch memory for `one_thread`.
     """
 
     first: int
     stop: int
     record: int
     records: int
+    one_thread: bool = False
 
 
-def pieces(spans: Sequence[tuple[int, int]], regions: Sequence[Region]) -> list[Piece]:
-    """The steps one by one, but for regions, which are one piece; `spans` has of each
-    step its first record, and how many.
+def pieces(
+    spans: Sequence[tuple[int, int]],
+    regions: Sequence[Region],
+    apart: Sequence[Region] = (),
+) -> list[Piece]:
+    """The steps one by one, but for regions, which are one piece if they are not taken
+    `apart`; `spans` has of each step its first record, and how many.
     """
     result: list[Piece] = []
-    starts = {r.first: r for r in regions}
+    starts = {r.first: r for r in regions if r not in apart}
+    chained = {k for r in apart for k in range(r.first, r.stop)}
     k = 0
     while k < len(spans):
         record, records = spans[k]
@@ -36,19 +42,21 @@ def pieces(spans: Sequence[tuple[int, int]], regions: Sequence[Region]) -> list[
             stop = starts[k].stop
             record -= 1
             records = sum(spans[stop - 1]) - record
-        result.append(Piece(k, stop, record, records))
+        result.append(Piece(k, stop, record, records, k in chained))
         k = stop
     return result
 
 
 def merged(pieces: Sequence[Piece]) -> list[Piece]:
-    """The same with native pieces that follow each other as one."""
+    """The same with native pieces that follow each other as one; the record of a region
+    that is taken apart is in none."""
     joined: list[Piece] = []
     for piece in pieces:
-        if joined and joined[-1].records and piece.records:
-            last = joined[-1]
+        last = joined[-1] if joined else piece
+        alike = last.records and piece.records and last.one_thread == piece.one_thread
+        if alike and last.record + last.records == piece.record:
             records = last.records + piece.records
-            joined[-1] = Piece(last.first, piece.stop, last.record, records)
+            joined[-1] = last._replace(stop=piece.stop, records=records)
         else:
             joined.append(piece)
     return joined

@@ -21,7 +21,7 @@ from treadle.engines.native.execution.early import EarlyCuts
 from treadle.engines.native.execution.kept import Kept, Panels
 from treadle.engines.native.execution.limits import Held, Limit
 from treadle.engines.native.execution.pieces import Piece
-from treadle.engines.native.execution.pool import pool
+from treadle.engines.native.execution.pool import Pool, pool
 from treadle.engines.native.execution.tables import Tables, memory_under
 from treadle.engines.native.execution.timing import Key, Timing
 from treadle.graph.body import Body, Called, with_bodies
@@ -292,16 +292,17 @@ class Run:
         for piece in pieces:
             last = claim if piece is pieces[-1] else None
             place = records + piece.record * FIELDS * 8
+            threads = pool(1) if piece.one_thread else self.threads
             if not piece.records:
                 self._fallback(piece.first, alive)
             elif watchers and careful is None:
                 stop = piece.record + piece.records
                 steps = tables.steps[piece.record : stop]
-                self._timed(steps, piece.record, arguments, flag, last)
+                self._timed(threads, steps, piece.record, arguments, flag, last)
             else:
                 pointers = place, piece.records, arguments, flag, 0, last
                 brief = careful is None and piece.record in tables.brief
-                self.threads.run(*pointers, brief)
+                threads.run(*pointers, brief)
             if careful is not None:
                 for k in range(piece.first, piece.stop):
                     for n in linked.dying[k]:
@@ -323,12 +324,18 @@ class Run:
         self.tables.table[linked.slots] = where
 
     def _timed(
-        self, records: Array, first: int, arguments: int, flag: int, claim: Claim | None
+        self,
+        threads: Pool,
+        records: Array,
+        first: int,
+        arguments: int,
+        flag: int,
+        claim: Claim | None,
     ) -> None:
         """Run records, the first of them with a number, and tell when they ran."""
-        timing = Timing(records, self.threads.threads)
+        timing = Timing(records, threads.threads)
         pointers = arguments, flag, timing.address
-        self.threads.run(records.ctypes.data, len(records), *pointers, claim)
+        threads.run(records.ctypes.data, len(records), *pointers, claim)
         timing.tell(self.linked.about()[first:], self.lines)
 
     def _fallback(self, k: int, alive: dict[int, Array]) -> None:
