@@ -125,6 +125,23 @@ def test_what_cannot_serve_other_sizes_keeps_no_graph() -> None:
     assert not any(ref() is not None for ref in alive)
 
 
+def test_plans_of_values_that_assign_go_with_their_variables() -> None:
+    def trained() -> list[Any]:
+        v, w = (td.param(name, init=np.ones(3, np.float32)) for name in "vw")
+        with td.options(engine="auto"):
+            for _ in range(4):
+                loss = (v * w).sum()
+                for p, g in zip((v, w), td.grad(loss, [v, w]), strict=True):
+                    p.assign(p - 0.1 * g)
+                float(loss)
+        assert v.plans.hits >= 2
+        return [weakref.ref(v), weakref.ref(w)]
+
+    alive = trained()
+    gc.collect()
+    assert not any(ref() is not None for ref in alive)
+
+
 @pytest.mark.parametrize("read", ["value", "no_grad", "both"])
 def test_a_value_stepped_by_hand_is_one_program(read: str) -> None:
     """What lies behind the values that it is derived by is not looked at again."""
