@@ -43,6 +43,18 @@ def refusing() -> dict[str, Callable[[Any], Module]]:
         "ClassFactoredSoftmax": lambda n: nn.ClassFactoredSoftmax(n, [0, 1]),
         "UniversalEmbedding": lambda n: nn.UniversalEmbedding(np.eye(2), np.eye(2), n),
         "ApproximateOutput k": lambda n: nn.ApproximateOutput(nn.Linear(2, 3), n),
+        "Unfold kernel": nn.Unfold,
+        "Unfold stride": lambda n: nn.Unfold(2, stride=n),
+        "Fold size": lambda n: nn.Fold(n, 2),
+        "Fold kernel": lambda n: nn.Fold(4, n),
+        "UpsamplingNearest2d": nn.UpsamplingNearest2d,
+        "UpsamplingBilinear2d": nn.UpsamplingBilinear2d,
+        "PixelShuffle": nn.PixelShuffle,
+        "PixelUnshuffle": nn.PixelUnshuffle,
+        "ChannelShuffle": nn.ChannelShuffle,
+        "EmbeddingBag rows": lambda n: nn.EmbeddingBag(n, 2),
+        "EmbeddingBag width": lambda n: nn.EmbeddingBag(2, n),
+        "LocalResponseNorm": nn.LocalResponseNorm,
         "LoRA": lambda n: nn.LoRA(nn.Linear(2, 3), n),
     }
     for rank in (1, 2, 3):
@@ -59,6 +71,10 @@ def refusing() -> dict[str, Callable[[Any], Module]]:
             pool = getattr(nn, name)
             found[f"{name} kernel"] = pool
             found[f"{name} stride"] = lambda n, f=pool: f(2, stride=n)
+        norm_pool = getattr(nn, f"LPPool{rank}d")
+        found[f"LPPool{rank}d kernel"] = lambda n, f=norm_pool: f(2, n)
+        for name in (f"AdaptiveAvgPool{rank}d", f"AdaptiveMaxPool{rank}d"):
+            found[name] = getattr(nn, name)
         dilated = getattr(nn, f"MaxPool{rank}d")
         found[f"MaxPool{rank}d dilation"] = lambda n, f=dilated: f(2, dilation=n)
         for name in (f"BatchNorm{rank}d", f"InstanceNorm{rank}d"):

@@ -169,7 +169,22 @@ class LPPool3d(_NormPool):
     function = staticmethod(F.lp_pool3d)
 
 
-class UpsamplingBilinear2d(Module):
+class _Upsampling(Module):
+    """A larger image, of a `size` or by a `scale_factor`."""
+
+    function: ClassVar[Any]
+
+    def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
+        if size is not None:
+            above_zero(size=size)
+        self.size, self.scale_factor = size, scale_factor
+
+    def forward(self, x: Any) -> Tensor:
+        result: Tensor = self.function(x, self.size, self.scale_factor)
+        return result
+
+
+class UpsamplingBilinear2d(_Upsampling):
     """Lines drawn between elements, the outer ones at the corners.
 
     >>> import treadle as td
@@ -177,14 +192,10 @@ class UpsamplingBilinear2d(Module):
     (1, 1, 4, 6)
     """
 
-    def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
-        self.size, self.scale_factor = size, scale_factor
-
-    def forward(self, x: Any) -> Tensor:
-        return F.upsample_bilinear(x, self.size, self.scale_factor)
+    function = staticmethod(F.upsample_bilinear)
 
 
-class UpsamplingNearest2d(Module):
+class UpsamplingNearest2d(_Upsampling):
     """The nearest element at each place of a larger image.
 
     >>> import treadle as td
@@ -192,8 +203,4 @@ class UpsamplingNearest2d(Module):
     (1, 1, 4, 6)
     """
 
-    def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
-        self.size, self.scale_factor = size, scale_factor
-
-    def forward(self, x: Any) -> Tensor:
-        return F.upsample_nearest(x, self.size, self.scale_factor)
+    function = staticmethod(F.upsample_nearest)

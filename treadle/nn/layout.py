@@ -138,7 +138,8 @@ class Fold(Module):
         padding: Any = 0,
         stride: Any = 1,
     ) -> None:
-        above_zero(kernel_size=kernel_size, dilation=dilation, stride=stride)
+        above_zero(output_size=output_size, kernel_size=kernel_size)
+        above_zero(dilation=dilation, stride=stride)
         self.output_size = output_size
         self.kernel_size, self.dilation = kernel_size, dilation
         self.padding, self.stride = padding, stride
