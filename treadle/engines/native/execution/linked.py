@@ -65,8 +65,7 @@ def _linked_bodies(step: Fallback, room: int) -> dict[int, tuple[Linked, Any]]:
     """The programs of a step's bodies by their numbers, and what these are given."""
     pairs = zip(bodies(step.op).values(), step.bodies, strict=True)
     return {
-        body.number: (Linked(body_program.program, room), body_program.inputs)
-        for body, body_program in pairs
+        body.number: (Linked(code.program, room), code.inputs) for body, code in pairs
     }
 
 
