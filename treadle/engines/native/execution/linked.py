@@ -63,10 +63,8 @@ LAZY = ("small", "needs", "dying", "program", "plain", "lives")
 
 def _linked_bodies(step: Fallback, room: int) -> dict[int, tuple[Linked, Any]]:
     """The programs of a step's bodies by their numbers, and what these are given."""
-    pairs = zip(bodies(step.op).values(), step.bodies, strict=True)
-    return {
-        body.number: (Linked(code.program, room), code.inputs) for body, code in pairs
-    }
+    bound = [(Linked(x.program, room), x.inputs) for x in step.bodies]
+    return dict(zip([x.number for x in bodies(step.op).values()], bound, strict=True))
 
 
 class Linked:
