@@ -296,6 +296,19 @@ def test_narrow_operands_give_the_bits_of_their_floats(
     assert narrow.tobytes() == c.tobytes()
 
 
+@pytest.mark.parametrize("source", ["half", "bfloat", "int8"])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_sums_along_narrow_operands_are_grouped_as_those_of_floats(
+    rows: int, source: str
+) -> None:
+    """Vectors after the last whole line of memory were summed by themselves."""
+    check = test_narrow_operands_give_the_bits_of_their_floats.hypothesis.inner_test  # type: ignore[attr-defined]
+    for target in MACHINES:
+        for k in (15, 31, 47, 130, 2100):
+            given = (1, rows, 5, k), ("row", "column", "column"), (source, "float")
+            check(*given, (1, 1, 1), target, "dot", False)
+
+
 def widened_like(x: Array) -> Array:
     """x as float32, with the strides of x in elements."""
     span = 1 + sum((n - 1) * s for n, s in zip(x.shape, steps(x), strict=True))

@@ -120,48 +120,36 @@ def _group(
 
     left = b.srem(arg["k"], b.i64(count))
     whole = b.sub(arg["k"], left)
-    sums = zeros = [Value("zeroinitializer", kind)] * (height * width)
-    begin, source = b.i64(0), sources[1]
-    if source != dtype or height > ALONE:
-        several = min(max(LINE // (count * size_of(source)), 1), LONG)
-        line = b.i64(several * count)
-        lines = b.sub(arg["k"], b.srem(arg["k"], line))
-        ahead = b.mul(b.i64(width), arg["column_b"])
+    zeros = [Value("zeroinitializer", kind)] * (height * width)
+    source = sources[1]
+    several = min(max(LINE // (count * size_of(source)), 1), LONG)
+    line = b.i64(several * count)
+    lines = b.sub(arg["k"], b.srem(arg["k"], line))
+    ahead = b.mul(b.i64(width), arg["column_b"])
 
-        def fetched(k: Value, totals: list[Value]) -> list[Value]:
-            for p in columns:
-                place = b.offset(p, k, memory_type(source))
-                prefetch(b, b.offset(place, ahead, "i8"), 2)
-            for i in range(several):
-                totals = add(b.add(k, b.i64(i * count)), totals, None)
-            return totals
+    def fetched(k: Value, totals: list[Value]) -> list[Value]:
+        for p in columns:
+            place = b.offset(p, k, memory_type(source))
+            prefetch(b, b.offset(place, ahead, "i8"), 2)
+        for i in range(several):
+            totals = add(b.add(k, b.i64(i * count)), totals, None)
+        return totals
 
-        block = TERMS // several * several * count
-        sums = _in_blocks(b, (begin, lines, line, b.i64(block)), zeros, sums, fetched)
-        begin = lines
-    ends = begin, whole, b.i64(count), b.i64(TERMS * count)
-    sums = _in_blocks(b, ends, zeros, sums, lambda k, totals: add(k, totals, None))
-    return _last(b, left, sums, lambda totals: add(whole, totals, mask))
-
-
-def _in_blocks(
-    b: Builder,
-    ends: tuple[Value, Value, Value, Value],
-    zeros: list[Value],
-    sums: list[Value],
-    add: Callable[[Value, list[Value]], list[Value]],
-) -> list[Value]:
-    """The sums with those of a loop: `ends` are its start, stop, step, and the steps
-    that are summed up by themselves.
-    """
-    start, stop, step, block = ends
-    with b.loop(start, stop, block, sums) as blocks:
-        end = least(b, b.add(blocks.index, block), stop)
-        with b.loop(blocks.index, end, step, zeros) as over:
-            over.next(add(over.index, over.values))
+    # What is summed up by itself does not hang on how elements lie in memory.
+    block = b.i64(TERMS // LONG * LONG * count)
+    with b.loop(b.i64(0), whole, block, zeros) as blocks:
+        begin, end = blocks.index, least(b, b.add(blocks.index, block), whole)
+        totals = zeros
+        if source != dtype or height > ALONE:
+            middle = least(b, end, lines)
+            with b.loop(begin, middle, line, totals) as over:
+                over.next(fetched(over.index, over.values))
+            begin, totals = middle, over.values
+        with b.loop(begin, end, b.i64(count), totals) as over:
+            over.next(add(over.index, over.values, None))
         pairs = zip(blocks.values, over.values, strict=True)
         blocks.next([b.fadd(x, y) for x, y in pairs])
-    return blocks.values
+    return _last(b, left, blocks.values, lambda totals: add(whole, totals, mask))
 
 
 def _last(
