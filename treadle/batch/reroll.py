@@ -16,7 +16,7 @@ import numpy as np
 
 from treadle.base.types import Type
 from treadle.batch.bodies import body_of
-from treadle.batch.columns import columns
+from treadle.batch.columns import Columns, columns
 from treadle.batch.iterations import (
     Members,
     RefusedError,
@@ -41,25 +41,28 @@ LOOPS = 8  # of one graph
 WIDE = 8  # nodes of a depth: where there are more, much is done at once as it is
 
 
-def reroll(roots: Sequence[Tensor], listed: bool = False) -> bool:
+def reroll(
+    roots: Sequence[Tensor], listed: bool = False, table: Columns | None = None
+) -> bool:
     """Make loops of repeated steps that the roots depend on; whether there were any.
 
     Steps stay as they are if they could be rows, if somebody holds one of their values,
     and if more is known of them. Values and derivatives of all nodes do not change.
-    `listed`: one list of all nodes does not count.
+    `listed`: one list of all nodes does not count. `table`: the columns of the roots.
     """
     for k in range(LOOPS):
-        if not _reroll(roots, int(listed and not k)):
+        graph = columns(roots) if table is None or k else table
+        if not _reroll(graph, int(listed and not k)):
             return k > 0
     return True
 
 
-def _reroll(roots: Sequence[Tensor], listed: int) -> bool:
+def _reroll(graph: Columns, listed: int) -> bool:
     """Make a loop of those steps that most nodes are in."""
-    graph = columns(roots)
     if len(graph.nodes) < LEAST * SMALLEST:
         return False
-    if len(graph.nodes) > WIDE * int(np.ptp(graph.depths)):
+    # Depths that occur: how deep the versions lie that it reads is history.
+    if len(graph.nodes) > WIDE * len(np.unique(graph.depths)):
         return False
     waiting = Waiting(graph)
     steps = repeated(waiting)

@@ -17,9 +17,10 @@ from treadle.batch.reroll import reroll
 from treadle.batch.units import collect
 from treadle.batch.walk import Walk
 from treadle.engines.base import Failed, engine
+from treadle.graph import serials
 from treadle.graph.extents import family
 from treadle.graph.frame import top
-from treadle.graph.look import MOST, Look, look
+from treadle.graph.look import MADE, MOST, Look, look
 from treadle.graph.numbers import number, number_of
 from treadle.graph.op import Op
 from treadle.graph.operators import provide
@@ -99,9 +100,10 @@ def run_rows(
         return True
     places = {} if seen is None else {x.serial: k for k, x in enumerate(seen.nodes)}
     del seen
-    if recorder() is None and reroll(roots):
-        return run_rows(roots, asked, once)
     table = columns(roots)
+    if recorder() is None and reroll(roots, table=table):
+        del table  # what it lists would count as asked for
+        return run_rows(roots, asked, once)
     if not irregular(table, once):
         return False
     final = once or bool(modes.get().no_grad)
@@ -135,6 +137,8 @@ def rerolled(roots: Sequence[Tensor], seen: Look | None) -> bool:
     let graphs be changed; whether there were any. `seen`: how the graph looks.
     """
     few = seen is not None and len(seen.nodes) < FEW
+    if roots and roots[0].serial - serials.last_run > MADE:  # rows are looked for first
+        return False
     return not few and _may_be_rows() and reroll(roots, listed=seen is not None)
 
 
