@@ -33,6 +33,7 @@ from treadle.engines.native.codegen.texts import lasting
 __all__ = ["DOT_ROWS", "dot_function"]
 
 Sources = tuple[str, str]
+Loop = tuple[Value, Value, Callable[[Value, list[Value]], list[Value]]]
 
 DOT_ROWS = 4
 LONG = 4  # vectors of one line that are taken at once
@@ -135,21 +136,31 @@ def _group(
             totals = add(b.add(k, b.i64(i * count)), totals, None)
         return totals
 
+    loops: list[Loop] = [(whole, b.i64(count), lambda k, sums: add(k, sums, None))]
+    if source != dtype or height > ALONE:
+        loops.insert(0, (lines, line, fetched))
     # What is summed up by itself does not hang on how elements lie in memory.
-    block = b.i64(TERMS // LONG * LONG * count)
+    sums = _in_blocks(b, b.i64(TERMS // LONG * LONG * count), whole, zeros, loops)
+    return _last(b, left, sums, lambda totals: add(whole, totals, mask))
+
+
+def _in_blocks(
+    b: Builder, block: Value, whole: Value, zeros: list[Value], loops: list[Loop]
+) -> list[Value]:
+    """The sums over blocks of so many terms, each by one loop after the other: where
+    a loop stops at most, its step, and what it adds.
+    """
     with b.loop(b.i64(0), whole, block, zeros) as blocks:
         begin, end = blocks.index, least(b, b.add(blocks.index, block), whole)
         totals = zeros
-        if source != dtype or height > ALONE:
-            middle = least(b, end, lines)
-            with b.loop(begin, middle, line, totals) as over:
-                over.next(fetched(over.index, over.values))
-            begin, totals = middle, over.values
-        with b.loop(begin, end, b.i64(count), totals) as over:
-            over.next(add(over.index, over.values, None))
-        pairs = zip(blocks.values, over.values, strict=True)
+        for last, step, add in loops:
+            stop = least(b, end, last)
+            with b.loop(begin, stop, step, totals) as over:
+                over.next(add(over.index, over.values))
+            begin, totals = stop, over.values
+        pairs = zip(blocks.values, totals, strict=True)
         blocks.next([b.fadd(x, y) for x, y in pairs])
-    return _last(b, left, blocks.values, lambda totals: add(whole, totals, mask))
+    return blocks.values
 
 
 def _last(
