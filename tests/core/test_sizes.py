@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from tests.core.twins import in_python, needs_core
 from treadle.base.symbolic import (
+    IntegerTable,
     SymbolicNumber,
     SymbolicTrace,
-    Table,
     call,
     compiled,
     counted,
@@ -121,7 +121,7 @@ def test_an_error_of_a_function_is_raised() -> None:
         raise KeyError(n)
 
     rows = np.array([[table.OBJECT, 0, 0], [table.CALL, 0, 2]])
-    own = Table(1, (refused,), rows, np.array([1, 0]), np.array([2]))
+    own = IntegerTable(1, (refused,), rows, np.array([1, 0]), np.array([2]))
     for module in ((), (table,)):
         with in_python(*module), pytest.raises(KeyError):
             own([3])
@@ -135,9 +135,9 @@ def test_an_error_of_a_function_is_raised() -> None:
 def test_tables_that_read_what_is_not_there_are_refused(rows: list[list[int]]) -> None:
     nothing = np.zeros(0, np.int64)
     with pytest.raises(TypeError):
-        Table(1, (), np.array(rows), nothing, nothing)([3])
+        IntegerTable(1, (), np.array(rows), nothing, nothing)([3])
     with pytest.raises(TypeError):
-        Table(1, (), np.zeros((0, 3), np.int64), nothing, np.array([7]))([3])
+        IntegerTable(1, (), np.zeros((0, 3), np.int64), nothing, np.array([7]))([3])
 
 
 @st.composite

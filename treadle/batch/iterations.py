@@ -18,14 +18,14 @@ from treadle.graph.marks import NO_GRAD
 from treadle.graph.tensor import Tensor
 from treadle.ops.slice import Slice
 
-__all__ = ["Members", "RefusedError", "Slices", "slices_of", "waits_for_data"]
+__all__ = ["Iterations", "RefusedError", "Slices", "slices_of", "waits_for_data"]
 
 
 class RefusedError(Exception):
     """Raised where steps are no loop."""
 
 
-class Members:
+class Iterations:
     """The values of steps, by number: those of the period, then those outside of it of
     which there is one for each step (`_add_readers`).
 
@@ -136,7 +136,7 @@ class Slices:
     stride: int
 
 
-def slices_of(members: Members, value: int) -> Slices | None:
+def slices_of(members: Iterations, value: int) -> Slices | None:
     """The slices that a value is, if they move; None if it is none that does."""
     if type(members.node(value).op) is not Slice:
         return None
@@ -155,7 +155,7 @@ def slices_of(members: Members, value: int) -> Slices | None:
     return Slices(place, axis, int(moves[0, axis]))
 
 
-def waits_for_data(members: Members, places: Sequence[int]) -> bool:
+def waits_for_data(members: Iterations, places: Sequence[int]) -> bool:
     """Whether some of these nodes are yet to be computed of more than Variables: such
     are no rows, and what reads them is none.
     """

@@ -18,7 +18,7 @@ from treadle.base.types import Type
 from treadle.batch.bodies import body_of
 from treadle.batch.columns import Columns, columns
 from treadle.batch.iterations import (
-    Members,
+    Iterations,
     RefusedError,
     Slices,
     slices_of,
@@ -69,7 +69,7 @@ def _reroll(graph: Columns, listed: int) -> bool:
     if steps is None:
         return False
     try:
-        members = Members(waiting, steps, listed)
+        members = Iterations(waiting, steps, listed)
         changes = _Loop(members).changes()
     except RefusedError:
         return False
@@ -81,7 +81,7 @@ def _reroll(graph: Columns, listed: int) -> bool:
 class _Loop:
     """A loop of some steps: what its body reads, and what others read of it."""
 
-    def __init__(self, members: Members) -> None:
+    def __init__(self, members: Iterations) -> None:
         self.members = members
         self.slices: dict[int, Slices] = {}
         for v in range(len(members.ranks)):
@@ -258,7 +258,7 @@ class _Line:
     what it reads and what reads it.
     """
 
-    def __init__(self, members: Members, last: int) -> None:
+    def __init__(self, members: Iterations, last: int) -> None:
         self.last = last
         self.like, self.mark = members.node(0), members.mark
         serials = members.waiting.columns.serials[members.waiting.places]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.caches import Cache
-from treadle.base.symbolic import SymbolicTrace, Table, compiled
+from treadle.base.symbolic import IntegerTable, SymbolicTrace, compiled
 from treadle.core import native
 from treadle.graph.extents import Open, family_of
 from treadle.graph.look import Look
@@ -83,7 +83,9 @@ class _Family:
         self.seen: list[tuple[Extents, Extents]] = []
         self.even = True
         self._fixed: list[Array] | None = None  # constants that programs are given
-        self._table: Table | None = None  # extents of programs by those of graphs
+        self._table: IntegerTable | None = (
+            None  # of programs by those of graphs
+        )
 
     def add(self, extents: Extents, plan: Plan, nodes: int) -> None:
         """Remember a plan; those before it that are not alike are of no use."""
@@ -136,7 +138,7 @@ class _Family:
         return new_plan
 
 
-def _table(seen: Sequence[tuple[Extents, Extents]]) -> Table | None:
+def _table(seen: Sequence[tuple[Extents, Extents]]) -> IntegerTable | None:
     """The extents of programs by those of graphs: those that always were equal are one
     symbol, those that never moved are as they were. None where a program's are no
     graph's.

@@ -34,7 +34,7 @@ from treadle.base.symbolic.numbers import (
     plain,
     zeros,
 )
-from treadle.base.symbolic.table import Table
+from treadle.base.symbolic.table import IntegerTable
 from treadle.base.symbolic.text import guards_of
 from treadle.base.symbolic.writer import compiled
 
@@ -43,7 +43,7 @@ __all__ = [
     "SymbolicNumber",
     "Symbolic",
     "SymbolicTrace",
-    "Table",
+    "IntegerTable",
     "arange",
     "array_of",
     "at_least",

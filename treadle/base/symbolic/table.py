@@ -15,7 +15,7 @@ from typing import Any
 from treadle.base.arrays import Numbers
 from treadle.core import native
 
-__all__ = ["Table"]
+__all__ = ["IntegerTable"]
 
 # As core/sizes.cpp has them: an integer; integers of two values, or of one and an
 # integer.
@@ -68,7 +68,7 @@ INTEGERS: dict[int, Callable[[int, int], int]] = {
 
 
 @dataclass(frozen=True)
-class Table:
+class IntegerTable:
     """Rows over `inputs` integers and the `objects`, and the values that are `wanted`.
 
     rows: [rows, 3]; operands: of rows that call functions, one after the other.

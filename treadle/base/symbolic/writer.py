@@ -14,7 +14,7 @@ from treadle.base.symbolic import forms, table
 from treadle.base.symbolic.forms import Form
 from treadle.base.symbolic.integers import LEAST, Symbolic, SymbolicTrace, exceeding
 from treadle.base.symbolic.numbers import SymbolicNumber
-from treadle.base.symbolic.table import Table
+from treadle.base.symbolic.table import IntegerTable
 
 __all__ = ["compiled"]
 
@@ -45,7 +45,7 @@ def compiled(
     wanted: Iterable[Any],
     guards: str = "all",
     inputs: Sequence[Any] | None = None,
-) -> Table:
+) -> IntegerTable:
     """The table that gives symbolic integers and numbers for other sizes, or None where
     a guard does not hold.
 
@@ -99,11 +99,11 @@ class _Writer:
     def _is_symbol(self, form: Form) -> bool:
         return form in [x.form for x in self.trace.symbols]
 
-    def table(self, wanted: Sequence[int]) -> Table:
+    def table(self, wanted: Sequence[int]) -> IntegerTable:
         """The table of all rows."""
         rows = np.array([*self.rows], np.int64).reshape(-1, 3)
         operands, places = (np.array(x, np.int64) for x in (self.operands, wanted))
-        return Table(self.inputs, tuple(self.objects), rows, operands, places)
+        return IntegerTable(self.inputs, tuple(self.objects), rows, operands, places)
 
     def guard(self, form: Form, sign: str, holds: bool) -> None:
         """A guard: how a form compares with 0, and whether that held."""

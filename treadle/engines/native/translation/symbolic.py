@@ -16,7 +16,14 @@ import numpy as np
 
 from treadle.base.arrays import Numbers
 from treadle.base.caches import lazy
-from treadle.base.symbolic import Symbolic, SymbolicTrace, Table, compiled, most, plain
+from treadle.base.symbolic import (
+    IntegerTable,
+    Symbolic,
+    SymbolicTrace,
+    compiled,
+    most,
+    plain,
+)
 from treadle.engines.native.codegen.code import Code
 from treadle.engines.native.execution.control import memory_of
 from treadle.engines.native.execution.interface import Interface
@@ -78,12 +85,12 @@ class SymbolicProgram:
         self.values = compiled(trace, slots.wanted, inputs=inputs)
 
     @lazy
-    def loosely(self) -> Table:
+    def loosely(self) -> IntegerTable:
         """The `values`, whatever another program might do faster."""
         return compiled(self.trace, self._wanted, "bits", self.inputs)
 
     @lazy
-    def unguarded(self) -> Table:
+    def unguarded(self) -> IntegerTable:
         """The `values`, of any sizes."""
         return compiled(self.trace, self._wanted, "none", self.inputs)
 
