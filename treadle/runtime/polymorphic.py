@@ -83,9 +83,7 @@ class _Family:
         self.seen: list[tuple[Extents, Extents]] = []
         self.even = True
         self._fixed: list[Array] | None = None  # constants that programs are given
-        self._table: IntegerTable | None = (
-            None  # of programs by those of graphs
-        )
+        self._table: IntegerTable | None = None  # of programs by those of graphs
 
     def add(self, extents: Extents, plan: Plan, nodes: int) -> None:
         """Remember a plan; those before it that are not alike are of no use."""
