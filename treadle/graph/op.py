@@ -80,7 +80,10 @@ _base: Any = dataclass(frozen=True, repr=False, eq=False)  # type checkers see `
 
 @_base
 class Op(_Frozen):
-    """The contract of an op; families fill in what their members share."""
+    """The contract of an op; families fill in what their members share.
+
+    Operands may be named by a rule, `vjp(self, g, y, a, b)`: `**_` lets checkers take it.
+    """
 
     __slots__ = ("_number",)  # graph/numbers.py
     traits: ClassVar[Traits] = Traits()
@@ -89,11 +92,11 @@ class Op(_Frozen):
     takes: ClassVar[str] = "any"  # the kinds of dtype it takes, a key of KINDS
     closed: ClassVar[bool] = False  # its fields are plain data, and lead to no node
 
-    def infer(self, *types: Type) -> Type | TupleType:
+    def infer(self, *types: Any, **_: Any) -> Type | TupleType:
         """Type of the result, by types and attributes alone; raises a TreadleError."""
         raise NotImplementedError
 
-    def numpy(self, *arrays: Any) -> Any:
+    def numpy(self, *arrays: Any, **_: Any) -> Any:
         """The meaning, on NumPy arrays (a tuple of them for several results)."""
         raise NotImplementedError
 
@@ -102,14 +105,14 @@ class Op(_Frozen):
         arrays may be written over meanwhile."""
         raise NotImplementedError
 
-    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+    def vjp(self, g: Any, y: Any, *xs: Any, **_: Any) -> Cotangents:
         """Cotangent of each input, as a graph; None where nothing depends.
 
         FLAT is a zero that costs nothing: what it is passed on to is reached by it.
         """
         raise NotImplementedError
 
-    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
+    def rows(self, has_rows: Sequence[bool], *xs: Any, **_: Any) -> Tensor | None:
         """The op done for each of n rows, as a graph; None where there is no rule.
 
         The inputs marked in `has_rows`, at least one, have a leading dimension of n

@@ -57,16 +57,13 @@ def _sigmoid(x: Any) -> Any:
 class Relu(Activation):
     """max(x, 0); its derivative at 0 is 0."""
 
-    def numpy(self, *arrays: Any) -> Array:
-        (x,) = arrays
+    def numpy(self, x: Any) -> Array:
         return np.maximum(x, np.zeros((), x.dtype))
 
-    def scalar(self, *xs: Any) -> Any:
-        (x,) = xs
+    def scalar(self, x: Any) -> Any:
         return functions.maximum(x, 0)
 
-    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        (x,) = xs
+    def vjp(self, g: Any, y: Any, x: Tensor) -> Cotangents:
         return (functions.where(x > 0, g, 0),)
 
 
@@ -86,16 +83,14 @@ def relu(x: Any) -> Tensor:
 class Sigmoid(Activation):
     """1 / (1 + e**-x), exact on both sides."""
 
-    def numpy(self, *arrays: Any) -> Array:
-        (x,) = arrays
+    def numpy(self, x: Any) -> Array:
         return np.where(
             x >= 0,
             1 / (1 + np.exp(-np.abs(x))),
             np.exp(-np.abs(x)) / (1 + np.exp(-np.abs(x))),
         ).astype(x.dtype)
 
-    def scalar(self, *xs: Any) -> Any:
-        (x,) = xs
+    def scalar(self, x: Any) -> Any:
         return _sigmoid(x)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
@@ -124,18 +119,15 @@ def sigmoid(x: Any) -> Tensor:
 class LogSigmoid(Activation):
     """The logarithm of the sigmoid, without overflow."""
 
-    def numpy(self, *arrays: Any) -> Array:
-        (x,) = arrays
+    def numpy(self, x: Any) -> Array:
         return np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x)))
 
-    def scalar(self, *xs: Any) -> Any:
-        (x,) = xs
+    def scalar(self, x: Any) -> Any:
         return functions.minimum(x, 0) - functions.log1p(
             functions.exp(-functions.abs(x))
         )
 
-    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        (x,) = xs
+    def vjp(self, g: Any, y: Any, x: Tensor) -> Cotangents:
         return (g * sigmoid(-x),)
 
 
@@ -155,18 +147,15 @@ def log_sigmoid(x: Any) -> Tensor:
 class Softplus(Activation):
     """log(1 + e**x), without overflow."""
 
-    def numpy(self, *arrays: Any) -> Array:
-        (x,) = arrays
+    def numpy(self, x: Any) -> Array:
         return np.logaddexp(x, np.zeros((), x.dtype))
 
-    def scalar(self, *xs: Any) -> Any:
-        (x,) = xs
+    def scalar(self, x: Any) -> Any:
         return functions.maximum(x, 0) + functions.log1p(
             functions.exp(-functions.abs(x))
         )
 
-    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        (x,) = xs
+    def vjp(self, g: Any, y: Any, x: Tensor) -> Cotangents:
         return (g * sigmoid(x),)
 
 
@@ -186,16 +175,13 @@ def softplus(x: Any) -> Tensor:
 class Softsign(Activation):
     """x / (1 + |x|)."""
 
-    def numpy(self, *arrays: Any) -> Array:
-        (x,) = arrays
+    def numpy(self, x: Any) -> Array:
         return x / (1 + np.abs(x))
 
-    def scalar(self, *xs: Any) -> Any:
-        (x,) = xs
+    def scalar(self, x: Any) -> Any:
         return x / (functions.abs(x) + 1.0)
 
-    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        (x,) = xs
+    def vjp(self, g: Any, y: Any, x: Tensor) -> Cotangents:
         return (g * functions.square(1.0 / (functions.abs(x) + 1.0)),)
 
 
@@ -214,16 +200,13 @@ def softsign(x: Any) -> Tensor:
 class Silu(Activation):
     """x sigmoid(x), also named swish."""
 
-    def numpy(self, *arrays: Any) -> Array:
-        (x,) = arrays
+    def numpy(self, x: Any) -> Array:
         return x / (1 + np.exp(-x))
 
-    def scalar(self, *xs: Any) -> Any:
-        (x,) = xs
+    def scalar(self, x: Any) -> Any:
         return x * functions.sigmoid(x)
 
-    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        (x,) = xs
+    def vjp(self, g: Any, y: Any, x: Tensor) -> Cotangents:
         return (g * sigmoid(x) * (x * sigmoid(-x) + 1.0),)
 
 
@@ -246,16 +229,13 @@ def silu(x: Any) -> Tensor:
 class Gelu(Activation):
     """x times the normal distribution function of x."""
 
-    def numpy(self, *arrays: Any) -> Array:
-        (x,) = arrays
+    def numpy(self, x: Any) -> Array:
         return (0.5 * x * _erfc(x * -SQRT_HALF)).astype(x.dtype)
 
-    def scalar(self, *xs: Any) -> Any:
-        (x,) = xs
+    def scalar(self, x: Any) -> Any:
         return x * 0.5 * functions.erfc(x * -SQRT_HALF)
 
-    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        (x,) = xs
+    def vjp(self, g: Any, y: Any, x: Tensor) -> Cotangents:
         return (
             g
             * (
@@ -287,14 +267,12 @@ def gelu(x: Any, approximate: str = "none") -> Tensor:
 class Selu(Activation):
     """Scaled elu that keeps mean 0 and variance 1."""
 
-    def numpy(self, *arrays: Any) -> Array:
-        (x,) = arrays
+    def numpy(self, x: Any) -> Array:
         return (
             SELU_SCALE * np.where(x > 0, x, SELU_ALPHA * np.expm1(np.minimum(x, 0)))
         ).astype(x.dtype)
 
-    def scalar(self, *xs: Any) -> Any:
-        (x,) = xs
+    def scalar(self, x: Any) -> Any:
         return (
             functions.where(
                 x > 0, x, functions.expm1(functions.minimum(x, 0)) * SELU_ALPHA
@@ -302,8 +280,7 @@ class Selu(Activation):
             * SELU_SCALE
         )
 
-    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        (x,) = xs
+    def vjp(self, g: Any, y: Any, x: Tensor) -> Cotangents:
         return (g * functions.where(x > 0, SELU_SCALE, y + SELU_SCALE * SELU_ALPHA),)
 
 
@@ -322,16 +299,13 @@ def selu(x: Any) -> Tensor:
 class Mish(Activation):
     """x tanh(softplus(x))."""
 
-    def numpy(self, *arrays: Any) -> Array:
-        (x,) = arrays
+    def numpy(self, x: Any) -> Array:
         return x * np.tanh(np.logaddexp(x, np.zeros((), x.dtype)))
 
-    def scalar(self, *xs: Any) -> Any:
-        (x,) = xs
+    def scalar(self, x: Any) -> Any:
         return x * functions.tanh(functions.softplus(x))
 
-    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        (x,) = xs
+    def vjp(self, g: Any, y: Any, x: Tensor) -> Cotangents:
         return (
             g
             * (

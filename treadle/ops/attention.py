@@ -69,8 +69,7 @@ class Attention(Composite):
         names = _names(types)
         return Type((*lead, q.shape[-2], v.shape[-1]), q.dtype, names)
 
-    def numpy(self, *arrays: Any) -> Array:
-        q, k, v, scale, *mask = arrays
+    def numpy(self, q: Any, k: Any, v: Any, scale: Any, *mask: Any) -> Array:
         scores = np.matmul(q * scale, np.swapaxes(k, -1, -2))
         scores = scores + mask[0] if mask else scores
         if self.causal:

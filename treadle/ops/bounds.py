@@ -35,16 +35,14 @@ class InRange(Composite):
     def infer(self, *types: Type) -> Type:
         return types[0]
 
-    def numpy(self, *arrays: Any) -> Array:
-        (x,) = arrays
+    def numpy(self, x: Any) -> Array:
         bad = (x < 0) | (x > self.last)
         if bad.any():
             first = x[bad].flat[0]
             raise RunError(f"{self.what} {first} is not from 0 to {self.last}")
         return np.array(x)
 
-    def expand(self, *xs: Tensor) -> Tensor:
-        (x,) = xs
+    def expand(self, x: Tensor) -> Tensor:
         # Read from a table of all that may be, which refuses what is not in it.
         checked = EMBEDDING(constant_node(arange(self.last + 1)), x)
         return Cast(x.type.dtype)(checked)
@@ -79,16 +77,14 @@ class Outcome(Composite):
     arity = 1
     takes = "float"
 
-    def infer(self, *types: Type) -> Type:
-        (t,) = types
+    def infer(self, t: Type) -> Type:
         if not t.shape[self.axis]:
             raise ShapeError(f"{t} has no outcome along axis {self.axis}")
         shape = (*t.shape[: self.axis], *t.shape[self.axis + 1 :])
         names = t.axes and some((*t.axes[: self.axis], *t.axes[self.axis + 1 :]))
         return Type(shape, int64, names)
 
-    def numpy(self, *arrays: Any) -> Array:
-        (x,) = arrays
+    def numpy(self, x: Any) -> Array:
         if not (x.max(self.axis) > -np.inf).all():
             raise RunError(
                 "no outcome is possible: all of its logits are -inf, or one is NaN",
@@ -96,8 +92,7 @@ class Outcome(Composite):
             )
         return np.asarray(x.argmax(self.axis), np.int64)
 
-    def expand(self, *xs: Tensor) -> Tensor:
-        (x,) = xs
+    def expand(self, x: Tensor) -> Tensor:
         n = x.type.shape[self.axis]
         possible = functions.max(x, self.axis) > -np.inf
         place = functions.argmax(x, self.axis)

@@ -58,8 +58,7 @@ class ConstrainedSoftmax(Composite):
                 return np.moveaxis(p, -1, self.axis)
             full = full | more
 
-    def expand(self, *xs: Tensor) -> Tensor:
-        x, u = xs
+    def expand(self, x: Tensor, u: Tensor) -> Tensor:
         axis = self.axis
         if not x.type.shape[axis]:
             return minimum(x, u)

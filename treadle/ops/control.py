@@ -84,8 +84,7 @@ class Cond(Family):
     split: int
     family = "control"
 
-    def infer(self, *types: Type) -> TupleType:
-        predicate, *rest = types
+    def infer(self, predicate: Type, *rest: Type) -> TupleType:
         if predicate.dtype != bool_ or predicate.shape:
             raise DTypeError(
                 f"a branch is chosen by a bool scalar, not {predicate}",

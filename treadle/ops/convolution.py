@@ -132,8 +132,7 @@ class Conv(Window):
         names = _channels(matched(((x, x_parts), (w, kernel)), y), x, w)
         return Type((x.shape[0], w.shape[0], *counts), x.dtype, names)
 
-    def numpy(self, *arrays: Any) -> Array:
-        x, w = arrays
+    def numpy(self, x: Any, w: Any) -> Array:
         cols = columns(x, w.shape[2:], *self.sliding)
         n, counts = len(x), cols.shape[w.ndim :]
         matrix = _split(w, self.groups)
@@ -141,8 +140,7 @@ class Conv(Window):
         y: Array = np.matmul(matrix, cols)
         return y.reshape(n, len(w), *counts)
 
-    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        x, w = xs
+    def vjp(self, g: Any, y: Any, x: Tensor, w: Tensor) -> Cotangents:
         gx = ConvInputGradient(x.type.shape[2:], *self.sliding, self.groups)
         gw = ConvWeightGradient(w.type.shape[2:], *self.sliding, self.groups)
         return gx(g, conj(w)), gw(conj(x), g)
@@ -204,8 +202,7 @@ class ConvInputGradient(Window):
         names = _channels(matched(((g, y), (w, w_places)), x), g, w)
         return Type((g.shape[0], channels, *self.extents), g.dtype, names)
 
-    def numpy(self, *arrays: Any) -> Array:
-        g, w = arrays
+    def numpy(self, g: Any, w: Any) -> Array:
         n, counts = len(g), g.shape[2:]
         matrix = _split(w, self.groups)
         rows = g.reshape(n, self.groups, matrix.shape[1], math.prod(counts))
@@ -214,8 +211,7 @@ class ConvInputGradient(Window):
         cols = cols.reshape(n, channels, *w.shape[2:], *counts)
         return folded(cols, self.extents, *self.sliding)
 
-    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        forward, w = xs
+    def vjp(self, g: Any, y: Any, forward: Tensor, w: Tensor) -> Cotangents:
         gg = Conv(*self.sliding, self.groups)(g, conj(w))
         weights = ConvWeightGradient(w.type.shape[2:], *self.sliding, self.groups)
         return gg, weights(g, conj(forward))
@@ -267,8 +263,7 @@ class ConvWeightGradient(Window):
         _grouped(x, Type(shape, x.dtype), self.groups)
         return Type(shape, x.dtype, matched(operands, kernel))
 
-    def numpy(self, *arrays: Any) -> Array:
-        x, g = arrays
+    def numpy(self, x: Any, g: Any) -> Array:
         outs, width = g.shape[1] // self.groups, x.shape[1] // self.groups
         width *= math.prod(self.kernel)
         cols = columns(x, self.kernel, *self.sliding)
@@ -279,8 +274,7 @@ class ConvWeightGradient(Window):
             total += np.matmul(a, b.transpose(0, 2, 1))
         return total.reshape(g.shape[1], x.shape[1] // self.groups, *self.kernel)
 
-    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        x, forward = xs
+    def vjp(self, g: Any, y: Any, x: Tensor, forward: Tensor) -> Cotangents:
         back = ConvInputGradient(x.type.shape[2:], *self.sliding, self.groups)
         gx = back(conj(forward), g)
         return gx, Conv(*self.sliding, self.groups)(conj(x), g)

@@ -68,8 +68,7 @@ class CTC(Composite):
         pairs = zip(types, (*parts, ("batch",)), strict=True)
         return Type((x.shape[1],), x.dtype, matched(tuple(pairs), ("batch",)))
 
-    def numpy(self, *arrays: Any) -> Array:
-        x, labels, steps, counts = arrays
+    def numpy(self, x: Any, labels: Any, steps: Any, counts: Any) -> Array:
         losses = np.empty(x.shape[1], x.dtype)
         for n, (sequence, t, s) in enumerate(zip(labels, steps, counts, strict=True)):
             if not 0 <= s <= len(sequence):

@@ -43,8 +43,7 @@ class Dropout(Composite):
     mask: Shape
     arity = 3
 
-    def infer(self, *types: Type) -> Type:
-        x, p, draw = types
+    def infer(self, x: Type, p: Type, draw: Type) -> Type:
         each_draw(draw)
         if kind(x.dtype) != "float" or kind(p.dtype) != "float":
             raise DTypeError(f"takes float operands, not {x} and {p}")
@@ -61,8 +60,7 @@ class Dropout(Composite):
         between = x.ndim - len(lead) - len(self.mask) if lead else 0
         return (*lead, *[1] * between, *self.mask)
 
-    def numpy(self, *arrays: Any) -> Array:
-        x, p, draw = arrays
+    def numpy(self, x: Any, p: Any, draw: Any) -> Array:
         p = p.astype(np.float32)
         numbers = UniformBits(self.mask, float32).numpy(draw)
         kept = numbers.reshape(self.drawn(x, draw)) >= p

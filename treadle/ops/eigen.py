@@ -39,8 +39,7 @@ class Eig(OfMatrices):
 
     arity = 1
 
-    def infer_matrices(self, *types: Type) -> Any:
-        (t,) = types
+    def infer_matrices(self, t: Type) -> Any:
         square(t)
         wide = t.with_dtype(complex_of(t.dtype))
         return TupleType((wide.with_shape(t.shape[:-1]), wide))

@@ -314,8 +314,7 @@ class Diagonal(Composite):
     offset: int = 0
     arity = 1
 
-    def infer(self, *types: Type) -> Type:
-        (t,) = types
+    def infer(self, t: Type) -> Type:
         if t.ndim < 2:
             raise ShapeError(f"{t} has no diagonal")
         *lead, m, n = t.shape
@@ -325,8 +324,7 @@ class Diagonal(Composite):
     def numpy(self, *arrays: Any) -> Array:
         return np.array(np.diagonal(arrays[0], self.offset, -2, -1))
 
-    def expand(self, *xs: Tensor) -> Tensor:
-        (x,) = xs
+    def expand(self, x: Tensor) -> Tensor:
         *lead, m, n = x.type.shape
         count = self._count(m, n)
         start = self.offset if self.offset >= 0 else -self.offset * n
@@ -337,8 +335,7 @@ class Diagonal(Composite):
         elements = Slice(starts, stops, steps)(reshape(x, (*lead, m * n)))
         return reshape(elements, elements.type.shape, axes=self.infer(x.type).axes)
 
-    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        (x,) = xs
+    def vjp(self, g: Any, y: Any, x: Tensor) -> Cotangents:
         *lead, m, n = x.type.shape
         # Along rows or columns, whichever begin at the first: nothing is divided.
         more = (m if self.offset >= 0 else n) - self._count(m, n)

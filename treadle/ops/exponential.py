@@ -65,8 +65,7 @@ class MatrixExp(OfMatrices):
         square(types[0])
         return types[0]
 
-    def numpy(self, *arrays: Any) -> Array:
-        (x,) = arrays
+    def numpy(self, x: Any) -> Array:
         wide = x.astype(np.result_type(x.dtype, np.float64))
         exponentials = np.empty_like(x)
         for place in np.ndindex(x.shape[:-2]):

@@ -41,8 +41,7 @@ class Extremum(Reduction):
     def identity(self, dtype: Any) -> Any:
         return None
 
-    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        (x,) = xs
+    def vjp(self, g: Any, y: Any, x: Tensor) -> Cotangents:
         hit = x == spread(y, x, self.axes, self.keepdims)
         ones = astype(hit, g.type.dtype)
         share = spread(g, x, self.axes, self.keepdims)
@@ -141,8 +140,7 @@ class Prod(Reduction):
     keepdims: bool = False
     takes = "numeric"
 
-    def numpy(self, *arrays: Any) -> Any:
-        (x,) = arrays
+    def numpy(self, x: Any) -> Any:
         return np.prod(x, self.axes, dtype=x.dtype, keepdims=self.keepdims)
 
     def combine(self, a: Any, b: Any) -> Any:
@@ -151,9 +149,8 @@ class Prod(Reduction):
     def identity(self, dtype: Any) -> Any:
         return 1
 
-    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+    def vjp(self, g: Any, y: Any, x: Tensor) -> Cotangents:
         # The product of the others, not y / x, which fails where an element is 0.
-        (x,) = xs
         t = x.type
         rest = tuple(k for k in range(t.ndim) if k not in self.axes)
         permuted = functions.permute_dims(functions.unname(x), (*rest, *self.axes))

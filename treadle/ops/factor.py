@@ -120,8 +120,7 @@ class QR(OfMatrices):
 
     arity = 1
 
-    def infer_matrices(self, *types: Type) -> Any:
-        (t,) = types
+    def infer_matrices(self, t: Type) -> Any:
         lead, (m, n) = t.shape[:-2], t.shape[-2:]
         k = min(m, n)
         return TupleType((t.with_shape((*lead, m, k)), t.with_shape((*lead, k, n))))
@@ -129,8 +128,7 @@ class QR(OfMatrices):
     def numpy(self, *arrays: Any) -> Any:
         return tuple(solved(np.linalg.qr, *arrays))
 
-    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        (x,) = xs
+    def vjp(self, g: Any, y: Any, x: Tensor) -> Cotangents:
         q, r = outputs_of(y)
         pairs = zip(g, (q, r), strict=True)
         gq, gr = (z * 0 if part is None else part for part, z in pairs)
@@ -165,15 +163,13 @@ class Complement(OfMatrices):
 
     arity = 1
 
-    def infer_matrices(self, *types: Type) -> Any:
-        (t,) = types
+    def infer_matrices(self, t: Type) -> Any:
         m, k = t.shape[-2:]
         if k > m:
             raise ShapeError(f"{k} columns of {m} elements are not independent")
         return t.with_shape((*t.shape[:-1], m - k))
 
-    def numpy(self, *arrays: Any) -> Array:
-        (q,) = arrays
+    def numpy(self, q: Any) -> Array:
         whole = solved(lambda x: np.linalg.qr(x, mode="complete"), q)[0]
         complement: Array = whole[..., q.shape[-1] :]
         return complement

@@ -118,7 +118,7 @@ class Elementwise(Family):
     mixed: ClassVar[tuple[int, ...]] = ()  # operands that keep a dtype of their own
     traits = Traits(tolerance="E")
 
-    def infer(self, *types: Type) -> Type:
+    def infer(self, *types: Any, **_: Any) -> Type:
         first = types[0]
         for t in types:
             if t is not first:
@@ -128,7 +128,7 @@ class Elementwise(Family):
                 return first
         return _met(self.result, self.mixed, types)
 
-    def scalar(self, *xs: Any) -> Any:
+    def scalar(self, *xs: Any, **_: Any) -> Any:
         """The value at a point, by infix on tensors; a primitive is itself."""
         raise NotImplementedError
 
@@ -162,7 +162,7 @@ class Reduction(Family):
     keepdims: bool
     rows = along_axes
 
-    def infer(self, *types: Type) -> Type:
+    def infer(self, *types: Any, **_: Any) -> Type:
         return reduced(types[0], self.axes, self.keepdims)
 
     def combine(self, a: Any, b: Any) -> Any:
@@ -244,15 +244,15 @@ class Composite(Family):
     family = "composite"
     traits = Traits(tolerance="R")
 
-    def expand(self, *xs: Tensor) -> Any:
+    def expand(self, *xs: Any, **_: Any) -> Any:
         """The same thing in smaller ops (a tuple for several results)."""
         raise NotImplementedError
 
-    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+    def vjp(self, g: Any, y: Any, *xs: Any, **_: Any) -> Cotangents:
         cotangents: Cotangents = functions.pulled_through(self, g, xs)
         return cotangents
 
-    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
+    def rows(self, has_rows: Sequence[bool], *xs: Any, **_: Any) -> Tensor | None:
         parts = self._done(has_rows, xs)
         if parts is None or len(parts) == 1:
             return None if parts is None else parts[0]

@@ -68,15 +68,13 @@ class Fourier(AlongOne):
     inverse: bool = False
     norm: str = "backward"
 
-    def infer(self, *types: Type) -> Type:
-        (t,) = types
+    def infer(self, t: Type) -> Type:
         self.extent(t)
         if t.dtype not in COMPLEX:
             raise DTypeError(f"{t} is not complex")
         return t
 
-    def numpy(self, *arrays: Any) -> Array:
-        (x,) = arrays
+    def numpy(self, x: Any) -> Array:
         transform: Any = np.fft.ifft if self.inverse else np.fft.fft
         y: Array = transform(x, axis=self.axis, norm=self.norm).astype(x.dtype)
         return y
@@ -120,14 +118,12 @@ class RealFourier(AlongOne):
     norm: str = "backward"
     takes = "float"
 
-    def infer(self, *types: Type) -> Type:
-        (t,) = types
+    def infer(self, t: Type) -> Type:
         n = self.extent(t)
         axis = normalize_axis(self.axis, t.ndim)
         return resized(t, axis, n // 2 + 1, complex_of(t.dtype))
 
-    def numpy(self, *arrays: Any) -> Array:
-        (x,) = arrays
+    def numpy(self, x: Any) -> Array:
         transform: Any = np.fft.rfft
         y: Array = transform(x, axis=self.axis, norm=self.norm)
         return y.astype(complex_of(x.dtype))
@@ -155,8 +151,7 @@ class InverseRealFourier(AlongOne):
     n: int
     norm: str = "backward"
 
-    def infer(self, *types: Type) -> Type:
-        (t,) = types
+    def infer(self, t: Type) -> Type:
         m = self.extent(t)
         if t.dtype not in COMPLEX:
             raise DTypeError(f"{t} is not complex")
@@ -164,8 +159,7 @@ class InverseRealFourier(AlongOne):
             raise ShapeError(f"{self.n} real numbers have {self.n // 2 + 1}, not {m}")
         return resized(t, normalize_axis(self.axis, t.ndim), self.n, real_of(t.dtype))
 
-    def numpy(self, *arrays: Any) -> Array:
-        (x,) = arrays
+    def numpy(self, x: Any) -> Array:
         transform: Any = np.fft.irfft
         y: Array = transform(x, self.n, axis=self.axis, norm=self.norm)
         return y.astype(real_of(x.dtype))

@@ -168,8 +168,7 @@ def cofactors(x: Any) -> Tensor:
 class SlogDet(OfSquare):
     """The sign of the determinant and the logarithm of its absolute value."""
 
-    def infer_matrices(self, *types: Type) -> Any:
-        (t,) = types
+    def infer_matrices(self, t: Type) -> Any:
         square(t)
         sign = t.with_shape(t.shape[:-2])
         return TupleType((sign, sign.with_dtype(real_of(t.dtype))))
@@ -177,8 +176,7 @@ class SlogDet(OfSquare):
     def numpy(self, *arrays: Any) -> Any:
         return tuple(np.linalg.slogdet(*arrays))
 
-    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        (x,) = xs
+    def vjp(self, g: Any, y: Any, x: Tensor) -> Cotangents:
         sign, log = g
         weight: Any = None if log is None else astype(log, x.type.dtype)
         if sign is not None and kind(x.type.dtype) == "complex":

@@ -50,8 +50,7 @@ class Embedding(Family):
     def infer(self, *types: Type) -> Type:
         return _rows_of(*types)
 
-    def numpy(self, *arrays: Any) -> Array:
-        table, ids = arrays
+    def numpy(self, table: Any, ids: Any) -> Array:
         known = in_range(ids, len(table), "id", negative=False)
         return np.take(table, known, 0, mode="clip")
 
@@ -172,13 +171,11 @@ class RowsToDense(Family):
     family = "scatter"
     arity = 2
 
-    def infer(self, *types: Type) -> Type:
-        ids, values = types
+    def infer(self, ids: Type, values: Type) -> Type:
         _rows_fit(ids, values)
         return Type((self.count, *values.shape[ids.ndim :]), values.dtype)
 
-    def numpy(self, *arrays: Any) -> Array:
-        ids, values = arrays
+    def numpy(self, ids: Any, values: Any) -> Array:
         known = in_range(ids.reshape(-1), self.count, "id", negative=False)
         tail = values.shape[ids.ndim :]
         flat = values.reshape(ids.size, math.prod(tail))
@@ -187,8 +184,9 @@ class RowsToDense(Family):
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return None, Embedding()(g, xs[0])
 
-    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
-        ids, values = xs
+    def rows(
+        self, has_rows: Sequence[bool], ids: Tensor, values: Tensor
+    ) -> Tensor | None:
         rank = ids.type.ndim - has_rows[0]
         width = values.type.shape[rank + has_rows[1] :]
         put = Unindex((self.count, *width), (0,))
@@ -295,15 +293,13 @@ class CombineRows(Composite):
     count: int | None = None
     arity = 2
 
-    def infer(self, *types: Type) -> Type:
-        ids, values = types
+    def infer(self, ids: Type, values: Type) -> Type:
         _rows_fit(ids, values)
         if ids.ndim != 1:
             raise ShapeError(f"ids have one dimension, not {ids.ndim}")
         return values
 
-    def numpy(self, *arrays: Any) -> Array:
-        ids, values = arrays
+    def numpy(self, ids: Any, values: Any) -> Array:
         if self.count is not None:
             in_range(ids, self.count, "id", negative=False)
         unique, where = np.unique(ids, return_inverse=True)
@@ -311,8 +307,7 @@ class CombineRows(Composite):
         total = add_rows(len(unique), where, flat)
         return total[where].reshape(values.shape)
 
-    def expand(self, *xs: Tensor) -> Tensor:
-        ids, values = xs
+    def expand(self, ids: Tensor, values: Tensor) -> Tensor:
         n = ids.type.shape[0]
         if not n:
             return values

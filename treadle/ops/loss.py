@@ -84,22 +84,19 @@ class CrossEntropy(OfLabels):
 
     axis: int = 1
 
-    def numpy(self, *arrays: Any) -> Array:
-        x, labels = arrays
+    def numpy(self, x: Any, labels: Any) -> Array:
         shifted = x - x.max(self.axis, keepdims=True)
         total = np.log(np.exp(shifted).sum(self.axis))
         return np.subtract(total, _at(shifted, labels, self.axis))
 
-    def expand(self, *xs: Tensor) -> Tensor:
-        x, labels = xs
+    def expand(self, x: Tensor, labels: Tensor) -> Tensor:
         top = stop_gradient(x.max(self.axis, keepdims=True))
         total = squeeze(log(exp(x - top).sum(self.axis, keepdims=True)), self.axis)
         # The label's score is taken before it is shifted: no row of these is kept.
         score = pick(x, labels, self.axis, counted=True)
         return total - (score - squeeze(top, self.axis))
 
-    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        x, labels = xs
+    def vjp(self, g: Any, y: Any, x: Tensor, labels: Tensor) -> Cotangents:
         slope = softmax(x, self.axis) - hot_at(labels, x, self.axis)
         return expand_dims(g, self.axis) * slope, None
 
@@ -184,8 +181,7 @@ class PickLabel(OfLabels):
     def expand(self, *xs: Tensor) -> Tensor:
         return pick(xs[0], xs[1], self.axis, counted=True)
 
-    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        x, labels = xs
+    def vjp(self, g: Any, y: Any, x: Tensor, labels: Tensor) -> Cotangents:
         return expand_dims(g, self.axis) * hot_at(labels, x, self.axis), None
 
 
@@ -224,16 +220,14 @@ class Unlikelihood(OfLabels):
 
     axis: int = 1
 
-    def numpy(self, *arrays: Any) -> Array:
-        x, labels = arrays
+    def numpy(self, x: Any, labels: Any) -> Array:
         places = np.expand_dims(known_labels(labels, x.shape[self.axis]), self.axis)
         others = x.copy()
         np.put_along_axis(others, places, -np.inf, self.axis)
         total = LogSumExp((self.axis,)).numpy
         return np.subtract(total(x), total(others))
 
-    def expand(self, *xs: Tensor) -> Tensor:
-        x, labels = xs
+    def expand(self, x: Tensor, labels: Tensor) -> Tensor:
         others = where(hot_at(labels, x, self.axis) > 0, -np.inf, x)
         whole: Tensor = functions.logsumexp(x, self.axis)
         return whole - functions.logsumexp(others, self.axis)
@@ -267,8 +261,7 @@ class SparsemaxLoss(OfLabels):
 
     axis: int = 1
 
-    def numpy(self, *arrays: Any) -> Array:
-        x, labels = arrays
+    def numpy(self, x: Any, labels: Any) -> Array:
         z = x - x.max(self.axis, keepdims=True)
         # Of all prefixes of the ordered scores, the support has the largest threshold.
         ordered = -np.sort(-z, self.axis)
@@ -279,15 +272,13 @@ class SparsemaxLoss(OfLabels):
         conjugate = np.sum(p * z - p * p / 2, self.axis)
         return np.subtract(conjugate + z.dtype.type(0.5), _at(z, labels, self.axis))
 
-    def expand(self, *xs: Tensor) -> Tensor:
-        x, labels = xs
+    def expand(self, x: Tensor, labels: Tensor) -> Tensor:
         z = x - functions.stop_gradient(x.max(self.axis, keepdims=True))
         p = sparsemax(z, self.axis)
         score = pick(z, labels, self.axis, counted=True)
         return sum(p * z - p * p * 0.5, self.axis) + 0.5 - score
 
-    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        x, labels = xs
+    def vjp(self, g: Any, y: Any, x: Tensor, labels: Tensor) -> Cotangents:
         slope = sparsemax(x, self.axis) - hot_at(labels, x, self.axis)
         return expand_dims(g, self.axis) * slope, None
 

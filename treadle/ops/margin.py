@@ -41,19 +41,16 @@ class BinaryCrossEntropy(Elementwise):
     arity = 2
     takes = "float"
 
-    def numpy(self, *arrays: Any) -> Array:
-        p, t = arrays
+    def numpy(self, p: Any, t: Any) -> Array:
         floor = np.array(-100, p.dtype)
         yes, no = np.maximum(np.log(p), floor), np.maximum(np.log1p(-p), floor)
         return np.negative(t * yes + (1 - t) * no)
 
-    def scalar(self, *xs: Any) -> Any:
-        p, t = xs
+    def scalar(self, p: Any, t: Any) -> Any:
         yes, no = maximum(log(p), -100.0), maximum(log1p(-p), -100.0)
         return -(t * yes + (1.0 - t) * no)
 
-    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        p, t = xs
+    def vjp(self, g: Any, y: Any, p: Tensor, t: Tensor) -> Cotangents:
         yes, no = maximum(log(p), -100.0), maximum(log1p(-p), -100.0)
         # Where the logarithm stops, its slope stays steep: 0 would teach nothing.
         least = 1e-12 if p.type.dtype.itemsize > 2 else 1e-4

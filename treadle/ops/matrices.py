@@ -179,7 +179,7 @@ class OfMatrices(Opaque):
         same_dtype(types)
         return stacked_names(self.infer_matrices(*types), types)
 
-    def infer_matrices(self, *types: Type) -> Any:
+    def infer_matrices(self, *types: Any, **_: Any) -> Any:
         """The type of the result, of operands that are matrices of one dtype."""
         raise NotImplementedError
 

@@ -144,8 +144,7 @@ class PermuteDims(Movement):
 
     order: tuple[int, ...]
 
-    def infer(self, *types: Type) -> Type:
-        (t,) = types
+    def infer(self, t: Type) -> Type:
         if sorted(self.order) != list(range(t.ndim)):
             raise AxisError(f"{self.order} is no permutation of {t.ndim} dimensions")
         names = t.axes and tuple(t.axes[k] for k in self.order)
@@ -218,8 +217,7 @@ class BroadcastTo(Movement):
     def unnamed(self) -> BroadcastTo:
         return BroadcastTo(self.shape)
 
-    def infer(self, *types: Type) -> Type:
-        (t,) = types
+    def infer(self, t: Type) -> Type:
         if broadcast_shapes(t.shape, self.shape) != self.shape:
             raise ShapeError(f"shape {t.shape} does not broadcast to {self.shape}")
         names = self.axes

@@ -51,8 +51,7 @@ class NearestCodes(Family):
         shape = (*queries.shape[:-1], self.k)
         return Type(shape, int64, names if any(names) else None)
 
-    def numpy(self, *arrays: Any) -> Array:
-        codes, queries = arrays
+    def numpy(self, codes: Any, queries: Any) -> Array:
         count = math.prod(queries.shape[:-1])
         nearest = np.empty((count, self.k), np.int64)
         # Word by word over all codes: sums along the long axis, no table of all bits.
@@ -63,8 +62,9 @@ class NearestCodes(Family):
             row[:] = _least(apart, self.k)
         return nearest.reshape(*queries.shape[:-1], self.k)
 
-    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
-        codes, queries = xs
+    def rows(
+        self, has_rows: Sequence[bool], codes: Tensor, queries: Tensor
+    ) -> Tensor | None:
         if not has_rows[0]:
             return self(codes, queries)
         if not has_rows[1]:

@@ -51,8 +51,7 @@ class Scaled(Composite):
     takes = "float"
     axes: Axes
 
-    def infer(self, *types: Type) -> Type:
-        x, eps = types
+    def infer(self, x: Type, eps: Type) -> Type:
         if eps.shape:
             raise ShapeError(f"epsilon is a scalar, not {eps}")
         if not self.axes:
@@ -98,8 +97,7 @@ class Standardize(Scaled):
 
     axes: Axes
 
-    def numpy(self, *arrays: Any) -> Array:
-        x, eps = arrays
+    def numpy(self, x: Any, eps: Any) -> Array:
         centered = x - np.mean(x, self.axes, keepdims=True)
         spread = np.var(x, self.axes, keepdims=True) + eps.astype(x.dtype)
         return np.divide(centered, np.sqrt(spread))
@@ -178,8 +176,7 @@ class RootMeanSquare(Scaled):
 
     axes: Axes
 
-    def numpy(self, *arrays: Any) -> Array:
-        x, eps = arrays
+    def numpy(self, x: Any, eps: Any) -> Array:
         size = np.mean(np.square(x), self.axes, keepdims=True) + eps.astype(x.dtype)
         return np.divide(x, np.sqrt(size))
 
@@ -215,8 +212,7 @@ class Normalize(Scaled):
 
     axes: Axes
 
-    def numpy(self, *arrays: Any) -> Array:
-        x, eps = arrays
+    def numpy(self, x: Any, eps: Any) -> Array:
         norm = np.sqrt(np.sum(np.square(x), self.axes, keepdims=True))
         return np.divide(x, np.maximum(norm, eps.astype(x.dtype)))
 

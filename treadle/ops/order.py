@@ -113,8 +113,7 @@ class Sort(Ordering, Composite):
     axis: int
     descending: bool = False
 
-    def numpy(self, *arrays: Any) -> Array:
-        (x,) = arrays
+    def numpy(self, x: Any) -> Array:
         places = ordered(x, self.axis, self.descending)
         return np.take_along_axis(x, places, self.axis)
 
@@ -156,8 +155,7 @@ class TopK(Composite):
     takes = "real"
     traits = Traits(tolerance="E")
 
-    def infer(self, *types: Type) -> TupleType:
-        (t,) = types
+    def infer(self, t: Type) -> TupleType:
         axis = normalize_axis(self.axis, t.ndim)
         if not 0 <= self.k <= t.shape[axis]:
             raise ArgumentError(f"k is {self.k}, axis {axis} has {t.shape[axis]}")
@@ -165,8 +163,7 @@ class TopK(Composite):
         values = Type(shape, t.dtype, t.axes)
         return TupleType((values, values.with_dtype(int64)))
 
-    def numpy(self, *arrays: Any) -> Any:
-        (x,) = arrays
+    def numpy(self, x: Any) -> Any:
         places = ordered(x, self.axis, self.largest)
         places = np.take(places, np.arange(self.k), self.axis)
         return np.take_along_axis(x, places, self.axis), places
@@ -176,8 +173,7 @@ class TopK(Composite):
         places = ArgSort(self.axis, self.largest)(*xs)[key]
         return functions.take_along_axis(xs[0], places, self.axis), places
 
-    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        (x,) = xs
+    def vjp(self, g: Any, y: Any, x: Tensor) -> Cotangents:
         if g[0] is None:
             return (None,)
         places = outputs_of(y)[1]
@@ -256,12 +252,12 @@ class SearchSorted(Family):
             raise ShapeError(f"the sorted operand is a vector, not {row}")
         return values.with_dtype(int64)
 
-    def numpy(self, *arrays: Any) -> Any:
-        row, values = arrays
+    def numpy(self, row: Any, values: Any) -> Any:
         return np.searchsorted(row, values, side="right" if self.right else "left")
 
-    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
-        row, values = xs
+    def rows(
+        self, has_rows: Sequence[bool], row: Tensor, values: Tensor
+    ) -> Tensor | None:
         if not has_rows[0]:
             return self(row, values)
         # Rows of their own are not searched: each value is compared with all of one.

@@ -33,8 +33,7 @@ class Pad(Family):
     arity = 2
     traits = Traits(tolerance="E")
 
-    def infer(self, *types: Type) -> Type:
-        t, value = types
+    def infer(self, t: Type, value: Type) -> Type:
         if value.shape or value.dtype != t.dtype:
             raise ShapeError(f"the border is a scalar of the same dtype, not {value}")
         if len(self.widths) != t.ndim:
@@ -44,8 +43,7 @@ class Pad(Family):
         pairs = zip(t.shape, self.widths, strict=True)
         return Type(tuple(n + a + b for n, (a, b) in pairs), t.dtype, t.axes)
 
-    def numpy(self, *arrays: Any) -> Array:
-        x, value = arrays
+    def numpy(self, x: Any, value: Any) -> Array:
         return np.pad(x, self.widths, constant_values=value) if x.ndim else x
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:

@@ -114,8 +114,7 @@ class TakeAlong(Family):
         _along_fits(self.axis, x, ids)
         return Type(ids.shape, x.dtype, common_axes(types, x.ndim))
 
-    def numpy(self, *arrays: Any) -> Array:
-        x, ids = arrays
+    def numpy(self, x: Any, ids: Any) -> Array:
         what = "label" if self.labels else "index"
         known = in_range(ids, x.shape[self.axis], what, not self.labels)
         return np.take_along_axis(x, known, self.axis)
@@ -278,8 +277,7 @@ class OneHot(Family):
     arity = 1
     takes = "integer"
 
-    def infer(self, *types: Type) -> Type:
-        (t,) = types
+    def infer(self, t: Type) -> Type:
         names = t.axes and (*t.axes, None)
         return Type((*t.shape, self.count), self.dtype, names)
 

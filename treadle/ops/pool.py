@@ -192,16 +192,14 @@ class MaxPoolGradient(Composite):
             raise ShapeError(f"a gradient of shape {g.shape} is not of {want} windows")
         return x
 
-    def expand(self, *xs: Tensor) -> Tensor:
-        x, g = xs
+    def expand(self, x: Tensor, g: Tensor) -> Tensor:
         lead, size = x.type.shape[:2], math.prod(x.type.shape[2:])
         flat = (*lead, math.prod(g.type.shape[2:]))
         at = MaxPoolPositions(*fields_of(self))(x)
         put = PutAlong(2, size)(reshape(g, flat), reshape(at, flat))
         return reshape(put, x.type.shape)
 
-    def numpy(self, *arrays: Any) -> Array:
-        x, g = arrays
+    def numpy(self, x: Any, g: Any) -> Array:
         pool = MaxPool(*fields_of(self))
         y, counts = pool.numpy(x), g.shape[2:]
         wide = padded(x, self.padding, _lowest(x.dtype))
@@ -289,8 +287,7 @@ class SumPoolGradient(Window):
     dilation: Integers
     arity = 1
 
-    def infer(self, *types: Type) -> Type:
-        (g,) = types
+    def infer(self, g: Type) -> Type:
         x = g.with_shape(g.shape[:2] + self.extents, g.axes)
         want = _pooled(x, self.kernel, self).shape
         if g.shape != want:

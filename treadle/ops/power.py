@@ -130,8 +130,7 @@ class Rsqrt(Elementwise):
     def numpy(self, *arrays: Any) -> Array:
         return 1.0 / np.sqrt(arrays[0])
 
-    def scalar(self, *xs: Any) -> Any:
-        (x,) = xs
+    def scalar(self, x: Any) -> Any:
         return 1.0 / functions.sqrt(x)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
@@ -163,8 +162,7 @@ class Reciprocal(Elementwise):
     def numpy(self, *arrays: Any) -> Array:
         return 1.0 / arrays[0]
 
-    def scalar(self, *xs: Any) -> Any:
-        (x,) = xs
+    def scalar(self, x: Any) -> Any:
         return 1.0 / x
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
@@ -196,8 +194,7 @@ class Pow(Elementwise):
     def numpy(self, *arrays: Any) -> Array:
         return np.power(*arrays)
 
-    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        x, n = xs
+    def vjp(self, g: Any, y: Any, x: Tensor, n: Tensor) -> Cotangents:
         # Of the smallest numbers the power -1 is infinite: any will do beside n = 0.
         least = float(np.finfo(np.float32).tiny)  # bfloat16 has the same
         if x.type.dtype in (float16, float64, complex128):

@@ -49,8 +49,7 @@ class PseudoInverse(OfMatrices):
         result = t.with_shape((*t.shape[:-2], *t.shape[:-3:-1]))
         return cast(Type, stacked_names(result, types))
 
-    def numpy(self, *arrays: Any) -> Array:
-        x, bound = arrays
+    def numpy(self, x: Any, bound: Any) -> Array:
         if not x.size:
             return np.zeros((*x.shape[:-2], *x.shape[:-3:-1]), x.dtype)
         u, s, vh = solved(lambda a: np.linalg.svd(a, full_matrices=False), x)

@@ -124,8 +124,7 @@ class Random(Family):
     def infer(self, *types: Type) -> Type:
         return Type(each_draw(types[0]) + self.shape, self.dtype)
 
-    def numpy(self, *arrays: Any) -> Array:
-        (draws,) = arrays
+    def numpy(self, draws: Any) -> Array:
         y = np.empty(draws.shape[:-1] + self.shape, self.dtype)
         for place in np.ndindex(draws.shape[:-1]):
             y[place] = self.numbers(draws[place])

@@ -79,14 +79,12 @@ class LstmCell(Cell):
         state = self.fits(types, types[:1], 4)
         return TupleType((state, state))
 
-    def numpy(self, *arrays: Any) -> Any:
-        gates, c = arrays
+    def numpy(self, gates: Any, c: Any) -> Any:
         i, f, g, o = parts(gates, 4)
         after = logistic(f) * c + logistic(i) * np.tanh(g)
         return logistic(o) * np.tanh(after), after
 
-    def expand(self, *xs: Tensor) -> Any:
-        gates, c = xs
+    def expand(self, gates: Tensor, c: Tensor) -> Any:
         i, f, g, o = parts(gates, 4)
         after = functions.sigmoid(f) * c + functions.sigmoid(i) * functions.tanh(g)
         return functions.sigmoid(o) * functions.tanh(after), after
@@ -126,14 +124,12 @@ class GruCell(Cell):
     def infer(self, *types: Type) -> Type:
         return self.fits(types, types[:2], 3)
 
-    def numpy(self, *arrays: Any) -> Any:
-        inputs, past, h = arrays
+    def numpy(self, inputs: Any, past: Any, h: Any) -> Any:
         (a, b, c), (d, e, f) = parts(inputs, 3), parts(past, 3)
         n = np.tanh(c + logistic(a + d) * f)
         return n + logistic(b + e) * (h - n)
 
-    def expand(self, *xs: Tensor) -> Any:
-        inputs, past, h = xs
+    def expand(self, inputs: Tensor, past: Tensor, h: Tensor) -> Any:
         (a, b, c), (d, e, f) = parts(inputs, 3), parts(past, 3)
         n = functions.tanh(c + functions.sigmoid(a + d) * f)
         return n + functions.sigmoid(b + e) * (h - n)

@@ -56,8 +56,7 @@ class Sum(Reduction):
     keepdims: bool = False
     takes = "numeric"
 
-    def numpy(self, *arrays: Any) -> Any:
-        (x,) = arrays
+    def numpy(self, x: Any) -> Any:
         return summed(x, self.axes, self.keepdims)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:

@@ -42,8 +42,7 @@ class Riccati(Equation):
     __slots__ = ()
     arity = 4
 
-    def infer_matrices(self, *types: Type) -> Any:
-        a, b, q, r = types
+    def infer_matrices(self, a: Type, b: Type, q: Type, r: Type) -> Any:
         n, m = square(a, "a"), b.shape[-1]
         if n and not m:
             raise ShapeError(f"b is {b}: there is nothing to control by")
@@ -92,8 +91,9 @@ class Care(Riccati):
     def numpy(self, *arrays: Any) -> Array:
         return each(_care, 2, *arrays)
 
-    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        a, b, _, r = xs
+    def vjp(
+        self, g: Any, y: Any, a: Tensor, b: Tensor, _: Tensor, r: Tensor
+    ) -> Cotangents:
         gain = Solve()(mirrored(r), matmul(adjoint(b), y))
         closed = a - matmul(b, gain)
         s = Lyapunov()(closed, -mirrored(g))
@@ -135,8 +135,9 @@ class Dare(Riccati):
     def numpy(self, *arrays: Any) -> Array:
         return each(_dare, 2, *arrays)
 
-    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        a, b, _, r = xs
+    def vjp(
+        self, g: Any, y: Any, a: Tensor, b: Tensor, _: Tensor, r: Tensor
+    ) -> Cotangents:
         through = matmul(adjoint(b), y)
         gain = Solve()(mirrored(r) + matmul(through, b), matmul(through, a))
         closed = a - matmul(b, gain)

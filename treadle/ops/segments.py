@@ -34,8 +34,7 @@ class SegmentSum(Composite):
 
     arity = 2
 
-    def infer(self, *types: Type) -> Type:
-        starts, x = types
+    def infer(self, starts: Type, x: Type) -> Type:
         if kind(starts.dtype) != "integer":
             raise DTypeError(f"starts are integers, not {starts.dtype.name}")
         if starts.ndim != 1 or not starts.size or not x.ndim:
@@ -43,24 +42,21 @@ class SegmentSum(Composite):
         names = x.axes and some((None, *x.axes[1:]))
         return x.with_shape((starts.size - 1, *x.shape[1:]), names)
 
-    def numpy(self, *arrays: Any) -> Array:
-        starts, x = arrays
+    def numpy(self, starts: Any, x: Any) -> Array:
         begins = begins_of(starts, len(x))
         sums = np.zeros((len(starts) - 1, *x.shape[1:]), x.dtype)
         for k, (first, last) in enumerate(itertools.pairwise(begins)):
             sums[k] = x[first:last].sum(0)
         return sums
 
-    def expand(self, *xs: Tensor) -> Tensor:
-        starts, x = xs
+    def expand(self, starts: Tensor, x: Tensor) -> Tensor:
         n = starts.type.size - 1
         if not n or not x.type.shape[0]:
             return full((n, *x.type.shape[1:]), 0, x.type.dtype)
         rows, kept = segment_of(x.type.shape[0], starts)
         return RowsToDense(n)(rows, functions.where(per_element(kept, x), x, 0))
 
-    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        starts, x = xs
+    def vjp(self, g: Any, y: Any, starts: Tensor, x: Tensor) -> Cotangents:
         if not starts.type.size - 1 or not x.type.shape[0]:
             return None, full(x.type.shape, 0, x.type.dtype)
         rows, kept = segment_of(x.type.shape[0], starts)

@@ -60,8 +60,7 @@ class Slice(Movement):
     stops: Integers
     steps: Integers
 
-    def infer(self, *types: Type) -> Type:
-        (t,) = types
+    def infer(self, t: Type) -> Type:
         return Type(
             extents(t.shape, self.starts, self.stops, self.steps), t.dtype, t.axes
         )
@@ -113,8 +112,7 @@ class Unslice(Family):
     family = "scatter"
     arity = 1
 
-    def infer(self, *types: Type) -> Type:
-        (t,) = types
+    def infer(self, t: Type) -> Type:
         part = extents(self.shape, self.starts, self.stops, self.steps)
         if part != t.shape:
             raise ShapeError(f"shape {t.shape} does not fill a slice of shape {part}")

@@ -64,8 +64,7 @@ class Softmax(AlongAxis):
         e = np.exp(arrays[0] - arrays[0].max(self.axis, keepdims=True))
         return e / e.sum(self.axis, keepdims=True)
 
-    def expand(self, *xs: Tensor) -> Tensor:
-        (x,) = xs
+    def expand(self, x: Tensor) -> Tensor:
         e = functions.exp(x - stop_gradient(x.max(self.axis, keepdims=True)))
         return e / e.sum(self.axis, keepdims=True)
 
@@ -96,8 +95,7 @@ class LogSoftmax(AlongAxis):
         shifted = arrays[0] - arrays[0].max(self.axis, keepdims=True)
         return shifted - np.log(np.exp(shifted).sum(self.axis, keepdims=True))
 
-    def expand(self, *xs: Tensor) -> Tensor:
-        (x,) = xs
+    def expand(self, x: Tensor) -> Tensor:
         shifted = x - stop_gradient(x.max(self.axis, keepdims=True))
         total = functions.exp(shifted).sum(self.axis, keepdims=True)
         return shifted - functions.log(total)

@@ -39,8 +39,7 @@ class System(OfMatrices):
     __slots__ = ()
     arity = 2
 
-    def infer_matrices(self, *types: Type) -> Any:
-        a, b = types
+    def infer_matrices(self, a: Type, b: Type) -> Any:
         n = square(a, hint=SINGULAR)
         if b.shape[-2] != n:
             raise ShapeError(
@@ -183,8 +182,7 @@ class TriangularSolve(System):
     upper: bool = False
     unit: bool = False
 
-    def numpy(self, *arrays: Any) -> Array:
-        a, b = arrays
+    def numpy(self, a: Any, b: Any) -> Array:
         if not self.unit and (np.diagonal(a, axis1=-2, axis2=-1) == 0).any():
             raise RunError("a diagonal element is 0: Singular matrix", hint=SINGULAR)
         return _substituted(a, b, self.upper, self.unit)

@@ -40,8 +40,7 @@ class CSRMatMul(Composite):
     transposed: bool = False
     arity = 4
 
-    def infer(self, *types: Type) -> Type:
-        data, indices, starts, x = types
+    def infer(self, data: Type, indices: Type, starts: Type, x: Type) -> Type:
         same_dtype((data, x))
         _compressed(data.shape, indices, starts)
         taken, count = self.columns, starts.size - 1
@@ -52,8 +51,7 @@ class CSRMatMul(Composite):
         names = x.axes and some((None, *x.axes[1:]))
         return x.with_shape((count, *x.shape[1:]), names)
 
-    def numpy(self, *arrays: Any) -> Array:
-        data, indices, starts, x = arrays
+    def numpy(self, data: Any, indices: Any, starts: Any, x: Any) -> Array:
         places, rows, columns = _elements(indices, starts, self.columns)
         count, source, target = len(starts) - 1, columns, rows
         if self.transposed:
@@ -62,8 +60,9 @@ class CSRMatMul(Composite):
         sums = add_rows(count, target, data[places, None] * wide[source])
         return sums.reshape(count, *x.shape[1:])
 
-    def expand(self, *xs: Tensor) -> Tensor:
-        data, indices, starts, x = xs
+    def expand(
+        self, data: Tensor, indices: Tensor, starts: Tensor, x: Tensor
+    ) -> Tensor:
         count, source = starts.type.size - 1, indices
         target, kept = segment_of(data.type.size, starts)
         if self.transposed:
@@ -73,8 +72,9 @@ class CSRMatMul(Composite):
         parts = Embedding()(x, source) * _meeting_rows(_where(kept, data), x)
         return RowsToDense(count)(target, parts)
 
-    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        data, indices, starts, x = xs
+    def vjp(
+        self, g: Any, y: Any, data: Tensor, indices: Tensor, starts: Tensor, x: Tensor
+    ) -> Cotangents:
         pair = (conj(x), g) if self.transposed else (g, conj(x))
         turned = replace(self, transposed=not self.transposed)
         gradient = CSRDots()(indices, starts, *pair)
@@ -119,8 +119,7 @@ class CSRDots(Composite):
 
     arity = 4
 
-    def infer(self, *types: Type) -> Type:
-        indices, starts, a, b = types
+    def infer(self, indices: Type, starts: Type, a: Type, b: Type) -> Type:
         _compressed(indices.shape, indices, starts)
         same_dtype((a, b))
         rows = starts.size - 1
@@ -128,24 +127,23 @@ class CSRDots(Composite):
             raise ShapeError(f"{rows} rows do not meet {a} and {b}")
         return Type(indices.shape, a.dtype)
 
-    def numpy(self, *arrays: Any) -> Array:
-        indices, starts, a, b = arrays
+    def numpy(self, indices: Any, starts: Any, a: Any, b: Any) -> Array:
         places, rows, columns = _elements(indices, starts, len(b))
         parts = a[rows] * b[columns]
         products = np.zeros(indices.shape, a.dtype)
         products[places] = parts.sum(1) if a.ndim == 2 else parts
         return products
 
-    def expand(self, *xs: Tensor) -> Tensor:
-        indices, starts, a, b = xs
+    def expand(self, indices: Tensor, starts: Tensor, a: Tensor, b: Tensor) -> Tensor:
         if not a.type.shape[0] or not b.type.shape[0] or not indices.type.size:
             return full(indices.type.shape, 0.0, a.type.dtype)
         rows, kept = segment_of(indices.type.size, starts)
         parts = Embedding()(a, rows) * Embedding()(b, indices)
         return _where(kept, parts.sum(1) if a.type.ndim == 2 else parts)
 
-    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        indices, starts, a, b = xs
+    def vjp(
+        self, g: Any, y: Any, indices: Tensor, starts: Tensor, a: Tensor, b: Tensor
+    ) -> Cotangents:
         columns = b.type.shape[0]
         to_a = CSRMatMul(columns)(g, indices, starts, conj(b))
         to_b = CSRMatMul(columns, True)(g, indices, starts, conj(a))

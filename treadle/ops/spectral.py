@@ -47,8 +47,7 @@ class Eigh(OfMatrices):
 
     arity = 1
 
-    def infer_matrices(self, *types: Type) -> Any:
-        (t,) = types
+    def infer_matrices(self, t: Type) -> Any:
         square(t)
         values = t.with_shape(t.shape[:-1])
         return TupleType((values.with_dtype(real_of(t.dtype)), t))
@@ -118,8 +117,7 @@ class SVD(OfMatrices):
 
     arity = 1
 
-    def infer_matrices(self, *types: Type) -> Any:
-        (t,) = types
+    def infer_matrices(self, t: Type) -> Any:
         lead, (m, n) = t.shape[:-2], t.shape[-2:]
         k = min(m, n)
         values = Type((*lead, k), real_of(t.dtype))

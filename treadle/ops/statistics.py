@@ -78,18 +78,15 @@ class Mean(Folded):
     axes: tuple[int, ...]
     keepdims: bool = False
 
-    def numpy(self, *arrays: Any) -> Any:
-        (x,) = arrays
+    def numpy(self, x: Any) -> Any:
         total = summed(x, self.axes, self.keepdims)
         return total / np.asarray(extent(x, self.axes), x.dtype)
 
-    def expand(self, *xs: Tensor) -> Tensor:
-        (x,) = xs
+    def expand(self, x: Tensor) -> Tensor:
         y = sum(x, self.axes) / counted(extent(x, self.axes))
         return kept(y, x, self.axes, self.keepdims)
 
-    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        (x,) = xs
+    def vjp(self, g: Any, y: Any, x: Tensor) -> Cotangents:
         share = spread(g, x, self.axes, self.keepdims) / counted(extent(x, self.axes))
         return (over(x, share),)
 
@@ -121,13 +118,11 @@ class Var(Composite):
     rows = along_axes
     takes = "inexact"
 
-    def infer(self, *types: Type) -> Type:
-        (t,) = types
+    def infer(self, t: Type) -> Type:
         result = reduced(t, self.axes, self.keepdims)
         return result.with_dtype(real_of(t.dtype))
 
-    def numpy(self, *arrays: Any) -> Any:
-        (x,) = arrays
+    def numpy(self, x: Any) -> Any:
         n = np.asarray(extent(x, self.axes), real_of(x.dtype))
         centered = x - summed(x, self.axes, True) / n
         parts = centered * np.conj(centered)
@@ -136,8 +131,7 @@ class Var(Composite):
         squares = np.maximum(squares - np.real(off * np.conj(off)) / n, 0)
         return squares / np.maximum(n - n.dtype.type(self.correction), 0)
 
-    def expand(self, *xs: Tensor) -> Tensor:
-        (x,) = xs
+    def expand(self, x: Tensor) -> Tensor:
         centered = self.centered(x)
         count = extent(x, self.axes)
         n = count - self.correction
@@ -147,8 +141,7 @@ class Var(Composite):
         y = functions.maximum(squares - off, 0) / (n if n > 0 else 0)
         return kept(y, x, self.axes, self.keepdims)
 
-    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        (x,) = xs
+    def vjp(self, g: Any, y: Any, x: Tensor) -> Cotangents:
         n = extent(x, self.axes) - self.correction
         share = spread(g * 2 / (n if n > 0 else 0), x, self.axes, self.keepdims)
         return (over(x, share) * self.centered(self.centered(x)),)
@@ -236,15 +229,13 @@ class LogSumExp(Folded):
     axes: tuple[int, ...]
     keepdims: bool = False
 
-    def numpy(self, *arrays: Any) -> Any:
-        (x,) = arrays
+    def numpy(self, x: Any) -> Any:
         top = np.max(x.real, self.axes, keepdims=True, initial=-np.inf)
         top = np.where(np.isfinite(top), top, 0)
         y = np.log(summed(np.exp(x - top), self.axes, self.keepdims))
         return y + (top if self.keepdims else np.squeeze(top, self.axes))
 
-    def expand(self, *xs: Tensor) -> Tensor:
-        (x,) = xs
+    def expand(self, x: Tensor) -> Tensor:
         if extent(x, self.axes) == 0:
             y = functions.log(sum(x, self.axes))  # log(0): the sum of nothing
             return kept(y, x, self.axes, self.keepdims)
@@ -254,10 +245,9 @@ class LogSumExp(Folded):
         y = functions.log(sum(shifted, self.axes)) + top
         return kept(y, x, self.axes, self.keepdims)
 
-    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+    def vjp(self, g: Any, y: Any, x: Tensor) -> Cotangents:
         # Where y is -inf no element has a share; infinite elements share equally. The
         # difference of two infinities would be NaN.
-        (x,) = xs
         y = spread(y, x, self.axes, self.keepdims)
         hit = x == y
         gap = functions.where(hit, 0, x - functions.where(y == -np.inf, 0, y))

@@ -101,8 +101,7 @@ class Sylvester(Equation):
 
     arity = 3
 
-    def infer_matrices(self, *types: Type) -> Any:
-        a, b, c = types
+    def infer_matrices(self, a: Type, b: Type, c: Type) -> Any:
         m, n = square(a, "a"), square(b, "b")
         if c.shape[-2:] != (m, n):
             raise ShapeError(f"c is {c}, beside a and b of order {m} and {n}")
@@ -111,8 +110,7 @@ class Sylvester(Equation):
     def numpy(self, *arrays: Any) -> Array:
         return each(_sylvester, 2, *arrays)
 
-    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        a, b, _ = xs
+    def vjp(self, g: Any, y: Any, a: Tensor, b: Tensor, _: Tensor) -> Cotangents:
         z = Sylvester()(adjoint(a), adjoint(b), g)
         return -matmul(z, adjoint(y)), -matmul(adjoint(y), z), z
 
@@ -162,8 +160,7 @@ class OfLyapunov(Equation):
     __slots__ = ()
     arity = 2
 
-    def infer_matrices(self, *types: Type) -> Any:
-        a, q = types
+    def infer_matrices(self, a: Type, q: Type) -> Any:
         n = square(a, "a")
         if q.shape[-2:] != (n, n):
             raise ShapeError(f"q is {q}, beside a of order {n}")

@@ -275,8 +275,7 @@ class Acosh(Elementwise):
     def numpy(self, *arrays: Any) -> Array:
         return np.arccosh(*arrays)
 
-    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        (x,) = xs  # one root of each factor: on the branch of acosh, without overflow
+    def vjp(self, g: Any, y: Any, x: Tensor) -> Cotangents:
         return (g / conj(functions.sqrt(x - 1.0) * functions.sqrt(x + 1.0)),)
 
     @classmethod
@@ -334,8 +333,7 @@ class Atan2(Elementwise):
     def numpy(self, *arrays: Any) -> Array:
         return np.arctan2(*arrays)
 
-    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        a, b = xs
+    def vjp(self, g: Any, y: Any, a: Tensor, b: Tensor) -> Cotangents:
         r = functions.hypot(a, b)
         r = functions.where(r == 0, 1, r)
         return g * (b / r) / r, -g * (a / r) / r

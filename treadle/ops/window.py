@@ -192,8 +192,7 @@ class Unfold(Window):
     dilation: Integers
     arity = 1
 
-    def infer(self, *types: Type) -> Type:
-        (x,) = types
+    def infer(self, x: Type) -> Type:
         image(x, len(self.kernel))
         counts = windows_along(x.shape[2:], self.kernel, *self.sliding)
         width = x.shape[1] * math.prod(self.kernel)
@@ -262,8 +261,7 @@ class Fold(Window):
     dilation: Integers
     arity = 1
 
-    def infer(self, *types: Type) -> Type:
-        (t,) = types
+    def infer(self, t: Type) -> Type:
         counts = windows_along(self.extents, self.kernel, *self.sliding)
         size = math.prod(self.kernel)
         if t.ndim != 3 or t.shape[1] % size or t.shape[2] != math.prod(counts):
