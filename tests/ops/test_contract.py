@@ -27,9 +27,9 @@ from treadle.ops.families import (
     Movement,
     Output,
     Reduction,
-    drawn,
     outputs_of,
 )
+from treadle.ops.sampling import drawn
 
 # Leaves, results and state have no samples: tests/graph and tests/runtime cover them.
 SPECIAL = {Output, *(registry[x] for x in ("Update", "Derivative", "TapeGradient"))}

@@ -19,7 +19,8 @@ from treadle.graph.meaning import compute
 from treadle.graph.op import Input, Op, Sample, registry
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
-from treadle.ops.families import drawn, outputs_of
+from treadle.ops.families import outputs_of
+from treadle.ops.sampling import drawn
 
 # Ops without a rule, and why.
 NONE = {

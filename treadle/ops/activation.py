@@ -9,13 +9,13 @@ import numpy as np
 
 from treadle.base.dtypes import kind
 from treadle.base.errors import ArgumentError
-from treadle.graph.op import Array, Cotangents, Sample, op
+from treadle.graph.op import Array, Cotangents, Input, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.recorded import recorded
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import unary
 from treadle.ops.cast import as_float
-from treadle.ops.families import Elementwise, unary_samples
+from treadle.ops.families import Elementwise
 
 __all__ = [
     "gelu",
@@ -42,10 +42,7 @@ class Activation(Elementwise):
     __slots__ = ()
     arity = 1
     takes = "float"
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return unary_samples(cls(), -3, 3, apart=0.05)
+    domain = (Input(low=-3, high=3, apart=0.05),)
 
 
 def _sigmoid(x: Any) -> Any:

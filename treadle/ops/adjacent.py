@@ -15,7 +15,8 @@ from treadle.graph.rows import lifted
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import align
 from treadle.ops.cast import as_float, operands
-from treadle.ops.families import Opaque, binary_samples, same_dtype
+from treadle.ops.families import Opaque, same_dtype
+from treadle.ops.sampling import binary_samples
 
 __all__ = ["nextafter"]
 

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from treadle.base.dtypes import bool_, int32, uint8
-from treadle.graph.op import Array, Input, Sample, op
+from treadle.graph.op import Input, op
 from treadle.graph.operators import provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import binary
 from treadle.ops.cast import operands
-from treadle.ops.families import Elementwise, binary_samples, unary_samples
+from treadle.ops.families import Elementwise
 
 __all__ = [
     "bitwise_and",
@@ -30,11 +30,8 @@ class Bitwise(Elementwise):
     __slots__ = ()
     arity = 2
     takes = "integral"
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        spread = Input(low=-9, high=9)
-        return binary_samples(cls(), spread, spread, (int32, bool_))
+    domain = (Input(low=-9, high=9),)
+    sample_dtypes = (int32, bool_)
 
 
 class Shift(Elementwise):
@@ -43,11 +40,8 @@ class Shift(Elementwise):
     __slots__ = ()
     arity = 2
     takes = "integer"
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        spread, few = Input(low=0, high=9), Input(low=0, high=4)
-        return binary_samples(cls(), spread, few, (int32, uint8))
+    domain = Input(low=0, high=9), Input(low=0, high=4)
+    sample_dtypes = (int32, uint8)
 
 
 @op(
@@ -56,8 +50,7 @@ class Shift(Elementwise):
 class BitwiseAnd(Bitwise):
     """The bits set in both x and y."""
 
-    def numpy(self, *arrays: Any) -> Array:
-        return np.bitwise_and(*arrays)
+    ufunc = np.bitwise_and
 
 
 @provide
@@ -75,8 +68,7 @@ def bitwise_and(x: Any, y: Any) -> Tensor:
 class BitwiseOr(Bitwise):
     """The bits set in x or y."""
 
-    def numpy(self, *arrays: Any) -> Array:
-        return np.bitwise_or(*arrays)
+    ufunc = np.bitwise_or
 
 
 @provide
@@ -94,8 +86,7 @@ def bitwise_or(x: Any, y: Any) -> Tensor:
 class BitwiseXor(Bitwise):
     """The bits set in one of x and y."""
 
-    def numpy(self, *arrays: Any) -> Array:
-        return np.bitwise_xor(*arrays)
+    ufunc = np.bitwise_xor
 
 
 @provide
@@ -113,8 +104,7 @@ def bitwise_xor(x: Any, y: Any) -> Tensor:
 class LeftShift(Shift):
     """The bits of x moved y places up."""
 
-    def numpy(self, *arrays: Any) -> Array:
-        return np.left_shift(*arrays)
+    ufunc = np.left_shift
 
 
 @provide
@@ -132,8 +122,7 @@ def bitwise_left_shift(x: Any, y: Any) -> Tensor:
 class RightShift(Shift):
     """The bits of x moved y places down."""
 
-    def numpy(self, *arrays: Any) -> Array:
-        return np.right_shift(*arrays)
+    ufunc = np.right_shift
 
 
 @provide
@@ -153,13 +142,8 @@ class BitwiseInvert(Elementwise):
 
     arity = 1
     takes = "integral"
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.invert(*arrays)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return unary_samples(cls(), dtypes=(int32, bool_))
+    ufunc = np.invert
+    sample_dtypes = (int32, bool_)
 
 
 @provide

@@ -17,13 +17,13 @@ from treadle.base.dtypes import (
     uint64,
 )
 from treadle.graph.leaves import SCALARS, as_tensor
-from treadle.graph.op import Array, Input, Sample, op
+from treadle.graph.op import op
 from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.recorded import recorded_with_numbers
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import binary
 from treadle.ops.cast import astype, operands
-from treadle.ops.families import Elementwise, binary_samples, unary_samples
+from treadle.ops.families import Elementwise
 
 __all__ = [
     "allclose",
@@ -48,11 +48,7 @@ class Comparison(Elementwise):
     arity = 2
     result = "bool"
     takes = "real"
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        near = Input(low=-2, high=2)
-        return binary_samples(cls(), near, near, dtypes=(float32, int32))
+    sample_dtypes = (float32, int32)
 
 
 class Logical(Elementwise):
@@ -62,10 +58,7 @@ class Logical(Elementwise):
     arity = 2
     result = "bool"
     takes = "bool"
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return binary_samples(cls(), dtypes=(bool_,))
+    sample_dtypes = (bool_,)
 
 
 def comparable(x: Any, y: Any) -> bool:
@@ -137,9 +130,7 @@ class Equal(Comparison):
     """x == y."""
 
     takes = "any"
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.equal(*arrays)
+    ufunc = np.equal
 
 
 @provide
@@ -161,9 +152,7 @@ class NotEqual(Comparison):
     """x != y."""
 
     takes = "any"
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.not_equal(*arrays)
+    ufunc = np.not_equal
 
 
 @provide
@@ -184,8 +173,7 @@ def not_equal(x: Any, y: Any) -> Any:
 class Less(Comparison):
     """x < y."""
 
-    def numpy(self, *arrays: Any) -> Array:
-        return np.less(*arrays)
+    ufunc = np.less
 
 
 @provide
@@ -204,8 +192,7 @@ def less(x: Any, y: Any) -> Tensor:
 class LessEqual(Comparison):
     """x <= y."""
 
-    def numpy(self, *arrays: Any) -> Array:
-        return np.less_equal(*arrays)
+    ufunc = np.less_equal
 
 
 @provide
@@ -224,8 +211,7 @@ def less_equal(x: Any, y: Any) -> Tensor:
 class Greater(Comparison):
     """x > y."""
 
-    def numpy(self, *arrays: Any) -> Array:
-        return np.greater(*arrays)
+    ufunc = np.greater
 
 
 @provide
@@ -244,8 +230,7 @@ def greater(x: Any, y: Any) -> Tensor:
 class GreaterEqual(Comparison):
     """x >= y."""
 
-    def numpy(self, *arrays: Any) -> Array:
-        return np.greater_equal(*arrays)
+    ufunc = np.greater_equal
 
 
 @provide
@@ -271,8 +256,7 @@ def greater_equal(x: Any, y: Any) -> Tensor:
 class LogicalAnd(Logical):
     """x and y."""
 
-    def numpy(self, *arrays: Any) -> Array:
-        return np.logical_and(*arrays)
+    ufunc = np.logical_and
 
 
 @provide
@@ -297,8 +281,7 @@ def logical_and(x: Any, y: Any) -> Tensor:
 class LogicalOr(Logical):
     """x or y."""
 
-    def numpy(self, *arrays: Any) -> Array:
-        return np.logical_or(*arrays)
+    ufunc = np.logical_or
 
 
 @provide
@@ -316,8 +299,7 @@ def logical_or(x: Any, y: Any) -> Tensor:
 class LogicalXor(Logical):
     """Either x or y, not both."""
 
-    def numpy(self, *arrays: Any) -> Array:
-        return np.logical_xor(*arrays)
+    ufunc = np.logical_xor
 
 
 @provide
@@ -338,13 +320,8 @@ class LogicalNot(Elementwise):
     arity = 1
     result = "bool"
     takes = "bool"
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.logical_not(*arrays)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return unary_samples(cls(), dtypes=(bool_,))
+    ufunc = np.logical_not
+    sample_dtypes = (bool_,)
 
 
 @provide

@@ -12,7 +12,8 @@ from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import binary
 from treadle.ops.cast import as_float, carried_wide, operands
-from treadle.ops.families import Elementwise, binary_samples
+from treadle.ops.families import Elementwise
+from treadle.ops.sampling import binary_samples
 
 __all__ = [
     "copysign",
@@ -34,18 +35,12 @@ class FloorDivide(Elementwise):
 
     arity = 2
     takes = "ordered"
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.floor_divide(*arrays)
+    ufunc = np.floor_divide
+    domain = Input(low=-9, high=9), Input(low=1, high=4)
+    sample_dtypes = (float32, int32)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return FLAT, FLAT
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return binary_samples(
-            cls(), Input(low=-9, high=9), Input(low=1, high=4), (float32, int32)
-        )
 
 
 @provide
@@ -125,9 +120,8 @@ class Hypot(Elementwise):
 
     arity = 2
     takes = "float"
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.hypot(*arrays)
+    ufunc = np.hypot
+    domain = Input(apart=0.2), Input(low=0.5, high=2)
 
     def scalar(self, *xs: Any) -> Any:
         a, b = functions.abs(xs[0]), functions.abs(xs[1])
@@ -140,10 +134,6 @@ class Hypot(Elementwise):
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         safe = functions.where(y == 0, 1, y)
         return g * (xs[0] / safe), g * (xs[1] / safe)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return binary_samples(cls(), Input(apart=0.2), Input(low=0.5, high=2))
 
 
 @provide
@@ -163,9 +153,7 @@ class LogAddExp(Elementwise):
 
     arity = 2
     takes = "float"
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.logaddexp(*arrays)
+    ufunc = np.logaddexp
 
     def scalar(self, *xs: Any) -> Any:
         big = functions.maximum(*xs)
@@ -175,10 +163,6 @@ class LogAddExp(Elementwise):
     def vjp(self, g: Any, y: Any, a: Tensor, b: Tensor) -> Cotangents:
         gap = functions.where((a == b) & functions.isinf(a), 0, a - b)
         return g * functions.sigmoid(gap), g * functions.sigmoid(-gap)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return binary_samples(cls())
 
 
 @provide
@@ -198,16 +182,11 @@ class CopySign(Elementwise):
 
     arity = 2
     takes = "float"
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.copysign(*arrays)
+    ufunc = np.copysign
+    domain = Input(apart=0.1), Input(apart=0.1)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return g * functions.sign(xs[0]) * copysign(1.0, xs[1]), FLAT
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return binary_samples(cls(), Input(apart=0.1), Input(apart=0.1))
 
 
 @provide

@@ -6,33 +6,26 @@ from typing import Any
 
 import numpy as np
 
-from treadle.graph.op import Array, Cotangents, Sample, op
+from treadle.graph.op import Cotangents, Input, op
 from treadle.graph.operators import provide
 from treadle.graph.recorded import recorded
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import unary
 from treadle.ops.elementwise import conj
-from treadle.ops.families import Elementwise, unary_samples
+from treadle.ops.families import Unary
 
 __all__ = ["cos", "exp", "sin"]
 
 
 @op(primitive=True, tolerance="U")
-class Exp(Elementwise):
+class Exp(Unary):
     """e**x."""
 
-    arity = 1
-    takes = "inexact"
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.exp(*arrays)
+    ufunc = np.exp
+    domain = (Input(low=-4, high=4),)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g * conj(y),)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return unary_samples(cls(), -4, 4)
 
 
 @provide
@@ -48,21 +41,14 @@ def exp(x: Any) -> Tensor:
 
 
 @op(primitive=True, tolerance="U")
-class Sin(Elementwise):
+class Sin(Unary):
     """The sine of x in radians."""
 
-    arity = 1
-    takes = "inexact"
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.sin(*arrays)
+    ufunc = np.sin
+    domain = (Input(low=-4, high=4),)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g * conj(cos(xs[0])),)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return unary_samples(cls(), -4, 4)
 
 
 @provide
@@ -78,21 +64,14 @@ def sin(x: Any) -> Tensor:
 
 
 @op(primitive=True, tolerance="U")
-class Cos(Elementwise):
+class Cos(Unary):
     """The cosine of x in radians."""
 
-    arity = 1
-    takes = "inexact"
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.cos(*arrays)
+    ufunc = np.cos
+    domain = (Input(low=-4, high=4),)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (-g * conj(sin(xs[0])),)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return unary_samples(cls(), -4, 4)
 
 
 @provide

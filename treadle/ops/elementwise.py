@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from treadle.base.dtypes import float32, int32, is_inexact, kind
-from treadle.graph.op import Array, Cotangents, Input, Sample, op
+from treadle.graph.op import Cotangents, Input, Sample, op
 from treadle.graph.operators import provide
 from treadle.graph.recorded import recorded, recorded_with_numbers
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import binary
 from treadle.ops.cast import as_float, operands
-from treadle.ops.families import Elementwise, binary_samples, unary_samples
+from treadle.ops.families import Elementwise
 
 __all__ = [
     "add",
@@ -31,16 +31,11 @@ class Add(Elementwise):
     """x + y."""
 
     arity = 2
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.add(*arrays)
+    ufunc = np.add
+    sample_dtypes = (float32, int32)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return g, g
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return binary_samples(cls(), dtypes=(float32, int32))
 
 
 @provide
@@ -61,16 +56,11 @@ class Subtract(Elementwise):
 
     arity = 2
     takes = "numeric"
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.subtract(*arrays)
+    ufunc = np.subtract
+    sample_dtypes = (float32, int32)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return g, negative(g)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return binary_samples(cls(), dtypes=(float32, int32))
 
 
 @provide
@@ -90,16 +80,11 @@ class Multiply(Elementwise):
     """x y."""
 
     arity = 2
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.multiply(*arrays)
+    ufunc = np.multiply
+    sample_dtypes = (float32, int32)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return g * conj(xs[1]), g * conj(xs[0])
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return binary_samples(cls(), dtypes=(float32, int32))
 
 
 @provide
@@ -120,17 +105,12 @@ class Divide(Elementwise):
 
     arity = 2
     takes = "inexact"
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.divide(*arrays)
+    ufunc = np.divide
+    domain = Input(), Input(low=0.5, high=2.0)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         gx = g / conj(xs[1])
         return gx, negative(gx * conj(y))
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return binary_samples(cls(), Input(), Input(low=0.5, high=2.0))
 
 
 @provide
@@ -154,16 +134,11 @@ class Negative(Elementwise):
 
     arity = 1
     takes = "numeric"
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.negative(*arrays)
+    ufunc = np.negative
+    sample_dtypes = (float32, int32)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (negative(g),)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return unary_samples(cls(), dtypes=(float32, int32))
 
 
 @provide
@@ -194,9 +169,7 @@ class Conj(Elementwise):
     """The complex conjugate; x itself where it is real."""
 
     arity = 1
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.conjugate(*arrays)
+    ufunc = np.conjugate
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (conj(g),)

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from treadle.base.caches import cached
-from treadle.base.dtypes import KINDS, bool_, complex64, float32, int32, kind, real_of
+from treadle.base.dtypes import (
+    KINDS,
+    DType,
+    bool_,
+    complex64,
+    float32,
+    int32,
+    kind,
+    real_of,
+)
 from treadle.base.errors import (
     ArityError,
     AxisError,
@@ -45,7 +53,13 @@ from treadle.graph.rows import (
     rows_made,
 )
 from treadle.graph.tensor import Tensor, results
-from treadle.ops.sampling import drawn, replace_shape, tensors_of
+from treadle.ops.sampling import (
+    binary_samples,
+    drawn,
+    replace_shape,
+    tensors_of,
+    unary_samples,
+)
 
 
 class Family(Op):
@@ -116,7 +130,15 @@ class Elementwise(Family):
     family = "elementwise"
     result: ClassVar[str] = "same"  # "same", "bool" or "real" (of a complex)
     mixed: ClassVar[tuple[int, ...]] = ()  # operands that keep a dtype of their own
+    ufunc: ClassVar[Any] = None  # the function of NumPy that is its meaning
+    domain: ClassVar[tuple[Input, ...]] = (
+        Input(),
+    )  # of samples; the last is the rest's
+    sample_dtypes: ClassVar[tuple[DType, ...]] = (float32,)
     traits = Traits(tolerance="E")
+
+    def numpy(self, *arrays: Any, **_: Any) -> Any:
+        return self.ufunc(*arrays)
 
     def infer(self, *types: Any, **_: Any) -> Type:
         first = types[0]
@@ -136,6 +158,14 @@ class Elementwise(Family):
         return self(*lifted(has_rows, xs))
 
     @classmethod
+    def samples(cls) -> list[Sample]:
+        """Samples of values from the domain, over shapes that broadcast."""
+        if cls.arity == 1:
+            (x,) = cls.domain
+            return unary_samples(cls(), x.low, x.high, x.apart, cls.sample_dtypes)
+        return binary_samples(cls(), cls.domain[0], cls.domain[-1], cls.sample_dtypes)
+
+    @classmethod
     def mistakes(cls) -> list[Mistake]:
         mistakes = super().mistakes()
         sample = cls.samples()[0]
@@ -149,6 +179,14 @@ class Elementwise(Family):
                 )
             )
         return mistakes
+
+
+class Unary(Elementwise):
+    """A function of one float or complex element."""
+
+    __slots__ = ()
+    arity = 1
+    takes = "inexact"
 
 
 class Reduction(Family):
@@ -336,51 +374,6 @@ def outputs_of(node: Tensor) -> tuple[Tensor, ...]:
     return (node,)
 
 
-def unary_samples(
-    op: Op,
-    low: float = -2.0,
-    high: float = 2.0,
-    apart: float = 0.0,
-    dtypes: Sequence[Any] = (float32,),
-    second_order: bool = True,
-) -> list[Sample]:
-    """Samples of a one-operand op over the shapes every op must take."""
-    shapes = [(2, 3), (), (0, 3), (1,), (7, 5), (3, 1, 4)]
-    return [
-        Sample(op, (Input(s, d, low, high, apart),), second_order=second_order)
-        for d in dtypes
-        for s in shapes
-    ]
-
-
-def binary_samples(
-    op: Op,
-    first: Input | None = None,
-    second: Input | None = None,
-    dtypes: Sequence[Any] = (float32,),
-    second_order: bool = True,
-) -> list[Sample]:
-    """Samples of a two-operand op, broadcasting each way."""
-    a, b = first or Input(), second or first or Input()
-    shapes: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
-        ((2, 3), (2, 3)),
-        ((2, 3), ()),
-        ((3,), (2, 3)),
-        ((4, 1), (1, 5)),
-        ((0, 3), (3,)),
-        ((7, 1), (7, 5)),
-    ]
-    return [
-        Sample(
-            op,
-            (replace(a, shape=s, dtype=d), replace(b, shape=t, dtype=d)),
-            second_order=second_order,
-        )
-        for d in dtypes
-        for s, t in shapes
-    ]
-
-
 __all__ = [
     "Composite",
     "Elementwise",
@@ -389,11 +382,8 @@ __all__ = [
     "Opaque",
     "Output",
     "Reduction",
-    "binary_samples",
-    "drawn",
+    "Unary",
     "outputs_of",
     "reduced",
     "some",
-    "tensors_of",
-    "unary_samples",
 ]

@@ -14,7 +14,7 @@ from treadle.graph.operators import functions, provide
 from treadle.graph.rows import repeated, row_count
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import carried_wide, operands
-from treadle.ops.families import Elementwise, Family, unary_samples
+from treadle.ops.families import Elementwise, Family
 
 __all__ = [
     "clip_by_norm",
@@ -34,10 +34,6 @@ class StopGradient(Elementwise):
     def numpy(self, *arrays: Any) -> Array:
         x: Array = arrays[0]
         return x
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return unary_samples(cls())
 
 
 @provide

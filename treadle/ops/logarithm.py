@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from treadle.graph.leaves import as_tensor
-from treadle.graph.op import Array, Cotangents, Sample, op
+from treadle.graph.op import Cotangents, Input, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.recorded import recorded
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import unary
 from treadle.ops.cast import carried_wide
 from treadle.ops.elementwise import conj
-from treadle.ops.families import Elementwise, unary_samples
+from treadle.ops.families import Unary
 
 __all__ = ["expm1", "log", "log10", "log1p", "log2", "safelog"]
 
@@ -23,21 +23,14 @@ LN10 = 2.302585092994046
 
 
 @op(primitive=True, tolerance="U")
-class Expm1(Elementwise):
+class Expm1(Unary):
     """e**x - 1, exact near 0."""
 
-    arity = 1
-    takes = "inexact"
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.expm1(*arrays)
+    ufunc = np.expm1
+    domain = (Input(low=-2, high=2),)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g * conj(y + 1.0),)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return unary_samples(cls(), -2, 2)
 
 
 @provide
@@ -52,21 +45,14 @@ def expm1(x: Any) -> Tensor:
 
 
 @op(primitive=True, tolerance="U")
-class Log(Elementwise):
+class Log(Unary):
     """The natural logarithm."""
 
-    arity = 1
-    takes = "inexact"
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.log(*arrays)
+    ufunc = np.log
+    domain = (Input(low=0.2, high=4),)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g / conj(xs[0]),)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return unary_samples(cls(), 0.2, 4)
 
 
 @provide
@@ -82,21 +68,14 @@ def log(x: Any) -> Tensor:
 
 
 @op(primitive=True, tolerance="U")
-class Log1p(Elementwise):
+class Log1p(Unary):
     """The logarithm of 1 + x, exact near 0."""
 
-    arity = 1
-    takes = "inexact"
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.log1p(*arrays)
+    ufunc = np.log1p
+    domain = (Input(low=-0.6, high=3),)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g / conj(xs[0] + 1.0),)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return unary_samples(cls(), -0.6, 3)
 
 
 @provide
@@ -112,21 +91,14 @@ def log1p(x: Any) -> Tensor:
 
 
 @op(primitive=True, tolerance="U")
-class Log2(Elementwise):
+class Log2(Unary):
     """The logarithm to base 2."""
 
-    arity = 1
-    takes = "inexact"
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.log2(*arrays)
+    ufunc = np.log2
+    domain = (Input(low=0.2, high=4),)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g / (conj(xs[0]) * LN2),)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return unary_samples(cls(), 0.2, 4)
 
 
 @provide
@@ -142,21 +114,14 @@ def log2(x: Any) -> Tensor:
 
 
 @op(primitive=True, tolerance="U")
-class Log10(Elementwise):
+class Log10(Unary):
     """The logarithm to base 10."""
 
-    arity = 1
-    takes = "inexact"
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.log10(*arrays)
+    ufunc = np.log10
+    domain = (Input(low=0.2, high=4),)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g / (conj(xs[0]) * LN10),)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return unary_samples(cls(), 0.2, 4)
 
 
 @provide

@@ -13,12 +13,13 @@ from treadle.graph.tensor import Tensor
 from treadle.ops.activation import sigmoid, softplus
 from treadle.ops.cast import carried_wide
 from treadle.ops.distance import pair, reduced
-from treadle.ops.families import Elementwise, binary_samples
+from treadle.ops.families import Elementwise
 from treadle.ops.labels import classes_of, hot_at, labels_of, over_labels
 from treadle.ops.logarithm import log, log1p
 from treadle.ops.loss import PickLabel
 from treadle.ops.rearrange import expand_dims
 from treadle.ops.reduce import sum
+from treadle.ops.sampling import binary_samples
 from treadle.ops.select import maximum, where
 
 __all__ = [

@@ -12,26 +12,28 @@ from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import unary
 from treadle.ops.cast import as_float, operands
-from treadle.ops.families import Elementwise, unary_samples
+from treadle.ops.families import Unary
 
 __all__ = ["angle", "imag", "isfinite", "isinf", "isnan", "real", "signbit"]
 
 
-@op(primitive=True, differentiable=False)
-class IsNan(Elementwise):
-    """Whether x is not a number."""
+class Predicate(Unary):
+    """A predicate of one element; it has no derivative."""
 
-    arity = 1
-    takes = "inexact"
+    __slots__ = ()
     result = "bool"
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.isnan(*arrays)
 
     @classmethod
     def samples(cls) -> list[Sample]:
         special = np.array([0.0, -0.0, 1.0, np.inf, -np.inf, np.nan], np.float32)
-        return [*unary_samples(cls()), Sample(cls(), (special,))]
+        return [*super().samples(), Sample(cls(), (special,))]
+
+
+@op(primitive=True, differentiable=False)
+class IsNan(Predicate):
+    """Whether x is not a number."""
+
+    ufunc = np.isnan
 
 
 @provide
@@ -46,20 +48,10 @@ def isnan(x: Any) -> Tensor:
 
 
 @op(primitive=True, differentiable=False)
-class IsInf(Elementwise):
+class IsInf(Predicate):
     """Whether x is infinite."""
 
-    arity = 1
-    takes = "inexact"
-    result = "bool"
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.isinf(*arrays)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        special = np.array([0.0, -0.0, 1.0, np.inf, -np.inf, np.nan], np.float32)
-        return [*unary_samples(cls()), Sample(cls(), (special,))]
+    ufunc = np.isinf
 
 
 @provide
@@ -74,20 +66,10 @@ def isinf(x: Any) -> Tensor:
 
 
 @op(primitive=True, differentiable=False)
-class IsFinite(Elementwise):
+class IsFinite(Predicate):
     """Whether x is neither infinite nor NaN."""
 
-    arity = 1
-    takes = "inexact"
-    result = "bool"
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.isfinite(*arrays)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        special = np.array([0.0, -0.0, 1.0, np.inf, -np.inf, np.nan], np.float32)
-        return [*unary_samples(cls()), Sample(cls(), (special,))]
+    ufunc = np.isfinite
 
 
 @provide
@@ -102,20 +84,11 @@ def isfinite(x: Any) -> Tensor:
 
 
 @op(primitive=True, differentiable=False)
-class SignBit(Elementwise):
+class SignBit(Predicate):
     """Whether x is negative, -0.0 included."""
 
-    arity = 1
     takes = "float"
-    result = "bool"
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.signbit(*arrays)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        special = np.array([0.0, -0.0, 1.0, np.inf, -np.inf, np.nan], np.float32)
-        return [*unary_samples(cls()), Sample(cls(), (special,))]
+    ufunc = np.signbit
 
 
 @provide
@@ -130,11 +103,9 @@ def signbit(x: Any) -> Tensor:
 
 
 @op(linear=True, primitive=True)
-class Real(Elementwise):
+class Real(Unary):
     """The real part."""
 
-    arity = 1
-    takes = "inexact"
     result = "real"
 
     def numpy(self, *arrays: Any) -> Array:
@@ -161,11 +132,9 @@ def real(x: Any) -> Tensor:
 
 
 @op(linear=True, primitive=True)
-class Imag(Elementwise):
+class Imag(Unary):
     """The imaginary part."""
 
-    arity = 1
-    takes = "inexact"
     result = "real"
 
     def numpy(self, *arrays: Any) -> Array:

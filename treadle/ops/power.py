@@ -22,21 +22,18 @@ from treadle.graph.recorded import recorded
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import binary, unary
 from treadle.ops.cast import as_float, operands
-from treadle.ops.families import Elementwise, binary_samples, unary_samples
+from treadle.ops.families import Elementwise, Unary
+from treadle.ops.sampling import binary_samples, unary_samples
 
 __all__ = ["cube", "pow", "reciprocal", "rsqrt", "sqrt", "square"]
 
 
 @op(primitive=True, tolerance="E")
-class Sqrt(Elementwise):
+class Sqrt(Unary):
     """The square root; with `flat` its derivative at 0 is 0."""
 
     flat: bool = False
-    arity = 1
-    takes = "inexact"
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.sqrt(*arrays)
+    ufunc = np.sqrt
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         if not self.flat:
@@ -74,6 +71,7 @@ class Square(Elementwise):
 
     arity = 1
     takes = "numeric"
+    sample_dtypes = (float32, int32)
 
     def numpy(self, *arrays: Any) -> Array:
         return np.multiply(arrays[0], arrays[0])
@@ -83,10 +81,6 @@ class Square(Elementwise):
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g * functions.conj(xs[0]) * 2,)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return unary_samples(cls(), dtypes=(float32, int32))
 
 
 def squared_modulus(x: Tensor) -> Tensor:
@@ -121,11 +115,10 @@ def cube(x: Any) -> Tensor:
 
 
 @op(tolerance="U")
-class Rsqrt(Elementwise):
+class Rsqrt(Unary):
     """The reciprocal of the square root."""
 
-    arity = 1
-    takes = "inexact"
+    domain = (Input(low=0.2, high=4),)
 
     def numpy(self, *arrays: Any) -> Array:
         return 1.0 / np.sqrt(arrays[0])
@@ -135,10 +128,6 @@ class Rsqrt(Elementwise):
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g * functions.conj(y / xs[0]) * -0.5,)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return unary_samples(cls(), 0.2, 4)
 
 
 @provide
@@ -153,11 +142,10 @@ def rsqrt(x: Any) -> Tensor:
 
 
 @op(tolerance="E")
-class Reciprocal(Elementwise):
+class Reciprocal(Unary):
     """1 / x."""
 
-    arity = 1
-    takes = "inexact"
+    domain = (Input(low=0.2, high=4),)
 
     def numpy(self, *arrays: Any) -> Array:
         return 1.0 / arrays[0]
@@ -167,10 +155,6 @@ class Reciprocal(Elementwise):
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (-g * functions.conj(y * y),)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return unary_samples(cls(), 0.2, 4)
 
 
 @provide
@@ -190,9 +174,7 @@ class Pow(Elementwise):
 
     arity = 2
     takes = "numeric"
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.power(*arrays)
+    ufunc = np.power
 
     def vjp(self, g: Any, y: Any, x: Tensor, n: Tensor) -> Cotangents:
         # Of the smallest numbers the power -1 is infinite: any will do beside n = 0.

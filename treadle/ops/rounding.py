@@ -8,11 +8,12 @@ import numpy as np
 
 from treadle.base.dtypes import complex64, float32, int32, kind
 from treadle.base.errors import ArgumentError
-from treadle.graph.op import FLAT, Array, Cotangents, Input, Mistake, Sample, op
+from treadle.graph.op import FLAT, Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import operands
-from treadle.ops.families import Elementwise, unary_samples
+from treadle.ops.families import Elementwise
+from treadle.ops.sampling import unary_samples
 
 __all__ = [
     "abs",
@@ -32,17 +33,16 @@ class Abs(Elementwise):
     arity = 1
     takes = "numeric"
     result = "real"
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.abs(*arrays)
+    ufunc = np.abs
+    domain = (Input(apart=0.05),)
+    sample_dtypes = (float32, int32)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g * sign(xs[0]),)
 
     @classmethod
     def samples(cls) -> list[Sample]:
-        samples = unary_samples(cls(), apart=0.05, dtypes=(float32, int32))
-        return [*samples, Sample(cls(), (Input((2, 3), complex64),))]
+        return [*super().samples(), Sample(cls(), (Input((2, 3), complex64),))]
 
 
 @provide
@@ -62,9 +62,9 @@ class Sign(Elementwise):
 
     arity = 1
     takes = "numeric"
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.sign(*arrays)
+    ufunc = np.sign
+    domain = (Input(apart=0.05),)
+    sample_dtypes = (float32, int32)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         if kind(g.type.dtype) != "complex":
@@ -74,10 +74,6 @@ class Sign(Elementwise):
         along = functions.real(g * functions.conj(y)).astype(g.type.dtype)
         safe = functions.where(size == 0, 1, size).astype(g.type.dtype)
         return ((g - y * along) / safe,)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return unary_samples(cls(), apart=0.05, dtypes=(float32, int32))
 
 
 @provide
@@ -139,9 +135,7 @@ class Floor(Rounding):
     """The greatest whole number not above x."""
 
     straight: bool = False
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.floor(*arrays)
+    ufunc = np.floor
 
 
 @provide
@@ -162,9 +156,7 @@ class Ceil(Rounding):
     """The least whole number not below x."""
 
     straight: bool = False
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.ceil(*arrays)
+    ufunc = np.ceil
 
 
 @provide
@@ -185,9 +177,7 @@ class Trunc(Rounding):
     """The whole part of x."""
 
     straight: bool = False
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.trunc(*arrays)
+    ufunc = np.trunc
 
 
 @provide
@@ -209,9 +199,7 @@ class Round(Rounding):
 
     straight: bool = False
     takes = "inexact"
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.rint(*arrays)
+    ufunc = np.rint
 
 
 @provide

@@ -1,19 +1,26 @@
-"""The arrays that samples of ops stand for."""
+"""Samples of ops over shapes, and the arrays that they stand for."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from treadle.base.dtypes import kind
+from treadle.base.dtypes import float32, kind
 from treadle.graph.leaves import as_tensor
-from treadle.graph.op import Array, Input, Sample
+from treadle.graph.op import Array, Input, Op, Sample
 from treadle.graph.tensor import Tensor
 
-__all__ = ["drawn", "replace_shape", "tensors_of"]
+__all__ = [
+    "binary_samples",
+    "drawn",
+    "replace_shape",
+    "tensors_of",
+    "unary_samples",
+]
 
 
 def drawn(x: Any, seed: int = 0) -> Array:
@@ -48,3 +55,48 @@ def tensors_of(sample: Sample) -> list[Tensor]:
 def replace_shape(x: Any, shape: tuple[int, ...]) -> Any:
     """A sample's input in another shape."""
     return replace(x, shape=shape) if isinstance(x, Input) else np.resize(x, shape)
+
+
+def unary_samples(
+    op: Op,
+    low: float = -2.0,
+    high: float = 2.0,
+    apart: float = 0.0,
+    dtypes: Sequence[Any] = (float32,),
+    second_order: bool = True,
+) -> list[Sample]:
+    """Samples of a one-operand op over the shapes every op must take."""
+    shapes = [(2, 3), (), (0, 3), (1,), (7, 5), (3, 1, 4)]
+    return [
+        Sample(op, (Input(s, d, low, high, apart),), second_order=second_order)
+        for d in dtypes
+        for s in shapes
+    ]
+
+
+def binary_samples(
+    op: Op,
+    first: Input | None = None,
+    second: Input | None = None,
+    dtypes: Sequence[Any] = (float32,),
+    second_order: bool = True,
+) -> list[Sample]:
+    """Samples of a two-operand op, broadcasting each way."""
+    a, b = first or Input(), second or first or Input()
+    shapes: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
+        ((2, 3), (2, 3)),
+        ((2, 3), ()),
+        ((3,), (2, 3)),
+        ((4, 1), (1, 5)),
+        ((0, 3), (3,)),
+        ((7, 1), (7, 5)),
+    ]
+    return [
+        Sample(
+            op,
+            (replace(a, shape=s, dtype=d), replace(b, shape=t, dtype=d)),
+            second_order=second_order,
+        )
+        for d in dtypes
+        for s, t in shapes
+    ]

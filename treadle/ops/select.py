@@ -16,7 +16,7 @@ from treadle.graph.recorded import recorded, recorded_with_numbers
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import align, binary, located
 from treadle.ops.cast import operands
-from treadle.ops.families import Elementwise, binary_samples
+from treadle.ops.families import Elementwise
 
 __all__ = ["clip", "maximum", "minimum", "nan_to_num", "where"]
 
@@ -84,19 +84,13 @@ class Maximum(Elementwise):
 
     arity = 2
     takes = "real"
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.maximum(*arrays)
+    ufunc = np.maximum
+    domain = Input(apart=0.01), Input(low=-1.9, high=1.7)
+    sample_dtypes = (float32, int32)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         # With a NaN neither holds: both have the derivative.
         return where(xs[0] < xs[1], 0, g), where(xs[0] >= xs[1], 0, g)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return binary_samples(
-            cls(), Input(apart=0.01), Input(low=-1.9, high=1.7), (float32, int32)
-        )
 
 
 @provide
@@ -119,19 +113,13 @@ class Minimum(Elementwise):
 
     arity = 2
     takes = "real"
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.minimum(*arrays)
+    ufunc = np.minimum
+    domain = Input(apart=0.01), Input(low=-1.9, high=1.7)
+    sample_dtypes = (float32, int32)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         # With a NaN neither holds: both have the derivative.
         return where(xs[0] > xs[1], 0, g), where(xs[0] <= xs[1], 0, g)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return binary_samples(
-            cls(), Input(apart=0.01), Input(low=-1.9, high=1.7), (float32, int32)
-        )
 
 
 @provide

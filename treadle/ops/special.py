@@ -13,7 +13,8 @@ from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import unary
 from treadle.ops.cast import as_float, carried_wide
-from treadle.ops.families import Elementwise, Opaque, unary_samples
+from treadle.ops.families import Elementwise, Opaque
+from treadle.ops.sampling import unary_samples
 
 __all__ = [
     "bump",
@@ -44,10 +45,6 @@ class Erf(Elementwise):
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g * functions.exp(-xs[0] * xs[0]) * TWO_OVER_ROOT_PI,)
 
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return unary_samples(cls())
-
 
 @provide
 def erf(x: Any) -> Tensor:
@@ -72,10 +69,6 @@ class Erfc(Elementwise):
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g * functions.exp(-xs[0] * xs[0]) * -TWO_OVER_ROOT_PI,)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return unary_samples(cls())
 
 
 @provide

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from treadle.graph.op import Array, Cotangents, Input, Sample, op
+from treadle.graph.op import Cotangents, Input, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.recorded import recorded
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import binary, unary
 from treadle.ops.cast import as_float
 from treadle.ops.elementwise import conj
-from treadle.ops.families import Elementwise, binary_samples, unary_samples
+from treadle.ops.families import Elementwise, Unary
 
 __all__ = [
     "acos",
@@ -33,21 +33,14 @@ __all__ = [
 
 
 @op(primitive=True, tolerance="U")
-class Tan(Elementwise):
+class Tan(Unary):
     """The tangent of x in radians."""
 
-    arity = 1
-    takes = "inexact"
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.tan(*arrays)
+    ufunc = np.tan
+    domain = (Input(low=-1, high=1),)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g * conj(y * y + 1.0),)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return unary_samples(cls(), -1, 1)
 
 
 @provide
@@ -62,21 +55,14 @@ def tan(x: Any) -> Tensor:
 
 
 @op(primitive=True, tolerance="U")
-class Asin(Elementwise):
+class Asin(Unary):
     """The angle whose sine is x."""
 
-    arity = 1
-    takes = "inexact"
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.arcsin(*arrays)
+    ufunc = np.arcsin
+    domain = (Input(low=-0.8, high=0.8),)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g / conj(functions.sqrt(1.0 - xs[0] * xs[0])),)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return unary_samples(cls(), -0.8, 0.8)
 
 
 @provide
@@ -91,21 +77,14 @@ def asin(x: Any) -> Tensor:
 
 
 @op(primitive=True, tolerance="U")
-class Acos(Elementwise):
+class Acos(Unary):
     """The angle whose cosine is x."""
 
-    arity = 1
-    takes = "inexact"
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.arccos(*arrays)
+    ufunc = np.arccos
+    domain = (Input(low=-0.8, high=0.8),)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (-g / conj(functions.sqrt(1.0 - xs[0] * xs[0])),)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return unary_samples(cls(), -0.8, 0.8)
 
 
 @provide
@@ -120,21 +99,14 @@ def acos(x: Any) -> Tensor:
 
 
 @op(primitive=True, tolerance="U")
-class Atan(Elementwise):
+class Atan(Unary):
     """The angle whose tangent is x."""
 
-    arity = 1
-    takes = "inexact"
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.arctan(*arrays)
+    ufunc = np.arctan
+    domain = (Input(low=-2, high=2),)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g / conj(xs[0] * xs[0] + 1.0),)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return unary_samples(cls(), -2, 2)
 
 
 @provide
@@ -149,21 +121,14 @@ def atan(x: Any) -> Tensor:
 
 
 @op(primitive=True, tolerance="U")
-class Sinh(Elementwise):
+class Sinh(Unary):
     """The hyperbolic sine."""
 
-    arity = 1
-    takes = "inexact"
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.sinh(*arrays)
+    ufunc = np.sinh
+    domain = (Input(low=-2, high=2),)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g * conj(cosh(xs[0])),)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return unary_samples(cls(), -2, 2)
 
 
 @provide
@@ -178,21 +143,14 @@ def sinh(x: Any) -> Tensor:
 
 
 @op(primitive=True, tolerance="U")
-class Cosh(Elementwise):
+class Cosh(Unary):
     """The hyperbolic cosine."""
 
-    arity = 1
-    takes = "inexact"
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.cosh(*arrays)
+    ufunc = np.cosh
+    domain = (Input(low=-2, high=2),)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g * conj(sinh(xs[0])),)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return unary_samples(cls(), -2, 2)
 
 
 @provide
@@ -207,21 +165,14 @@ def cosh(x: Any) -> Tensor:
 
 
 @op(primitive=True, tolerance="U")
-class Tanh(Elementwise):
+class Tanh(Unary):
     """The hyperbolic tangent."""
 
-    arity = 1
-    takes = "inexact"
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.tanh(*arrays)
+    ufunc = np.tanh
+    domain = (Input(low=-2, high=2),)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g * conj(1.0 - y * y),)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return unary_samples(cls(), -2, 2)
 
 
 @provide
@@ -237,21 +188,14 @@ def tanh(x: Any) -> Tensor:
 
 
 @op(primitive=True, tolerance="U")
-class Asinh(Elementwise):
+class Asinh(Unary):
     """The inverse of the hyperbolic sine."""
 
-    arity = 1
-    takes = "inexact"
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.arcsinh(*arrays)
+    ufunc = np.arcsinh
+    domain = (Input(low=-2, high=2),)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g / conj(functions.sqrt(xs[0] * xs[0] + 1.0)),)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return unary_samples(cls(), -2, 2)
 
 
 @provide
@@ -266,21 +210,14 @@ def asinh(x: Any) -> Tensor:
 
 
 @op(primitive=True, tolerance="U")
-class Acosh(Elementwise):
+class Acosh(Unary):
     """The inverse of the hyperbolic cosine."""
 
-    arity = 1
-    takes = "inexact"
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.arccosh(*arrays)
+    ufunc = np.arccosh
+    domain = (Input(low=1.3, high=3),)
 
     def vjp(self, g: Any, y: Any, x: Tensor) -> Cotangents:
         return (g / conj(functions.sqrt(x - 1.0) * functions.sqrt(x + 1.0)),)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return unary_samples(cls(), 1.3, 3)
 
 
 @provide
@@ -295,21 +232,14 @@ def acosh(x: Any) -> Tensor:
 
 
 @op(primitive=True, tolerance="U")
-class Atanh(Elementwise):
+class Atanh(Unary):
     """The inverse of the hyperbolic tangent."""
 
-    arity = 1
-    takes = "inexact"
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.arctanh(*arrays)
+    ufunc = np.arctanh
+    domain = (Input(low=-0.8, high=0.8),)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g / conj(1.0 - xs[0] * xs[0]),)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return unary_samples(cls(), -0.8, 0.8)
 
 
 @provide
@@ -329,18 +259,13 @@ class Atan2(Elementwise):
 
     arity = 2
     takes = "float"
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.arctan2(*arrays)
+    ufunc = np.arctan2
+    domain = Input(low=0.3, high=2), Input(apart=0.2)
 
     def vjp(self, g: Any, y: Any, a: Tensor, b: Tensor) -> Cotangents:
         r = functions.hypot(a, b)
         r = functions.where(r == 0, 1, r)
         return g * (b / r) / r, -g * (a / r) / r
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return binary_samples(cls(), Input(low=0.3, high=2), Input(apart=0.2))
 
 
 @provide
