@@ -376,6 +376,49 @@ def test_sharded_states_under_all_controls(count: int) -> None:
     assert ranks(count, CONTROLLED, "1") == [alone] * count
 
 
+class Mixed(td.nn.Module):
+    """Rows, and layers of two dtypes, of which not every loss uses all."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.embed = td.nn.Embedding(40, width, sparse=True)
+        self.narrow = td.nn.Linear(width, 31)
+        self.wide = td.nn.Linear(width, 19, dtype=td.float64)
+
+    def loss(self, number: int) -> Any:
+        draws = np.random.default_rng(number)
+        h = self.embed(draws.integers(0, 40, 3 + number % 50))
+        total = td.square(self.narrow(h)).mean()
+        if number % 3:
+            more = td.square(self.wide(h.astype(td.float64))).mean()
+            total = total + more.astype(td.float32)
+        return total
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"clip_norm": 0.1}, {"clip_norm": 0.1, "accumulate": 2},
+     {"clip_norm": 0.1, "on_nan": "skip", "loss_scale": 8.0},
+     {"norms": (2, 0.1), "clip_value": 0.01}],
+)  # fmt: skip
+def test_the_norm_of_sharded_states_is_rounded_as_that_of_whole_ones(
+    settings: dict[str, Any],
+) -> None:
+    def bits(sharded: bool) -> str:
+        td.set_options(seed=4)
+        model, more = Mixed(29), dict(settings)
+        if "norms" in more:
+            window, deviations = more["norms"]
+            more["norms"] = td.optim.NormAverage(window=window, deviations=deviations)
+        inner = td.optim.Adam(lr=0.01, **more)
+        opt = td.distributed.DataParallel(inner, model, shards=2, sharded=sharded)
+        for number in range(12):
+            opt.step(model.loss(number))
+        return digest(model, opt)
+
+    assert bits(True) == bits(False)
+
+
 DIFFER = {
     "seed": ("td.set_options(seed=rank())", "seed is 1, there 0"),
     "shape": ("x = td.param('x', init=np.ones(2 + rank()))", "x: float64[3], there"),

@@ -144,11 +144,11 @@ kernel cumulativeprod(b0: float32, b1: float32 written) of n0, n1, n2, n3
 kernel argmax(b0: float32, b1: int64 written) of n0, n1, n2
   parallel i0 < n0
     a0: float32 = -inf
-    vector i1 < n2 by 32
+    vector i1 < n2 by 64
       v0 = b0[i0*n1 + i1]
       a0 = Maximum with v0
     a1: int32 = 2147483647
-    vector i1 < n2 by 32
+    vector i1 < n2 by 64
       v0 = b0[i0*n1 + i1]
       a1 = Minimum with select(bitwiseor(equal(v0, a0), isnan(v0)), (i1), 2147483647)
     b1[i0] = int64(a1)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 
 import numpy as np
+import pytest
 
 import treadle as td
+from treadle.graph.operators import functions
+from treadle.optim.gradients import Gradient
 
 
 def test_conditions_are_not_taken_for_memory() -> None:
@@ -23,3 +26,31 @@ def test_conditions_are_not_taken_for_memory() -> None:
     for text in joins:
         axis = re.findall(r"vector (\w+) <", text)[-1]
         assert re.search(rf"^ *b0\[.*\+ {axis}\] = ", text, re.MULTILINE), text
+
+
+@pytest.mark.parametrize("rows, columns", [(1, 3), (5, 17), (29, 8), (70, 40)])
+def test_a_sum_of_rows_that_are_made_beside_it_has_its_bits(
+    rows: int, columns: int
+) -> None:
+    """Rows are read where they lie, or as the kernel of the sum chooses them."""
+    draws = np.random.default_rng(rows)
+    ids = draws.integers(0, 30, rows)
+    values = draws.normal(size=(rows, columns)).astype(np.float32)
+
+    def square_sum(is_there: bool) -> float:
+        total = functions.combine_rows(td.constant(ids), td.constant(values), 30)
+        total = td.constant(total.numpy()) if is_there else total
+        return float(Gradient(total, td.constant(ids), 30).square_sum())
+
+    assert square_sum(True) == square_sum(False)
+
+
+@pytest.mark.parametrize("extent", [7, 100, 1000, 30000])
+def test_a_sum_has_its_bits_whatever_is_made_of_it(extent: int) -> None:
+    """A wider result in the same kernel leaves the lanes of the sum as they are."""
+    draws = np.random.default_rng(extent)
+    x = td.constant(draws.normal(size=extent).astype(np.float32))
+    total = float((x * x).sum())
+    assert float((x * x).sum().astype(td.float64) + 1.0) == total + 1.0
+    wide = td.constant(x.numpy().astype(np.float64)).astype(td.float32)
+    assert float((wide * wide).sum()) == total

@@ -293,7 +293,8 @@ def vector_axis(kernel: Kernel) -> Axis | None:
         adjacent = 0
         for i in touched:
             c = i.coefficient(axis)
-            hidden = axis in i.axes() and c == 0
+            # Where a row is chosen by data, the next one lies anywhere.
+            hidden = c == 0 and any(axis in j.axes() for j in within(i))
             adjacent += 1 if c == 1 else 0 if c == 0 and not hidden else -1
         # Longer axes up to a vector, then later ones, where as much lies side by side.
         new_score = 100 * adjacent + least(axis.extent, 16)
@@ -304,7 +305,12 @@ def vector_axis(kernel: Kernel) -> Axis | None:
 
 
 def element_bytes(kernel: Kernel) -> int:
-    """The width that decides how many elements a vector has."""
+    """The width that decides how many elements a vector has: that of what is folded,
+    whatever else a kernel reads or makes, as the order of a sum follows from it."""
+    loops = (s for s in statements(kernel.body) if isinstance(s, Loop))
+    folds = [a.dtype.itemsize for loop in loops for a in loop.folds]
+    if folds and not kernel.ordered:
+        return max(*folds, 4)
     sizes = [a.dtype.itemsize for a in kernel.arguments]
     sizes += [e.dtype.itemsize for e in kernel.expressions if e.dtype.kind == "f"]
     return max(max(sizes, default=4), 4) if sizes else 4
