@@ -8,6 +8,8 @@ import numpy as np
 
 import treadle as td
 from treadle.engines.early import Listener, listening
+from treadle.runtime.again import Plans
+from treadle.runtime.evaluate import run
 
 
 def chain(depth: int) -> tuple[Any, list[Any]]:
@@ -50,6 +52,31 @@ def test_results_are_told_in_the_order_in_which_they_come() -> None:
             assert [number for number, _ in told] == [0, 1, 2, 3, 4]
             moments = [count for _, count in told]
             assert moments == sorted(set(moments)) and moments[0] < 0.7 * steps
+
+
+def test_plans_of_later_runs_tell_as_the_first_run_does() -> None:
+    """Nobody watches here, so that runs follow plans: told is what is not over yet."""
+    weights = [
+        td.param(f"w{k}", init=np.full((160, 160), 0.01 * (k + 1), np.float32))
+        for k in range(4)
+    ]
+    plans, told = Plans(), list[int]()
+    for turn in range(4):
+        y = td.constant(np.full((40, 160), 1.0 + turn, np.float32))
+        for w in weights:
+            y = td.tanh(y @ w)
+        loss = y.sum()
+        gradients = td.grad(loss, weights)[::-1]
+        told.clear()
+
+        def tell(number: int, arrays: Any) -> None:
+            told.append(number)
+            assert all(isinstance(x, np.ndarray) for x in arrays.values())
+
+        with listening(Listener([[g] for g in gradients], tell)):
+            run([loss, *gradients], cuts=True, plans=plans)
+        assert told == [0, 1, 2, 3], turn
+    assert plans.hits >= 2
 
 
 def test_a_group_of_several_is_told_when_all_are_there() -> None:

@@ -19,7 +19,8 @@ class Listener:
 
     `tell` is called with the number of the group and its arrays by serial, in the
     thread of the run, which goes on after. An engine tells what it can: groups that one
-    program makes. A run that fails, and is done again in another way, tells again.
+    program makes, but of none that is so small that the core runs it at once. A run
+    that fails, and is done again in another way, tells again.
     """
 
     def __init__(self, groups: Sequence[Sequence[Tensor]], tell: Tell) -> None:

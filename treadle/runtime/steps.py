@@ -345,7 +345,9 @@ class Plan:
         """
         observer, nodes = listener(), values.look.nodes
         if observer is not None:
-            observer.place({k: nodes[at] for k, at, _ in self.nodes if k is not None})
+            kept = () if self.values is None else self.values.nodes
+            places = (*self.nodes, *kept)
+            observer.place({k: nodes[at] for k, at, _ in places if k is not None})
         checking: list[tuple[Computed | Rowed, Futures]] = []
         for part in self.parts:
             part.run(values)
