@@ -337,3 +337,29 @@ def test_a_nan_has_the_derivative_of_an_extreme(extreme: Any, engine: str) -> No
     with td.options(engine=engine):
         gx, gy = td.grad(extreme(x, y).sum(), [x, y])
         assert gx.tolist() == [1.0] * 4 and gy.tolist() == [1.0, 1.0, 1.0, 0.0]
+
+
+# -- types that share no exact one -----------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", ["native", "reference"])
+def test_membership_among_integers_of_any_type_is_exact(engine: str) -> None:
+    """Also where only float64, which rounds them, is a common type."""
+    integers = [d for d in REAL if kind(d) == "integer"]
+    with td.options(engine=engine):
+        for a, b in itertools.product(integers, repeat=2):
+            x, y = ends(a), ends(b)
+            among = set(y.tolist())
+            got = td.isin(x, y).tolist()
+            assert got == [v in among for v in x.tolist()], (a, b)
+
+
+@pytest.mark.parametrize("engine", ["native", "reference"])
+@pytest.mark.parametrize("dtype", [d for d in REAL if kind(d) == "float"], ids=str)
+def test_the_next_float_is_one_of_its_type(dtype: Any, engine: str) -> None:
+    x, y = (a.reshape(-1) for a in np.meshgrid(ends(dtype), ends(dtype)))
+    with td.options(engine=engine):
+        got = td.nextafter(x, y).numpy()
+    with np.errstate(over="ignore"):
+        want = np.nextafter(x, y)
+    np.testing.assert_array_equal(got.astype(float), want.astype(float))

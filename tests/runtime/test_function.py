@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import functools
 import types
 from collections import deque
@@ -379,6 +380,98 @@ CHANGED: dict[str, tuple[Any, Callable[[float], object]]] = {
     "another property": (
         lambda x: td.exp(x) * _has.value,
         lambda k: setattr(Has, "value", property(lambda self: k)),
+    ),
+}
+
+
+class Config:
+    k = 1.0
+
+    @classmethod
+    def scaled(cls, x: Any) -> Any:
+        return td.exp(x) * cls.k
+
+    def __neg__(self) -> float:
+        return self.k
+
+    def __eq__(self, other: object) -> bool:
+        return self.k == other
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class FewSlots:
+    __slots__ = ("k",)
+    k: float
+
+
+class SlotsAndDict(FewSlots):
+    """With a dict beside the slots."""
+
+
+def _by(held: Any, x: Any) -> Any:
+    return td.exp(x) * held.k
+
+
+def _object_first(x: Any) -> Any:
+    held = _space  # before the function that names the attribute
+    return _by(held, x)
+
+
+def _of_closure(held: Any) -> Callable[[Any], Any]:
+    return lambda x: _by(held, x)
+
+
+_space, _closed, _slotted = types.SimpleNamespace(), Config(), SlotsAndDict()
+_context: contextvars.ContextVar[float] = contextvars.ContextVar("k", default=1.0)
+_inner = {"k": [1.0]}
+_proxy, _buffer = types.MappingProxyType(_inner), bytearray([1])
+_memory, _objects = memoryview(_buffer), np.array([types.SimpleNamespace()])
+_chain: Any = types.SimpleNamespace()
+for _ in range(12):
+    _chain = types.SimpleNamespace(next=_chain)
+
+
+def _last(chain: Any) -> Any:
+    while hasattr(chain, "next"):
+        chain = chain.next
+    return chain
+
+
+CHANGED |= {
+    "object before who reads it": (_object_first, lambda k: setattr(_space, "k", k)),
+    "object of a closure": (_of_closure(_closed), lambda k: setattr(_closed, "k", k)),
+    "slot beside a dict": (
+        lambda x: td.exp(x) * _slotted.k,
+        lambda k: setattr(_slotted, "k", k),
+    ),
+    "class": (lambda x: td.exp(x) * Config.k, lambda k: setattr(Config, "k", k)),
+    "class method": (lambda x: Config.scaled(x), lambda k: setattr(Config, "k", k)),
+    "operator": (lambda x: td.exp(x) * -_closed, lambda k: setattr(_closed, "k", k)),
+    "comparison": (
+        lambda x: td.exp(x) * (1.0 if _closed == 3.0 else 2.0),
+        lambda k: setattr(_closed, "k", k),
+    ),
+    "attribute by a string": (
+        lambda x: td.exp(x) * getattr(_space, "".join(["l", "o"]), 0.0),
+        lambda k: setattr(_space, "lo", k),
+    ),
+    "read-only mapping": (
+        lambda x: td.exp(x) * _proxy["k"][0],
+        lambda k: _inner.update(k=[k]),
+    ),
+    "context": (lambda x: td.exp(x) * _context.get(), _context.set),
+    "memory": (
+        lambda x: td.exp(x) * _memory[0],
+        lambda k: _buffer.__setitem__(0, int(k)),
+    ),
+    "array of objects": (
+        lambda x: td.exp(x) * _objects[0].k,
+        lambda k: setattr(_objects[0], "k", k),
+    ),
+    "far inside": (
+        lambda x: td.exp(x) * _last(_chain).k,
+        lambda k: setattr(_last(_chain), "k", k),
     ),
 }
 

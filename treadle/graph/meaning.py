@@ -32,11 +32,11 @@ def compute(
     rule: Callable[..., Any] | None = None,
 ) -> Any:
     """The op's NumPy rule, or another rule of it; 16-bit floats are computed in float32
-    and rounded once."""
+    and rounded once, but for ops to which their bits matter."""
     if is_empty(op, type_):
         assert isinstance(type_, Type)
         return np.empty(type_.shape, type_.dtype)
-    operands = _widened(arrays)
+    operands = _widened(arrays) if op.traits.widened else arrays
     with np.errstate(all="ignore"):
         result = (rule or op.numpy)(*operands)
         if isinstance(type_, TupleType):

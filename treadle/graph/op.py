@@ -57,6 +57,7 @@ class Traits:
     differentiable: bool = True
     effect: str = ""  # "each": seen each time it is written, "once": equal ones once
     repeatable: bool = True  # done again, it comes to the same
+    widened: bool = True  # computed in float32 where it takes 16-bit floats
     waits: bool = False  # for others: it is begun, and ended in a later step
     identity: float | None = None  # f(x, identity) = x
     absorbing: float | None = None  # f(x, absorbing) = absorbing

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.dtypes import bfloat16, float32, float64
+from treadle.base.dtypes import HALF, float32, float64
 from treadle.base.types import Type, broadcast_shapes
 from treadle.graph.op import Array, Cotangents, Sample, common_axes, op
 from treadle.graph.operators import provide
@@ -21,7 +21,7 @@ from treadle.ops.sampling import binary_samples
 __all__ = ["nextafter"]
 
 
-@op(tolerance="E")
+@op(tolerance="E", widened=False)
 class NextAfter(Opaque):
     """The float after x1 on the way to x2; x2 where they are equal."""
 
@@ -44,7 +44,7 @@ class NextAfter(Opaque):
 
     @classmethod
     def samples(cls) -> list[Sample]:
-        ones = np.ones(2, bfloat16)
+        step = np.array([0.0, -0.0, 1.0, -1.0, np.inf, np.nan])
         edges = np.array([0.0, -0.0, np.inf, np.nan, 1.0, 1e-45], np.float32)
         return [
             *(
@@ -52,7 +52,7 @@ class NextAfter(Opaque):
                 for s in binary_samples(cls(), dtypes=(float32, float64))
             ),
             Sample(cls(), (edges, edges[::-1].copy()), ()),
-            Sample(cls(), (ones, -ones), ()),
+            *(Sample(cls(), (step.astype(d), step[::-1].astype(d)), ()) for d in HALF),
         ]
 
 

@@ -9,12 +9,12 @@ import numpy as np
 from treadle.base.dtypes import KINDS, float32, kind
 from treadle.base.errors import TraceError
 from treadle.graph.frame import top
-from treadle.graph.leaves import as_tensor
+from treadle.graph.leaves import SCALARS, as_tensor
 from treadle.graph.op import Array
 from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.origin import capture, describe
 from treadle.graph.tensor import Tensor
-from treadle.ops.cast import operands
+from treadle.ops.cast import astype, operands
 from treadle.ops.compare import compared
 
 __all__ = [
@@ -119,25 +119,38 @@ def unique_all(x: Any) -> UniqueAll:
     return UniqueAll(values, *map(as_tensor, rest))
 
 
+def _alike(x1: Any, x2: Any) -> tuple[Tensor, Tensor]:
+    """Tensors to compare: numbers are weak, integers stay as they are."""
+    if isinstance(x1, SCALARS) or isinstance(x2, SCALARS):
+        x, y = operands(x1, x2)
+        return x, y
+    x, y = as_tensor(x1), as_tensor(x2)
+    if all(kind(v.type.dtype) == "integer" for v in (x, y)):
+        return x, y
+    return compared(x, y)
+
+
 @provide
 def isin(x1: Any, x2: Any, *, invert: bool = False) -> Tensor:
     """Whether each element of x1 is among those of x2, or is not with `invert`: bools.
 
-    NaN is among none. Each element is looked up in the sorted x2; complex numbers and
-    bools, which have no order here, are compared with all of it.
+    NaN is among none, and elements are compared as `equal` does. Each element is looked
+    up in the sorted x2; complex numbers and bools, which have no order here, are
+    compared with all of it.
 
     >>> import treadle as td
     >>> td.isin([1, 2, 3], [3, 1]).tolist()
     [True, False, True]
     """
-    x, y = compared(*operands(x1, x2))
+    x, y = _alike(x1, x2)
     flat = functions.reshape(y, (-1,))
     count = flat.type.size
     if not count or kind(x.type.dtype) not in KINDS["ordered"]:
         alike = functions.equal(functions.expand_dims(x, -1), flat)
         within: Tensor = functions.any(alike, -1)
     else:
-        row = functions.sort(flat)
-        places = functions.minimum(functions.searchsorted(row, x), count - 1)
+        row = functions.sort(flat)  # what its type cannot hold is equal to none of it
+        sought = astype(x, row.type.dtype)
+        places = functions.minimum(functions.searchsorted(row, sought), count - 1)
         within = functions.equal(row[places], x)
     return cast(Tensor, functions.logical_not(within)) if invert else within

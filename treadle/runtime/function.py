@@ -217,9 +217,14 @@ class Function(Wrapper, Called):
         kinds: list[Any],
     ) -> Known:
         """The trace of a call, by what its arguments are and what f finds around it."""
-        guard = Guard()
-        around = guard.callee(self.f)
-        tokens = [k if type(k) is Type else (guard.token(k),) for k in kinds]
+        names: set[str] = set()
+        while True:  # until what was looked at first was by the names met last, too
+            guard = Guard(names)
+            around = guard.callee(self.f)
+            tokens = [k if type(k) is Type else (guard.token(k),) for k in kinds]
+            if guard.names == names:
+                break
+            names = guard.names
         key = structure, tuple(tokens), around, guard.dtype, guard.no_grad
         entry = self._find(key, leaves, structure, tensors, guard)
         return Known(guard.check(), guard.apart(), entry, tuple(kinds))
@@ -312,9 +317,9 @@ def function(f: Callable[..., Any] | None = None) -> Any:
 
     A signature is the types and containers of the arguments, the values of Python
     arguments that are not floats, and what f reads around it: globals, closures,
-    defaults, attributes and properties of objects, and what NumPy arrays hold, which is
-    looked at at each call (not that of read-only ones, nor of tensors). Variables
-    assigned inside are assigned at each call; draws are new at each call.
+    defaults, attributes and properties of objects and classes, and what NumPy arrays
+    hold, which is looked at at each call (not that of read-only ones, nor of tensors).
+    Variables assigned inside are assigned at each call; draws are new at each call.
 
     >>> import treadle as td
     >>> @td.function

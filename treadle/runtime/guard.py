@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dis
 import functools
 import sys
 import sysconfig
@@ -10,7 +9,8 @@ import types
 import zlib
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
 from operator import is_
 from typing import Any
 
@@ -22,6 +22,13 @@ from treadle.base.options import modes
 from treadle.graph.calls import ATTRIBUTE, ITEM, MODE, STAMP, Seen
 from treadle.graph.operators import Operand
 from treadle.graph.variable import Variable
+from treadle.runtime.named import (
+    CALLED,
+    DYNAMIC,
+    attributes_of,
+    functions_of,
+    names_of,
+)
 
 PLAIN = (bool, int, str, bytes, complex, type(None), float)
 _FEW = 16  # entries of a dict up to which each of them is a term of its own
@@ -53,13 +60,14 @@ class Guard:
     at again only after that.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, names: Iterable[str] = ()) -> None:
         now = modes.get()
         self.dtype, self.no_grad = now.dtype, bool(now.no_grad)
         self.alive: list[Any] = []
         self.seen: set[int] = set()
         self._around: set[int] = set()  # functions whose surroundings were looked at
-        self.names: set[str] = set()  # what the function's code mentions
+        self.names = set(names)  # what the function's code mentions
+        self._all = not DYNAMIC.isdisjoint(self.names)  # it may read any attribute
         self._values: list[Any] = []  # what the terms speak of
         self._named: dict[int, str] = {}
         self._stamped: list[str] = []  # terms that hold while the stamp stays
@@ -123,7 +131,7 @@ class Guard:
         """Note what iterating over the object that `view` stands for comes to."""
         self._terms.append(f"{self._name(_same)}({view}, {self._name(list(parts))})")
 
-    def _keys(self, x: dict[Any, Any]) -> None:
+    def _keys(self, x: Mapping[Any, Any]) -> None:
         """Note the keys of a dict, in order."""
         if all(type(k) is str for k in x):
             self._terms.append(f"[*{self._name(x)}] == {self._name(list(x))}")
@@ -137,7 +145,7 @@ class Guard:
         if isinstance(x, PLAIN):
             return type(x).__name__, x
         if isinstance(x, np.ndarray):
-            return self._array(x)
+            return self._array(x, depth)
         if isinstance(x, Operand):
             self.alive.append(x)
             if not isinstance(x, Variable):
@@ -146,24 +154,30 @@ class Guard:
             self._stamped.append(f"{name}._trainable is {self._name(trains)}")
             self._stamped.append(f"{name}.frozen is {self._name(frozen)}")
             return id(x), trains, None if frozen is None else id(frozen)
+        if depth > _DEEPEST:
+            self.alive.append(x)
+            return id(x)
         if isinstance(x, tuple):
             return type(x).__name__, tuple(self.token(v, depth + 1) for v in x)
         if isinstance(x, list):
             self._terms.append(f"len({self._name(x)}) == {len(x)}")
             self._parts(self._name(x), x)
             return type(x).__name__, tuple(self.token(v, depth + 1) for v in x)
-        if isinstance(x, dict):
+        if isinstance(x, (dict, types.MappingProxyType)):
             self._keys(x)
-            if len(x) > _FEW or not all(type(k) is str for k in x):
+            few = isinstance(x, dict) and len(x) <= _FEW
+            if not few or not all(type(k) is str for k in x):
                 self._parts(f"{self._name(x)}.values()", x.values())
             else:
                 for key in x:
                     self._item(x, key)
             return self._pairs(x, depth)
         self.alive.append(x)
-        if id(x) in self.seen or depth > 8 or isinstance(x, type):
+        if id(x) in self.seen:
             return id(x)
         self.seen.add(id(x))
+        if isinstance(x, type):
+            return id(x), self._class(x, depth)
         if isinstance(x, types.ModuleType):
             return id(x), self._named_in(x, depth)
         if isinstance(x, Wrapper):
@@ -179,12 +193,16 @@ class Guard:
             self._terms.append(f"len({self._name(x)}) == {len(x)}")
             self._parts(self._name(x), x)
             return id(x), tuple(self.token(v, depth + 1) for v in x)
-        if isinstance(x, (bytearray, array)):
+        if isinstance(x, ContextVar):
+            value = x.get(None)
+            self._terms.append(f"{self._name(x)}.get(None) is {self._name(value)}")
+            return id(x), self.token(value, depth + 1)
+        if isinstance(x, (bytearray, array, memoryview)):
             self._terms.append(f"bytes({self._name(x)}) == {self._name(bytes(x))}")
             return id(x), bytes(x)
         return id(x), self._attributes(x, depth)
 
-    def _array(self, x: np.ndarray[Any, Any]) -> Any:
+    def _array(self, x: np.ndarray[Any, Any], depth: int) -> Any:
         """An array by what it holds, which is compared at each call if it may change:
         as a tensor, in td.constant or a buffer of a module, it is not looked at.
         """
@@ -195,9 +213,10 @@ class Guard:
         self._terms.append(
             f"{self._name(content_of)}({self._name(x)}) == {self._name(content)}"
         )
-        return id(x), content
+        inside = x.flat if x.dtype.hasobject else ()
+        return id(x), content, tuple([self.token(v, depth + 1) for v in inside])
 
-    def _pairs(self, x: dict[Any, Any], depth: int) -> Any:
+    def _pairs(self, x: Mapping[Any, Any], depth: int) -> Any:
         pairs = ((k, self.token(v, depth + 1)) for k, v in x.items())
         return "dict", tuple(pairs)
 
@@ -215,9 +234,9 @@ class Guard:
     def _attributes(self, x: Any, depth: int) -> Any:
         """All attributes of a module, of other objects those the function names."""
         inner = getattr(x, "__dict__", None)
-        of_class = self._class(type(x), depth)
+        of_class = self._class(type(x), depth), self._slots(x, depth)
         if inner is None:
-            return of_class, self._slots(x, depth)
+            return of_class
         unseen = getattr(type(x), "_unseen", None)
         if unseen is not None:
             return of_class, self._module(x, inner, unseen, depth)
@@ -225,19 +244,20 @@ class Guard:
         if type(x).__module__.startswith("treadle."):
             return None
         self._keys(inner)
-        named = {k: v for k, v in inner.items() if k in self.names}
+        named = {k: v for k, v in inner.items() if self._all or k in self.names}
         for key in named:
             self._item(inner, key)
         return of_class, self._pairs(named, depth + 1)
 
     def _slots(self, x: Any, depth: int) -> Any:
-        """What the function names of an object without a dict."""
+        """What the function names of an object's slots."""
         tokens = []
-        for name in sorted(self.names):
-            place = getattr(type(x), name, None)
-            if isinstance(place, types.MemberDescriptorType) and hasattr(x, name):
-                self._attribute(x, name, getattr(x, name))
-                tokens.append((name, self.token(getattr(x, name), depth + 1)))
+        for owner in type(x).__mro__:
+            for name, place in vars(owner).items():
+                slot = isinstance(place, types.MemberDescriptorType)
+                if slot and (self._all or name in self.names) and hasattr(x, name):
+                    self._attribute(x, name, getattr(x, name))
+                    tokens.append((name, self.token(getattr(x, name), depth + 1)))
         return tuple(tokens)
 
     def _class(self, cls: type, depth: int) -> Any:
@@ -245,14 +265,15 @@ class Guard:
         name in turn, and other attributes.
         """
         tokens: dict[str, Any] = {}
+        attributes = attributes_of(cls)
         while True:
-            names = (self.names | _CALLED).difference(tokens)
-            pairs = [(n, _attribute_of(cls, n)) for n in sorted(names)]
-            fresh = {n: pair for n, pair in pairs if pair is not None}
+            names = attributes.keys() if self._all else self.names | CALLED
+            fresh = sorted((attributes.keys() & names) - tokens.keys())
             if not fresh:
                 return tuple(tokens.items())
-            for name, (owner, value) in fresh.items():
-                around = [self.surroundings(f, depth + 1) for f in _functions_of(value)]
+            for name in fresh:
+                owner, value = attributes[name]
+                around = [self.surroundings(f, depth + 1) for f in functions_of(value)]
                 tokens[name] = id(value), *around
                 plain = not callable(value) and not hasattr(value, "__get__")
                 if plain or isinstance(value, (types.FunctionType, property)):
@@ -317,33 +338,10 @@ class Guard:
         return tuple(tokens)
 
 
-# What an operator, a statement or a look at an attribute calls.
-_CALLED = frozenset(
-    ["forward", "__call__", "__getattr__", "__getitem__", "__iter__", "__len__",
-     "__bool__", "__float__", "__int__", "__index__", "__contains__", "__enter__"]
-)  # fmt: skip
+_DEEPEST = 32  # nested objects up to which what is inside is looked at
 _BUILT_IN = {"treadle", *sys.builtin_module_names}
 _LIBRARIES = tuple(sysconfig.get_path(k) for k in ("stdlib", "purelib", "platlib"))
 EXACT = 1 << 12  # bytes of an array up to which they are compared themselves
-
-
-def _attribute_of(cls: type, name: str) -> tuple[type, Any] | None:
-    """What a user's class has by a name, with the class that it stands in."""
-    for owner in cls.__mro__:
-        if name in vars(owner):
-            ours = owner is object or owner.__module__.startswith("treadle.")
-            return None if ours else (owner, vars(owner)[name])
-    return None
-
-
-def _functions_of(value: Any) -> list[types.FunctionType]:
-    """The functions of Python that an attribute of a class runs."""
-    if isinstance(value, property):
-        value = value.fget
-    value = getattr(value, "__func__", None) or getattr(value, "func", None) or value
-    if not isinstance(value, types.FunctionType):  # a descriptor of a user's class
-        value = getattr(type(value), "__get__", None)
-    return [value] if isinstance(value, types.FunctionType) else []
 
 
 def is_fixed(x: np.ndarray[Any, Any]) -> bool:
@@ -377,21 +375,3 @@ def compiled(text: str, name: str) -> Callable[..., Any]:
     exec(text, space)
     function: Callable[..., Any] = space[name]
     return function
-
-
-@cached(4096)
-def names_of(code: types.CodeType) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The names that code mentions, and those of them that it looks up globally.
-
-    Those of inner functions, too.
-    """
-    names, loaded = list(code.co_names), []
-    for step in dis.get_instructions(code):
-        if "GLOBAL" in step.opname or "NAME" in step.opname:
-            loaded.append(step.argval)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            inner = names_of(constant)
-            names += inner[0]
-            loaded += inner[1]
-    return tuple(dict.fromkeys(names)), tuple(dict.fromkeys(loaded))
