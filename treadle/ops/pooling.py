@@ -304,12 +304,19 @@ def adaptive_avg_pool(x: Any, output: Any) -> Tensor:
     names = node.type.axes
     rank = len(plane(node)[1])
     letters = "abcde"[: rank + 2]
-    for k, m in enumerate(spatial(output, rank, "output"), 2):
-        n = node.type.shape[k]
-        if not n:
+    bins = list(enumerate(spatial(output, rank, "output"), 2))
+    for k, _ in bins:
+        if not node.type.shape[k]:
             raise ShapeError(
                 f"bins of dimension {k} of {node.type} have no elements"
             ).located("adaptive_avg_pool")
+    whole = tuple(k for k, m in bins if m == 1)
+    if whole:
+        node = functions.mean(node, whole, keepdims=True)
+    for k, m in bins:
+        n = node.type.shape[k]
+        if m == n:
+            continue
         weights = np.zeros((m, n), node.type.dtype)
         for i in range(m):
             first, last = i * n // m, -(-(i + 1) * n // m)

@@ -139,6 +139,21 @@ def test_a_network_in_bfloat16_is_written(name: str, tmp_path: Path) -> None:
     same(by_treadle(tmp_path / "m.onnx", {"x": x}), [net(x).numpy()], 2e-2)
 
 
+class Loop(nn.Module):
+    """A cell of a recurrent network in a loop: both of its products stand in it."""
+
+    def __init__(self, activation: Any) -> None:
+        self.below, self.past = nn.Linear(3, 4), nn.Linear(4, 4)
+        self.activation = activation
+
+    def forward(self, x: Any) -> Any:
+        def step(h: Any, row: Any) -> Any:
+            h = self.activation(self.below(row) + self.past(h))
+            return h, h
+
+        return td.scan(step, td.zeros((x.shape[1], 4)), x)[1]
+
+
 # Networks, the shape of the example, its open dimensions, other shapes, its ops.
 OPEN: dict[str, tuple[Any, ...]] = {
     "mlp": (
@@ -176,6 +191,19 @@ OPEN: dict[str, tuple[Any, ...]] = {
     "rnn of relu": (
         lambda: nn.RNN(3, 4, 2, nonlinearity="relu"), (5, 2, 3),
         {0: "time", 1: "batch"}, [(7, 4, 3)], {"RNN": 2},
+    ),
+    "rnn of a loop": (
+        lambda: Loop(td.tanh), (5, 2, 3), {1: "batch"}, [(5, 4, 3)],
+        {"RNN": 1, "Scan": 0},
+    ),
+    "loop": (
+        lambda: Loop(td.sigmoid), (5, 2, 3), {1: "batch"}, [(5, 4, 3)],
+        {"Scan": 1, "MatMul": 1},  # the other product is in the loop
+    ),
+    "pool": (
+        lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1)),
+        (2, 3, 8, 8), {0: "n", 2: "h", 3: "w"}, [(1, 3, 4, 12)],
+        {"ReduceMean": 1, "MatMul": 0},
     ),
     "attention": (
         lambda: nn.MultiHeadAttention(8, 2), (2, 5, 8), {0: "batch", 1: "time"},

@@ -444,6 +444,24 @@ def test_a_border_may_be_cut_off(tmp_path: Path) -> None:
     np.testing.assert_array_equal(y, np.pad(X[:, 1:], ((0, 1), (0, 0))))
 
 
+def test_long_signals_are_read(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2, 600_000)).astype(np.float32)
+    window = np.hanning(512).astype(np.float32)
+    nodes = [
+        helper.make_node("Pad", ["x", "pads"], ["p"], mode="reflect"),
+        helper.make_node("STFT", ["p", "hop", "w"], ["y"]),
+    ]
+    weights = {"pads": np.array([0, 9, 0, 9]), "hop": np.array(128), "w": window}
+    net = td.from_onnx(save(tmp_path / "m.onnx", nodes, {"x": x}, weights))
+    y = net(x).numpy()
+    wide = np.pad(x, ((0, 0), (9, 9)), "reflect")
+    frames = np.lib.stride_tricks.sliding_window_view(wide, 512, 1)[:, ::128]
+    want = np.fft.rfft(frames * window)
+    assert y.shape == (2, 4684, 257, 2)
+    np.testing.assert_allclose(y[..., 0] + 1j * y[..., 1], want, atol=2e-4)
+
+
 def test_a_network_trains_on(tmp_path: Path) -> None:
     nodes = [
         helper.make_node("Gemm", ["x", "w", "b"], ["h"]),

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from treadle.graph.body import Body
 from treadle.graph.leaves import Argument
 from treadle.graph.tensor import Tensor
 from treadle.io.onnx.writer import Names, Writer
 from treadle.ops.call import without_calls
+from treadle.ops.families import outputs_of
+from treadle.rewrite.fission import split_loops
 
-__all__ = ["as_layer"]
+__all__ = ["as_layer", "in_parts"]
 
 # The order in which ONNX has Treadle's gates: i f g o as i o f g, r z n as z r n.
 _ORDERS = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN": (0,)}
@@ -20,22 +23,29 @@ _PLAIN = {"Tanh": "Tanh", "Relu": "Relu"}  # the activations of an RNN
 
 @dataclass(frozen=True)
 class Affine:
-    """x w^T + b of a graph."""
+    """x w^T + b of a graph, or x w + b where the weight is `turned`."""
 
     x: Tensor
     w: Tensor
     b: Tensor
+    turned: bool
 
 
-def _affine(node: Tensor, spec: str) -> Affine | None:
-    """The parts of an affine map, if a node is one over rows of this form."""
+# Affine maps of one step's rows and of those of all steps; the second of each is what
+# rules make of the first.
+_STEP = {"ij,kj->ik": False, "ij,jk->ik": True}
+_STEPS = {"Aij,kj->Aik": False, "aij,jk->aik": True}
+
+
+def _affine(node: Tensor, specs: Mapping[str, bool]) -> Affine | None:
+    """The parts of an affine map, if a node is one over rows of one of these forms."""
     if node.op.name != "Add":
         return None
     for product, b in (node.inputs, node.inputs[::-1]):
         op: Any = product.op
-        if op.name == "Contract" and op.spec == spec and b.type.ndim == 1:
+        if op.name == "Contract" and op.spec in specs and b.type.ndim == 1:
             x, w = product.inputs
-            return Affine(x, w, b)
+            return Affine(x, w, b, specs[op.spec])
     return None
 
 
@@ -75,11 +85,11 @@ def _cell(op: Any) -> tuple[str, Affine] | None:
         kind, fits = "RNN", _place(projected) == 1
     else:
         return None
-    affine = _affine(past, "ij,kj->ik")
+    affine = _affine(past, _STEP)
     if affine is None or not fits or _place(affine.x) != 0:
         return None
-    outside = c + 1, c + 2
-    return (kind, affine) if (_place(affine.w), _place(affine.b)) == outside else None
+    inside = min(_place(affine.w), _place(affine.b)) <= c
+    return None if inside else (kind, affine)
 
 
 def _settings(kind: str, op: Any) -> dict[str, Any]:
@@ -98,18 +108,19 @@ def as_layer(w: Writer, node: Tensor, xs: Sequence[str]) -> Names | None:
     cell = _cell(op)
     if cell is None:
         return None
-    kind, _ = cell
+    kind, past = cell
     c = op.carries
-    projected = _affine(node.inputs[c], "Aij,kj->Aik")
+    projected = _affine(node.inputs[c], _STEPS)
     if projected is None or projected.x.type.ndim != 3:
         return None
-    weights, bias = xs[c + 1], xs[c + 2]
+    bias = xs[_place(past.b)]
     width = node.inputs[0].type.shape[-1]
     order = [k * width + i for k in _ORDERS[kind] for i in range(width)]
     ids, first = w.integers(order), w.integers([0])
 
-    def ordered(name: str) -> str:
-        return w.add("Gather", name, ids, axis=0)
+    def ordered(name: str, turned: bool = False) -> str:
+        rows = w.add("Transpose", name, perm=[1, 0]) if turned else name
+        return w.add("Gather", rows, ids, axis=0)
 
     def led(name: str) -> str:
         return w.add("Unsqueeze", name, first)
@@ -119,8 +130,8 @@ def as_layer(w: Writer, node: Tensor, xs: Sequence[str]) -> Names | None:
         kind,
         1 + c,
         w.name_of(projected.x),
-        led(ordered(w.name_of(projected.w))),
-        led(ordered(weights)),
+        led(ordered(w.name_of(projected.w), projected.turned)),
+        led(ordered(xs[_place(past.w)], past.turned)),
         led(both),
         "",
         *map(led, xs[:c]),
@@ -130,3 +141,15 @@ def as_layer(w: Writer, node: Tensor, xs: Sequence[str]) -> Names | None:
     )
     ends = [w.add("Squeeze", state, first) for state in last]
     return (*ends, w.add("Squeeze", y, w.integers([1])))
+
+
+def in_parts(node: Tensor) -> Body | None:
+    """A scan with the products that need no state before or after it; None without."""
+    types = [x.type for x in node.inputs]
+    arguments = [Tensor(Argument(k), (), t) for k, t in enumerate(types)]
+    scan = Tensor(node.op, tuple(arguments), node.type)
+    roots = outputs_of(scan)
+    whole = Body("scan", arguments, roots)
+    parts = split_loops({y.serial: y for y in roots}, whole.nodes, lambda _: False)
+    body = Body("scan", arguments, tuple(parts[y.serial] for y in roots))
+    return body if any(n.op.name == "Contract" for n in body.nodes) else None

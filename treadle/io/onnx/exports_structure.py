@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.types import broadcast_shapes
+from treadle.base.types import TupleType, broadcast_shapes
 from treadle.graph.tensor import Tensor
 from treadle.io.onnx.exports_channels import as_batch_norm, with_channel_bias
 from treadle.io.onnx.exports_elements import number, type_of
-from treadle.io.onnx.exports_recurrent import as_layer
+from treadle.io.onnx.exports_recurrent import as_layer, in_parts
 from treadle.io.onnx.file import CODES
 from treadle.io.onnx.writer import LAST, Names, Writer, export
 from treadle.ops.contract import letters
@@ -277,6 +277,10 @@ def _scan(w: Writer, node: Tensor, *xs: str) -> Names | None:
     layer = as_layer(w, node, xs)
     if layer is not None:
         return layer
+    parts = in_parts(node)
+    if parts is not None:
+        outputs = w.body(parts, xs)
+        return tuple(outputs) if isinstance(node.type, TupleType) else outputs[0]
     c, s = op.carries, op.carries + op.scanned
     if not op.scanned or not op.length:
         return _unrolled(w, node, xs) if op.length <= _MOST_STEPS else None
