@@ -80,8 +80,7 @@ def hessian(y: Any, x: Operand) -> Tensor:
     [[6.0, 0.0], [0.0, 12.0]]
     """
     (gx,) = grad(y, [x], unused="zero")
-    result: Tensor = jacobian(gx, [x])[0]
-    return result
+    return jacobian(gx, [x])[0]
 
 
 def hvp(y: Any, x: Operand, v: Any) -> Tensor:

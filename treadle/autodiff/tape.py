@@ -151,8 +151,7 @@ class Row(Leaf):
 
 def tape_of(node: Tensor) -> Tape | None:
     """The tape that a node is a row of."""
-    tape: Tape | None = node.op.tape if type(node.op) is Row else None
-    return tape
+    return node.op.tape if type(node.op) is Row else None
 
 
 RECIPE, ROWS = "recipe", "rows"  # marks of rows, and of a TapeGradient
@@ -171,8 +170,7 @@ def keep_recipes(rows: Sequence[Tensor], recipes: Sequence[Recipe]) -> None:
 
 def recipe_of(node: Tensor) -> Recipe | None:
     """The recipe of a leaf, its op and inputs, if that was noted."""
-    recipe: Recipe | None = node.mark.get(RECIPE) if node.mark else None
-    return recipe
+    return node.mark.get(RECIPE) if node.mark else None
 
 
 def has_recipe(node: Tensor) -> bool:
@@ -252,8 +250,7 @@ class TapeGradient(Op):
     def pull(self, arrays: Sequence[Any], begin: bool = False) -> list[Any]:
         """The values for arrays of the inputs; Futures, where it may only `begin`."""
         cotangents = dict(zip(self.places, arrays, strict=False))
-        results: list[Any] = self.tape.run.pull(cotangents, self.asked, begin)
-        return results
+        return self.tape.run.pull(cotangents, self.asked, begin)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         raise twice()

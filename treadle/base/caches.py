@@ -75,8 +75,7 @@ class lazy(Generic[_R]):
         if instance is None:
             return self  # type: ignore[return-value]
         name = self._function.__name__
-        value: _R = instance.__dict__.setdefault(name, self._function(instance))
-        return value
+        return instance.__dict__.setdefault(name, self._function(instance))
 
 
 def _register(name: str, cache: Any) -> None:

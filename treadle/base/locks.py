@@ -45,8 +45,7 @@ def lock() -> Any:
 
 def is_mine(one: Any) -> bool:
     """Whether this thread has a lock."""
-    mine: bool = one._is_owned()
-    return mine
+    return one._is_owned()
 
 
 def locks() -> list[Any]:

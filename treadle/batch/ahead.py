@@ -47,8 +47,7 @@ def apart_from(body: Body, rows: Sequence[int], early: Sequence[int]) -> Apart |
     if key not in body.memo:
         with tracing(body.name):
             body.memo[key] = _apart(body, rows, early)
-    apart: Apart | None = body.memo[key]
-    return apart
+    return body.memo[key]
 
 
 def _apart(body: Body, rows: Sequence[int], early: Sequence[int]) -> Apart | None:

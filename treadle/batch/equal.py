@@ -75,8 +75,7 @@ def number_values(
     words[starts[k] : starts[k] + sizes[k]], which are nodes from kind `nodes` on.
     """
     if native is not None:
-        result: Numbers = native.equals(kinds, starts, sizes, words, nodes)
-        return result
+        return native.equals(kinds, starts, sizes, words, nodes)
     one = list(range(len(kinds)))
     known: dict[tuple[int, ...], int] = {}
     every = words.tolist()

@@ -204,8 +204,7 @@ class Forest:
 
     def makers(self, values: Numbers) -> Numbers:
         """The units that make some values, which are no leaves."""
-        units: Numbers = self._makers[values]
-        return units
+        return self._makers[values]
 
     def alone(self) -> Numbers:
         """The nodes that are no rows after all, though they might have been."""

@@ -47,8 +47,7 @@ def grown(starts: Numbers, operands: Numbers, roles: Numbers) -> Numbers:
     Nodes are in creation order; node k reads operands[starts[k] : starts[k + 1]].
     """
     if native is not None:
-        cells: Numbers = native.grown(starts, operands, roles)
-        return cells
+        return native.grown(starts, operands, roles)
     ends = starts.tolist()
     every = operands.tolist()
     read = [every[a:b] for a, b in pairwise(ends)]

@@ -72,10 +72,7 @@ class Members:
 
 def _ranges(starts: Numbers, cells: Numbers) -> Numbers:
     first = int(cells[0])
-    result: Numbers = starts[cells][:, None] + np.arange(
-        starts[first + 1] - starts[first]
-    )
-    return result
+    return starts[cells][:, None] + np.arange(starts[first + 1] - starts[first])
 
 
 def members_of(graph: Graph) -> Members:

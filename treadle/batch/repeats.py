@@ -78,10 +78,7 @@ class Waiting:
 
     def read(self, rank: int) -> list[int]:
         """The places of what a node reads."""
-        edges: list[int] = self.operands[
-            self.starts[rank] : self.starts[rank + 1]
-        ].tolist()
-        return edges
+        return self.operands[self.starts[rank] : self.starts[rank + 1]].tolist()
 
 
 def _type(node: Any) -> Any:

@@ -42,8 +42,7 @@ def shared_of(body: Body) -> tuple[list[int], list[int]]:
         shared = [k for k, v in enumerate(marks) if v is not None]
         rows = [k for k, v in enumerate(marks) if v is None]
         known = body.memo["shared"] = shared, rows
-    result: tuple[list[int], list[int]] = known
-    return result
+    return known
 
 
 class Signature:
@@ -160,8 +159,7 @@ def _works(body: Body, has_rows: tuple[bool, ...]) -> bool:
     if key not in body.memo:
         with tracing(body.name):
             body.memo[key] = batched(body, has_rows, 2) is not None
-    works: bool = body.memo[key]
-    return works
+    return body.memo[key]
 
 
 def template_of(

@@ -85,8 +85,7 @@ class Walk:
     def read_by(self, which: Numbers, count: int) -> Numbers:
         """A row of operands for each of some nodes that read so many."""
         places = self.starts[which][:, None] + np.arange(count)
-        rows: Numbers = self.operands[places]
-        return rows
+        return self.operands[places]
 
     def read(self, k: int) -> Numbers:
         """What a node reads."""

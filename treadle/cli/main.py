@@ -39,8 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return stop.code if isinstance(stop.code, int) else 2
     try:
         engine(current().engine)  # TREADLE_ENGINE may name one that is not there
-        code: int = arguments.run(arguments)
-        return code
+        return arguments.run(arguments)
     except (OptionError, UsageError) as error:
         return complain(error, 2)
     except CommandError as error:

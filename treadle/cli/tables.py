@@ -20,8 +20,7 @@ ENDLESS = 10_000
 def console() -> Console:
     """The console of a command: as wide as the terminal, of fixed width in files."""
     wide = None if sys.stdout.isatty() else WIDE
-    result: Console = extra("rich.console", "cli").Console(width=wide, highlight=False)
-    return result
+    return extra("rich.console", "cli").Console(width=wide, highlight=False)
 
 
 def show(

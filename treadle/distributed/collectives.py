@@ -49,8 +49,7 @@ class Collective(Family):
         return types[0]
 
     def numpy(self, *arrays: Any) -> Array:
-        received: Array = self.begin(*arrays)()
-        return received
+        return self.begin(*arrays)()
 
     def begin(self, *arrays: Any) -> Callable[[], Any]:
         x = np.array(arrays[0], order="C")
@@ -233,8 +232,7 @@ def _rows_of(t: Type) -> int:
     """The extent of the first axis."""
     if not t.shape:
         raise ShapeError(f"{t} has no first axis", hint="give it one: x.reshape(1)")
-    count: int = t.shape[0]
-    return count
+    return t.shape[0]
 
 
 def _parted(t: Type, size: int) -> int:
@@ -337,8 +335,7 @@ def send(x: Any, to: int) -> Tensor:
     (0.0, [1.0, 2.0])
     """
     done = Exchange(world().check_rank(to, "to"), None)(as_tensor(x))
-    total: Tensor = done.sum()
-    return total
+    return done.sum()
 
 
 def recv(like: Any, source: int) -> Tensor:

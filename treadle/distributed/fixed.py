@@ -74,8 +74,7 @@ def parts_of(flat: Array, size: int) -> list[Array]:
     >>> [part.tolist() for part in parts_of(np.arange(5), 2)]
     [[0, 1, 2], [3, 4]]
     """
-    parts: list[Array] = np.array_split(flat, size)
-    return parts
+    return np.array_split(flat, size)
 
 
 def reduce_part(

@@ -153,8 +153,7 @@ class Called(Body):
         self.run = run
 
     def numpy(self, arrays: Arrays) -> tuple[np.ndarray[Any, Any], ...]:
-        outputs: tuple[np.ndarray[Any, Any], ...] = self.run(arrays)
-        return outputs
+        return self.run(arrays)
 
 
 def _names(op: Op) -> tuple[str, ...]:

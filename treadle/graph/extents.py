@@ -63,14 +63,13 @@ def family(key: Sequence[int], nodes: Sequence[Tensor]) -> Open | None:
 def family_of(look: Look) -> tuple[bytes, tuple[int, ...]] | None:
     """The same of a graph by how it looks; None if too much has been numbered since."""
     family = native.family if native else _family
-    parts: tuple[bytes, tuple[int, ...]] | None = family(
+    return family(
         look.key,
         (CODES, WRITTEN),
         _open,
         lambda number: _without_extents(number, look.nodes),
         lambda number, place: _literal(number, place, look),
     )
-    return parts
 
 
 def _family(

@@ -74,8 +74,7 @@ def begin_at(
     op: Op, type_: Type | TupleType, arrays: Sequence[Any], origin: Origin
 ) -> Callable[[], Any]:
     """`begin`, with a failure told in the same way."""
-    finish: Callable[[], Any] = _at(begin, op, type_, arrays, origin, None)
-    return finish
+    return _at(begin, op, type_, arrays, origin, None)
 
 
 def _at(

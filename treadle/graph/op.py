@@ -83,7 +83,7 @@ _base: Any = dataclass(frozen=True, repr=False, eq=False)  # type checkers see `
 class Op(_Frozen):
     """The contract of an op; families fill in what their members share.
 
-    Operands may be named by a rule, `vjp(self, g, y, a, b)`: `**_` lets checkers take it.
+    A rule may name its operands, `vjp(self, g, y, a, b)`: `**_` is for type checkers.
     """
 
     __slots__ = ("_number",)  # graph/numbers.py

@@ -69,8 +69,7 @@ def in_place(
     array.
     """
     if native is not None:
-        result: bool = native.in_place(versions, values, counts)
-        return result
+        return native.in_place(versions, values, counts)
     expected = np.frombuffer(counts, np.int64).tolist()
     for k in range(len(versions)):  # no name and no pair refers to a value
         if sys.getrefcount(versions[k]) - _IN_TUPLE != expected[k]:

@@ -39,16 +39,14 @@ def spread(has_rows: HasRows, xs: Sequence[Tensor]) -> list[Tensor]:
 
 def repeated(x: Tensor, n: int) -> Tensor:
     """x for each of n rows."""
-    result: Tensor = functions.broadcast_to(x, (n, *x.type.shape))
-    return result
+    return functions.broadcast_to(x, (n, *x.type.shape))
 
 
 def no_rows(op: Op, *xs: Tensor) -> Tensor:
     """What an op of two operands comes to for no rows of both: it reads them all."""
     t: Any = op.infer(*map(row_type, xs))
     x, y = (functions.reshape(x, (0, *t.shape)) for x in xs)
-    result: Tensor = x + y
-    return result
+    return x + y
 
 
 def lifted(has_rows: HasRows, xs: Sequence[Tensor]) -> list[Tensor]:
@@ -60,8 +58,7 @@ def lifted(has_rows: HasRows, xs: Sequence[Tensor]) -> list[Tensor]:
 def widened(x: Tensor, rank: int) -> Tensor:
     """Rows x[n, ..] with extents of 1 behind n, so that a row has `rank` dimensions."""
     n, *extents = x.type.shape
-    result: Tensor = functions.reshape(x, (n, *[1] * (rank - len(extents)), *extents))
-    return result
+    return functions.reshape(x, (n, *[1] * (rank - len(extents)), *extents))
 
 
 def shifted(op: Any) -> Any:
@@ -73,8 +70,7 @@ def shifted(op: Any) -> Any:
 
 def along_axes(op: Op, has_rows: HasRows, *xs: Tensor) -> Tensor | None:
     """The rule `rows` of ops that work along `axis` or `axes` of all operands."""
-    result: Tensor = shifted(op)(*spread(has_rows, xs))
-    return result
+    return shifted(op)(*spread(has_rows, xs))
 
 
 def follow(
@@ -131,8 +127,7 @@ def batched(body: Body, has_rows: HasRows, n: int) -> Body | None:
     if key not in body.memo:
         with apart():  # it is made for all later calls, whatever scope this one is in
             body.memo[key] = _batched(body, has_rows, n)
-    result: Body | None = body.memo[key]
-    return result
+    return body.memo[key]
 
 
 def _batched(body: Body, has_rows: HasRows, n: int) -> Body | None:

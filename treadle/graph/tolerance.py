@@ -30,8 +30,7 @@ def widened(x: Any) -> Array:
     x = np.asarray(x)
     if not is_inexact(x.dtype):
         return x
-    wide: Array = x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
-    return wide
+    return x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
 
 
 def difference(got: Any, want: Any, tolerance: str, terms: int = 1) -> str:

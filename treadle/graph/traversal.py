@@ -33,8 +33,7 @@ def reach(
     """
     stack = list(roots)
     if stop is None and native is not None:
-        nodes: list[Tensor] = native.walk(stack, True, floor, min(parts, _NEWEST))
-        return nodes
+        return native.walk(stack, True, floor, min(parts, _NEWEST))
     seen: dict[int, Tensor] = {}
     while stack:
         node = stack.pop()
@@ -87,8 +86,7 @@ def _targets(derivatives: Iterable[Tensor]) -> Iterator[Tensor]:
 def _visited(roots: list[Tensor]) -> list[Tensor]:
     """The nodes without a value that the roots depend on, and where they begin."""
     if native is not None:
-        nodes: list[Tensor] = native.walk(roots, False)
-        return nodes
+        return native.walk(roots, False)
     seen = set(roots)
     level = seen
     while level:

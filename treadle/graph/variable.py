@@ -56,8 +56,7 @@ class Update(Op):
         return variable.type
 
     def numpy(self, *arrays: Any) -> Array:
-        value: Array = arrays[1]
-        return value
+        return arrays[1]
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return None, None
@@ -272,8 +271,7 @@ class Variable(Operand):
     ) -> Tensor:
         item: Any = new_node(op, inputs, type_, 3, None, VariableItem)
         item.variable, item.key = self, key
-        result: VariableItem = item
-        return result
+        return item
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self.assign(functions.at(self)[key].set(value))

@@ -282,8 +282,7 @@ def _stateful(name: str, what: Any) -> Stateful:
     if isinstance(what, Module) and _is_plain(type(what)):
         return _Variables(what._state_variables(), type(what).__name__)
     if hasattr(what, "check_state"):
-        stateful: Stateful = what
-        return stateful
+        return what
     if isinstance(what, Variable):
         return _Variables({what.name: what})
     if isinstance(what, (list, tuple)) and all(isinstance(v, Variable) for v in what):

@@ -110,8 +110,7 @@ def wide(dtype: DType) -> DType:
 def combiner(op: Reduction, dtype: DType) -> Op:
     """The scalar op that a reduction folds with."""
     a, b = (Tensor(BodyArgument(k), (), Type((), dtype)) for k in range(2))
-    folding: Op = op.combine(a, b).op
-    return folding
+    return op.combine(a, b).op
 
 
 def has_rule(op: Op, operands: int = 1) -> bool:

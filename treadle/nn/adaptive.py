@@ -180,8 +180,7 @@ class _Upsampling(Module):
         self.size, self.scale_factor = size, scale_factor
 
     def forward(self, x: Any) -> Tensor:
-        result: Tensor = self.function(x, self.size, self.scale_factor)
-        return result
+        return self.function(x, self.size, self.scale_factor)
 
 
 class UpsamplingBilinear2d(_Upsampling):

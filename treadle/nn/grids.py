@@ -134,13 +134,11 @@ def read_between(
         if weight is not None:
             values = values * astype(functions.expand_dims(weight, 1), x.type.dtype)
         total = values if total is None else total + values
-    sampled: Tensor = total
-    return sampled
+    return total
 
 
 def _clipped(v: Tensor, m: int) -> Tensor:
-    clipped: Tensor = functions.clip(v, 0.0, m - 1.0)
-    return clipped
+    return functions.clip(v, 0.0, m - 1.0)
 
 
 def _reflected(x: Tensor, low: float, high: float) -> Tensor:
@@ -152,8 +150,7 @@ def _reflected(x: Tensor, low: float, high: float) -> Tensor:
     turns = functions.floor(distance / span)
     rest = distance - turns * span
     even = functions.remainder(turns, 2.0) == 0
-    reflected: Tensor = functions.where(even, rest, span - rest) + low
-    return reflected
+    return functions.where(even, rest, span - rest) + low
 
 
 def _taps(v: Tensor, mode: str) -> list[tuple[Tensor, Tensor | None]]:

@@ -174,8 +174,7 @@ def _of_rank(x: Any, rank: int, pool: Callable[[Tensor], Tensor]) -> Tensor:
         raise ShapeError(f"takes {rank} dimensions after channels, got {node.type}")
     if node.type.ndim == rank + 2:
         return pool(node)
-    pooled: Tensor = functions.squeeze(pool(functions.expand_dims(node, 0)), 0)
-    return pooled
+    return functions.squeeze(pool(functions.expand_dims(node, 0)), 0)
 
 
 def _sizes(x: Tensor, output: Any) -> tuple[int, ...]:

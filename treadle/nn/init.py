@@ -265,7 +265,7 @@ def _scaled(name: str, doc: str, distribution: str, rule: Callable[..., Any]) ->
 
     def scaled(shape: Shape, dtype: Any, layout: str = "oi", **settings: Any) -> Array:
         scale, mode = rule(**settings)
-        array: Array = variance_scaling(
+        return variance_scaling(
             shape,
             dtype,
             scale=scale,
@@ -273,7 +273,6 @@ def _scaled(name: str, doc: str, distribution: str, rule: Callable[..., Any]) ->
             distribution=distribution,
             layout=layout,
         )
-        return array
 
     kinds = inspect.Parameter
     heads = [kinds(k, kinds.POSITIONAL_OR_KEYWORD) for k in ("shape", "dtype")]
@@ -396,5 +395,4 @@ def by_name(name: str, **settings: Any) -> Initializer:
         raise ArgumentError(
             f"there is no initializer {name!r}", hint=f"one of {', '.join(_TABLE)}"
         )
-    initializer: Initializer = _TABLE[name](**settings)
-    return initializer
+    return _TABLE[name](**settings)

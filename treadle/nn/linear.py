@@ -309,8 +309,7 @@ class Flatten(Module):
         self.start_dim, self.end_dim = start_dim, end_dim
 
     def forward(self, x: Any) -> Tensor:
-        y: Tensor = flatten(x, self.start_dim, self.end_dim)
-        return y
+        return flatten(x, self.start_dim, self.end_dim)
 
     def extra_repr(self) -> str:
         return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
@@ -328,8 +327,7 @@ class Unflatten(Module):
         self.dim, self.sizes = dim, tuple(sizes)
 
     def forward(self, x: Any) -> Tensor:
-        y: Tensor = unflatten(x, self.dim, self.sizes)
-        return y
+        return unflatten(x, self.dim, self.sizes)
 
     def extra_repr(self) -> str:
         return f"dim={self.dim}, sizes={self.sizes}"

@@ -61,8 +61,7 @@ class LoRA(Module):
     @by_role(1)
     def forward(self, x: Any) -> Tensor:
         thin = matmul_transposed(F.dropout(x, self.dropout, self.training), self.lora_a)
-        y: Tensor = self.layer(x) + matmul_transposed(thin, self.lora_b) * self.scale
-        return y
+        return self.layer(x) + matmul_transposed(thin, self.lora_b) * self.scale
 
     def merged(self) -> Linear:
         """The layer with what was learned added to its weight; it is trainable."""

@@ -78,8 +78,7 @@ def _weights(scores: Tensor, mask: Any, ndim: int) -> Tensor:
         seen = expand_dims(seen, -2)
     scores = where(seen, scores, -math.inf)
     some = scores.max(-1, keepdims=True) != -math.inf
-    weights: Tensor = where(some, softmax(where(some, scores, 0.0), -1), 0.0)
-    return weights
+    return where(some, softmax(where(some, scores, 0.0), -1), 0.0)
 
 
 class AdditiveAttention(_Attention):
@@ -120,8 +119,7 @@ class AdditiveAttention(_Attention):
 
     def project(self, memory: Any) -> Tensor:
         y = self.key(memory)
-        projected: Tensor = y if self.key_norm is None else self.key_norm(y)
-        return projected
+        return y if self.key_norm is None else self.key_norm(y)
 
     def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
         y = self.query(queries)
@@ -164,8 +162,7 @@ class GeneralAttention(_Attention):
         )
 
     def project(self, memory: Any) -> Tensor:
-        y: Tensor = self.key(memory)
-        return y
+        return self.key(memory)
 
     def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
         return matmul(queries, keys.mT)

@@ -115,8 +115,7 @@ def _per_channel(v: Variable | Tensor, ndim: int) -> Tensor:
 @carried_wide
 def _scaled(x: Tensor, mean: Tensor, var: Tensor, eps: float) -> Tensor:
     """x standardized by statistics that are known."""
-    standardized: Tensor = (x - mean) * functions.rsqrt(var + eps)
-    return standardized
+    return (x - mean) * functions.rsqrt(var + eps)
 
 
 class _Channels(Module):

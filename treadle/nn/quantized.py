@@ -74,8 +74,7 @@ class QuantizedEmbedding(Module):
     def forward(self, ids: Any) -> Tensor:
         rows = functions.take(self.weight, as_tensor(ids), axis=0)
         scale = functions.take(self.scale, as_tensor(ids), axis=0)
-        y: Tensor = rows.astype(self.scale.dtype) * functions.expand_dims(scale, -1)
-        return y
+        return rows.astype(self.scale.dtype) * functions.expand_dims(scale, -1)
 
     def extra_repr(self) -> str:
         return f"{self.rows}, {self.width}"

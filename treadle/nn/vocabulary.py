@@ -183,8 +183,7 @@ def _picked(logs: Tensor, places: Tensor) -> Tensor:
 def _decided(scores: Tensor, signs: Tensor) -> Tensor:
     """-log of the probability of all decisions on a way; where there is none, 0."""
     taken = signs.astype(scores.dtype) * scores
-    loss: Tensor = -where(signs != 0, F.logsigmoid(taken), 0.0).sum(-1)
-    return loss
+    return -where(signs != 0, F.logsigmoid(taken), 0.0).sum(-1)
 
 
 class CharacterEncoder(Module):

@@ -108,8 +108,7 @@ def sigmoid(x: Any) -> Tensor:
         return Sigmoid()(node)
     right = functions.real(node) >= 0
     small = functions.exp(functions.where(right, -node, node))
-    quotient: Tensor = functions.where(right, 1.0, small) / (small + 1.0)
-    return quotient
+    return functions.where(right, 1.0, small) / (small + 1.0)
 
 
 @op(tolerance="R")

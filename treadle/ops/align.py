@@ -121,12 +121,11 @@ def _placed(x: Tensor, order: list[str]) -> Tensor:
         return permuted
     size = dict(zip(present, permuted.type.shape, strict=True))
     names = order[first:]
-    wide: Tensor = functions.reshape(
+    return functions.reshape(
         permuted,
         tuple(size.get(n, 1) for n in names),
         axes=tuple(n if n in size else None for n in names),
     )
-    return wide
 
 
 def over_axes(v: Any, x: Tensor, axes: Sequence[int], what: str) -> Tensor:
@@ -150,8 +149,7 @@ def over_axes(v: Any, x: Tensor, axes: Sequence[int], what: str) -> Tensor:
         raise ShapeError(f"{what} {node.type} does not fit {t} over axes {tuple(axes)}")
     first = min(axes, default=0)
     wide = tuple(t.shape[k] if k in axes else 1 for k in range(first, t.ndim))
-    shaped: Tensor = functions.reshape(node, wide)
-    return shaped
+    return functions.reshape(node, wide)
 
 
 def _listed(names: Sequence[str | None]) -> str:

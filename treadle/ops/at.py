@@ -71,8 +71,7 @@ class At:
                 f"{node.type} does not fit into {x.type}",
                 hint="convert one of them with .astype(...)",
             ).located("at", repr(x.type), describe(capture()))
-        converted: Tensor = functions.astype(node, x.type.dtype)
-        return converted
+        return functions.astype(node, x.type.dtype)
 
     def _changed(self, mode: str, value: Any) -> Tensor:
         x, e = self._x, self._value(value)
@@ -80,8 +79,7 @@ class At:
             mask = as_tensor(self._key)
             lead = mask.type.shape + (1,) * (x.type.ndim - mask.type.ndim)
             wide = reshape(mask, lead)
-            selected: Tensor = functions.where(wide, _combined(mode, x, e), x)
-            return selected
+            return functions.where(wide, _combined(mode, x, e), x)
         plan = plan_of(self._key, x, "at")
         view = plan.view(x)
         if not plan.ids:
@@ -136,8 +134,7 @@ def _combined(mode: str, x: Tensor, e: Tensor) -> Tensor:
     if mode == "set":
         return broadcast_to(e, x.type.shape)
     names = {"add": "add", "multiply": "multiply", "max": "maximum", "min": "minimum"}
-    combined: Tensor = getattr(functions, names[mode])(x, e)
-    return combined
+    return getattr(functions, names[mode])(x, e)
 
 
 @provide

@@ -82,8 +82,7 @@ class Attention(Composite):
 
     def expand(self, *xs: Tensor) -> Tensor:
         weights = weights_of(xs[0], xs[1], xs[3], list(xs[4:]), self.causal)
-        attended: Tensor = functions.matmul(weights, xs[2])
-        return attended
+        return functions.matmul(weights, xs[2])
 
     def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
         if has_rows[3]:

@@ -50,8 +50,7 @@ def backward_of(body: Body, present: tuple[int, ...]) -> tuple[Body, tuple[int, 
         arguments = [*body.arguments, *gs]
         name = f"gradient of {body.name}"
         body.memo[key] = Body(name, arguments, [cotangents[k] for k in which]), which
-    derived: tuple[Body, tuple[int, ...]] = body.memo[key]
-    return derived
+    return body.memo[key]
 
 
 def inputs_of(traced: Trace, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -77,8 +76,7 @@ def without_calls(body: Body) -> Body:
     """
     if "without calls" not in body.memo:
         body.memo["without calls"] = _without_calls(body)
-    inlined: Body = body.memo["without calls"]
-    return inlined
+    return body.memo["without calls"]
 
 
 def _without_calls(body: Body) -> Body:
@@ -124,8 +122,7 @@ def place_inside(node: Tensor, inner: Tensor) -> int:
     body = without_calls(node.op.body)
     if "places" not in body.memo:
         body.memo["places"] = {n.serial: k for k, n in enumerate(body.nodes)}
-    place: int = body.memo["places"][inner.serial]
-    return place
+    return body.memo["places"][inner.serial]
 
 
 def inside(node: Tensor, wanted: Sequence[int]) -> list[Tensor]:

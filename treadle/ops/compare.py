@@ -109,10 +109,9 @@ def _with_number(op: Comparison, x: Any, y: Any, node: Tensor, number: Any) -> T
         return binary(op, x, y)
     # Outside of the type it is on one side of all that there may be.
     sides = [0 if v is node else 1 if number > 0 else -1 for v in (x, y)]
-    constant: Tensor = functions.broadcast_to(
+    return functions.broadcast_to(
         bool(op.numpy(*sides)), node.type.shape, axes=node.type.axes
     )
-    return constant
 
 
 def _signs_differ(op: Comparison, x: Tensor, y: Tensor) -> Tensor:
@@ -363,5 +362,4 @@ def allclose(
     >>> bool(td.allclose([1.0, 2.0], [1.000001, 2.0]))
     True
     """
-    close: Tensor = isclose(x, y, rtol, atol, equal_nan=equal_nan).all()
-    return close
+    return isclose(x, y, rtol, atol, equal_nan=equal_nan).all()

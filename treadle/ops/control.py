@@ -225,8 +225,7 @@ def cond(
 
 def choose(chosen: Tensor, a: Tensor, b: Tensor) -> Tensor:
     """The rows of a where the bool of the row is true, else those of b."""
-    chosen_rows: Tensor = functions.where(widened(chosen, a.type.ndim - 1), a, b)
-    return chosen_rows
+    return functions.where(widened(chosen, a.type.ndim - 1), a, b)
 
 
 def inexact(types: Sequence[Type]) -> list[int]:

@@ -391,5 +391,4 @@ def trace(x: Any, offset: int = 0, *, dtype: Any = None) -> Tensor:
     >>> float(td.trace([[1.0, 2.0], [3.0, 4.0]]))
     5.0
     """
-    total: Tensor = functions.sum(diagonal(x, offset), -1, dtype=dtype)
-    return total
+    return functions.sum(diagonal(x, offset), -1, dtype=dtype)

@@ -39,8 +39,7 @@ __all__: list[str] = []
 def positive(*shape: int, dtype: Any = np.float32) -> Array:
     """Positive definite matrices for samples."""
     x = well(*shape, dtype=dtype)
-    product: Array = (x @ adjoint_of(x)).astype(dtype)
-    return product
+    return (x @ adjoint_of(x)).astype(dtype)
 
 
 def real_diagonal(x: Tensor) -> Tensor:
@@ -72,12 +71,11 @@ class Cholesky(OfMatrices):
         return types[0]
 
     def numpy(self, *arrays: Any) -> Array:
-        factor: Array = solved(
+        return solved(
             np.linalg.cholesky,
             hermitian_part(arrays[0]),
             hint="add a small multiple of the identity: x + eps * td.eye(n)",
         )
-        return factor
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         inner = below(matmul(adjoint(y), g))
@@ -171,8 +169,7 @@ class Complement(OfMatrices):
 
     def numpy(self, q: Any) -> Array:
         whole = solved(lambda x: np.linalg.qr(x, mode="complete"), q)[0]
-        complement: Array = whole[..., q.shape[-1] :]
-        return complement
+        return whole[..., q.shape[-1] :]
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         # Of the bases of the complement, the one that does not rotate in itself.
@@ -181,8 +178,7 @@ class Complement(OfMatrices):
     @classmethod
     def samples(cls) -> list[Sample]:
         def columns(*shape: int, dtype: Any = np.float32) -> Array:
-            q: Array = np.linalg.qr(well(*shape, dtype=dtype))[0]
-            return q
+            return np.linalg.qr(well(*shape, dtype=dtype))[0]
 
         # Without derivatives here: those are of bases, whatever turns them.
         return [

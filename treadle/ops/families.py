@@ -287,8 +287,7 @@ class Composite(Family):
         raise NotImplementedError
 
     def vjp(self, g: Any, y: Any, *xs: Any, **_: Any) -> Cotangents:
-        cotangents: Cotangents = functions.pulled_through(self, g, xs)
-        return cotangents
+        return functions.pulled_through(self, g, xs)
 
     def rows(self, has_rows: Sequence[bool], *xs: Any, **_: Any) -> Tensor | None:
         parts = self._done(has_rows, xs)
@@ -298,8 +297,7 @@ class Composite(Family):
         def each(*operands: Tensor) -> Any:
             return self._done(has_rows, operands)
 
-        several: Tensor = functions.called(self.name, each, xs)
-        return several
+        return functions.called(self.name, each, xs)
 
     def _done(
         self, has_rows: Sequence[bool], xs: Sequence[Tensor]
@@ -333,8 +331,7 @@ class Output(Family):
             raise TreadleError(f"{types[0]} is not several results")
         if not 0 <= self.position < len(types[0]):
             raise ArityError(f"result {self.position} of {len(types[0])} is asked for")
-        result: Type = types[0][self.position]
-        return result
+        return types[0][self.position]
 
     def check(self, inputs: Sequence[Tensor]) -> None:
         if len(inputs) != 1:

@@ -83,8 +83,7 @@ def _fit(x: Tensor, axis: int, n: int) -> Tensor:
     if extent == n:
         return x
     widths = [(0, n - extent if k == axis else 0) for k in range(x.type.ndim)]
-    padded: Tensor = functions.pad(x, widths)
-    return padded
+    return functions.pad(x, widths)
 
 
 def _along(x: Tensor, s: Any, axes: Any, name: str) -> list[tuple[int, int | None]]:

@@ -32,8 +32,7 @@ class StopGradient(Elementwise):
     arity = 1
 
     def numpy(self, *arrays: Any) -> Array:
-        x: Array = arrays[0]
-        return x
+        return arrays[0]
 
 
 @provide
@@ -59,8 +58,7 @@ class Passing(Family):
         return types[0]
 
     def numpy(self, *arrays: Any) -> Array:
-        x: Array = arrays[0]
-        return x
+        return arrays[0]
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g, *[None] * (len(xs) - 1))

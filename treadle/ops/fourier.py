@@ -76,8 +76,7 @@ class Fourier(AlongOne):
 
     def numpy(self, x: Any) -> Array:
         transform: Any = np.fft.ifft if self.inverse else np.fft.fft
-        y: Array = transform(x, axis=self.axis, norm=self.norm).astype(x.dtype)
-        return y
+        return transform(x, axis=self.axis, norm=self.norm).astype(x.dtype)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (Fourier(self.axis, not self.inverse, ADJOINT[self.norm])(g),)

@@ -110,8 +110,7 @@ def numbered(has_rows: Sequence[bool], ids: Sequence[Tensor]) -> list[Tensor]:
 
 def move_axis(x: Tensor, source: int, target: int) -> Tensor:
     """x with one dimension at another place."""
-    result: Tensor = functions.moveaxis(x, source, target)
-    return result
+    return functions.moveaxis(x, source, target)
 
 
 def wide(ids: Sequence[Array]) -> list[Array]:
@@ -238,8 +237,7 @@ def put_rows(
     ids, id_rows = xs[count:], has_rows[count:]
     if not any(id_rows):
         inner = replace(op, axes=axes, place=op.place + 1, **fields)
-        result: Tensor = inner(*spread(has_rows, xs)[:count], *ids)
-        return result
+        return inner(*spread(has_rows, xs)[:count], *ids)
     *base, values = spread(has_rows, xs)[:count]
     inner = replace(op, axes=(0, *axes), **fields)
     result = inner(*base, move_axis(values, 0, op.place), *numbered(id_rows, ids))

@@ -124,8 +124,7 @@ class Callback(Family):
     def numpy(self, *arrays: Any) -> Array:
         pairs = zip(arrays, self.dtypes, strict=True)
         called_back(self.label, self.function, pairs)
-        x: Array = arrays[0]
-        return x
+        return arrays[0]
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g, *[None] * (len(xs) - 1))

@@ -68,8 +68,7 @@ class Inverse(OfSquare):
         return types[0]
 
     def numpy(self, *arrays: Any) -> Array:
-        inverse: Array = solved(np.linalg.inv, *arrays, hint=SINGULAR)
-        return inverse
+        return solved(np.linalg.inv, *arrays, hint=SINGULAR)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         back = adjoint(y)
@@ -148,8 +147,7 @@ class Cofactors(OfSquare):
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         (x,) = xs
         whole = per_matrix(det(x)) * matrix_transpose(inv(x))
-        cotangents: Cotangents = functions.pullback(whole, g, xs)
-        return cotangents
+        return functions.pullback(whole, g, xs)
 
 
 @of_stacks

@@ -149,8 +149,7 @@ def _in_order(labels: Tensor, x: Tensor, axis: int) -> Tensor:
             )
         if None not in label_names:
             labels = functions.permute_dims(labels, wanted)
-    unnamed: Tensor = functions.unname(labels)
-    return unnamed
+    return functions.unname(labels)
 
 
 def over_labels(values: Tensor, x: Tensor, axis: int) -> Tensor:
@@ -159,5 +158,4 @@ def over_labels(values: Tensor, x: Tensor, axis: int) -> Tensor:
     if names is None or not values.type.shape:
         return values
     rest = some((*names[:axis], *names[axis + 1 :]))
-    named: Tensor = functions.reshape(values, values.type.shape, axes=rest)
-    return named
+    return functions.reshape(values, values.type.shape, axes=rest)

@@ -134,8 +134,7 @@ def cross(x: Any, y: Any, axis: Any = -1) -> Tensor:
             )
 
     def turned(node: Tensor, count: int) -> Tensor:
-        rolled: Tensor = functions.roll(node, count, axis)
-        return rolled
+        return functions.roll(node, count, axis)
 
     return turned(a, -1) * turned(b, 1) - turned(a, 1) * turned(b, -1)
 

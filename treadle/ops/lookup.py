@@ -145,8 +145,7 @@ def embedding(table: Any, ids: Any, padding_index: int | None = None) -> Tensor:
     k = normalize_axis(padding_index, node.type.shape[0])
     padded = functions.equal(where, k)
     wide = reshape(padded, where.type.shape + (1,) * (node.type.ndim - 1))
-    kept: Tensor = functions.where(wide, stop_gradient(entries), entries)
-    return kept
+    return functions.where(wide, stop_gradient(entries), entries)
 
 
 @provide
@@ -216,8 +215,7 @@ def shares(total: Tensor, ids: Tensor) -> Tensor:
     places = np.asarray(ids.array)
     each = 1.0 / np.bincount(places.reshape(-1))[places]
     each = each.reshape(places.shape + (1,) * (total.type.ndim - 1))
-    share: Tensor = Embedding()(total, ids) * each.astype(total.type.dtype)
-    return share
+    return Embedding()(total, ids) * each.astype(total.type.dtype)
 
 
 def _rows_fit(ids: Type, values: Type) -> None:

@@ -121,8 +121,7 @@ class Scan(Family):
         """One step back: cotangents of carries, sums of those of constants, of rows."""
         key = "scan step", tuple(carry_at), tuple(const_at), tuple(out_at)
         if key in self.body.memo:
-            known: Body = self.body.memo[key]
-            return known
+            return self.body.memo[key]
         c, s = self.carries, self.scanned
         inner = [x.type for x in self.body.arguments]
         types = [inner[k] for k in [*carry_at, *const_at]]
@@ -150,8 +149,7 @@ class Scan(Family):
             return [*map_list(of, carry_at), *totals, *map_list(of, scan_at)]
 
         self.body.memo[key] = trace(step, types, f"gradient of {self.body.name}").body
-        body: Body = self.body.memo[key]
-        return body
+        return self.body.memo[key]
 
     def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
         c, end = self.carries, self.carries + self.scanned
@@ -225,14 +223,12 @@ def stacked(t: Type, length: int, name: str | None) -> Type:
 
 def swapped(x: Tensor) -> Tensor:
     """x with its first two dimensions exchanged: rows of steps, or steps of rows."""
-    result: Tensor = functions.moveaxis(x, 0, 1)
-    return result
+    return functions.moveaxis(x, 0, 1)
 
 
 def td_sum(x: Tensor) -> Tensor:
     """The sum of all elements."""
-    total: Tensor = functions.sum(x)
-    return total
+    return functions.sum(x)
 
 
 def map_list(f: Callable[[int], Tensor], items: Sequence[int]) -> list[Tensor]:
@@ -309,8 +305,7 @@ def _kept(after: Tensor, before: Type, k: int) -> Tensor:
     if not before.axes or axes == before.axes or kept.type.shape != before.shape:
         return kept
     if axes is None:
-        named: Tensor = functions.name_axes(kept, *before.axes)
-        return named
+        return functions.name_axes(kept, *before.axes)
     raise AxisError(
         f"carry {k} is {before} and comes back as {after.type}",
         hint="a loop's state keeps its axes: td.order_axes or td.rename_axes inside",

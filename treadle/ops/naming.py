@@ -145,8 +145,7 @@ def slice_axes(x: Any, **keys: Any) -> Tensor:
             whole[resolve_axis(name, node.type)] = key
         except AxisError as error:
             raise error.located("slice_axes", repr(node.type)) from None
-    part: Tensor = functions.getitem(node, tuple(whole))
-    return part
+    return functions.getitem(node, tuple(whole))
 
 
 def named_like(y: Tensor, names: Names | None) -> Tensor:

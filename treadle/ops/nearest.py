@@ -143,5 +143,4 @@ def sign_codes(x: Any) -> Tensor:
         ones = functions.pad(ones, [(0, 0)] * len(lead) + [(0, words * WORD - bits)])
     each = reshape(ones, (*lead, words, WORD))
     places = as_tensor(np.arange(WORD, dtype=np.uint64))
-    codes: Tensor = functions.sum(functions.bitwise_left_shift(each, places), -1)
-    return codes
+    return functions.sum(functions.bitwise_left_shift(each, places), -1)

@@ -63,8 +63,7 @@ class Scaled(Composite):
     def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
         if has_rows[1]:
             return super().rows(has_rows, *xs)
-        result: Tensor = shifted(self)(*xs)
-        return result
+        return shifted(self)(*xs)
 
     @classmethod
     def samples(cls) -> list[Sample]:

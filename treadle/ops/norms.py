@@ -58,8 +58,7 @@ def greatest(x: Any, axis: Any, *, keepdims: bool = False) -> Tensor:
     """The greatest of numbers that are not negative; 0 of none."""
     node, axes = along(x, axis)
     fold = functions.max if extent(node, axes) else sum
-    result: Tensor = fold(node, axes, keepdims=keepdims)
-    return result
+    return fold(node, axes, keepdims=keepdims)
 
 
 @carried_wide
@@ -81,8 +80,7 @@ def norm(x: Any, ord: Any = 2, axis: Any = None, *, keepdims: bool = False) -> T
         return sum(size, axes, keepdims=keepdims)
     if ord in (np.inf, -np.inf):
         fold = greatest if ord > 0 else functions.min
-        extreme: Tensor = fold(size, axes, keepdims=keepdims)
-        return extreme
+        return fold(size, axes, keepdims=keepdims)
     if ord == 0:
         counted = functions.where(functions.isnan(size), 1, functions.sign(size))
         return sum(counted, axes, keepdims=keepdims)
@@ -93,5 +91,4 @@ def norm(x: Any, ord: Any = 2, axis: Any = None, *, keepdims: bool = False) -> T
 def _flat_power(x: Tensor, y: float) -> Tensor:
     """x**y of numbers from 0 on, of which the derivative at 0 is 0."""
     power = functions.pow(functions.where(x == 0, 1, x), y)
-    powers: Tensor = functions.where(x == 0, 0.0 if y > 0 else np.inf, power)
-    return powers
+    return functions.where(x == 0, 0.0 if y > 0 else np.inf, power)

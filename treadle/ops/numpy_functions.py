@@ -170,8 +170,7 @@ FLAT = frozenset(("cumsum", "cumprod", "argsort", "sort"))  # where axis is None
 def name_of(function: Callable[..., Any]) -> str:
     """The name of one of NumPy's functions, as it is called behind `np.`."""
     module = str(getattr(function, "__module__", "")).removeprefix("numpy")
-    name = f"{module}.{function.__name__}".removeprefix(".")
-    return name
+    return f"{module}.{function.__name__}".removeprefix(".")
 
 
 @cached(256)
@@ -267,8 +266,7 @@ def _in_rows(tup: Any, *, dtype: Any = None, casting: Any = None) -> Any:
 def _at_least(ndim: int, x: Any) -> Tensor:
     node = as_tensor(x)
     lead = (1,) * (ndim - node.type.ndim)
-    wide: Tensor = functions.reshape(node, (*lead, *node.type.shape))
-    return wide
+    return functions.reshape(node, (*lead, *node.type.shape))
 
 
 # What NumPy puts together otherwise than a public function of ours.

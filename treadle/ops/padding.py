@@ -63,8 +63,7 @@ class Pad(Family):
         mask = as_tensor(np.pad(inside, self.widths) if self.widths else inside)
         zero = constant_node(np.zeros((), x.type.dtype))
         border = widened(value, len(self.widths))
-        padded: Tensor = functions.where(mask, Pad(widths)(x, zero), border)
-        return padded
+        return functions.where(mask, Pad(widths)(x, zero), border)
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -207,8 +206,7 @@ def diag(x: Any) -> Tensor:
     """
     node = as_tensor(x)
     if node.type.ndim == 2:
-        result: Tensor = functions.diagonal(node)
-        return result
+        return functions.diagonal(node)
     if node.type.ndim != 1:
         raise ShapeError(f"{node.type} is neither vector nor matrix").located("diag")
     return functions.where(as_tensor(np.eye(node.type.size, dtype=bool)), node, 0)

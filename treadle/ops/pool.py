@@ -212,8 +212,7 @@ class MaxPoolGradient(Composite):
             free &= ~hit
         ends = zip(x.shape[2:], self.padding, strict=True)
         inner: Any = (..., *[slice(a, a + n) for n, (a, _) in ends])
-        gradient: Array = out[inner]
-        return gradient
+        return out[inner]
 
     @classmethod
     def samples(cls) -> list[Sample]:

@@ -239,8 +239,7 @@ def l2_pool(x: Any, kernel: Any, stride: Any = None, padding: Any = 0) -> Tensor
     """
     node = as_float(x)
     total = sum_pool(node * node, kernel, stride, padding)
-    norms: Tensor = functions.norm_of(total)
-    return norms
+    return functions.norm_of(total)
 
 
 def plane(x: Any) -> tuple[Tensor, tuple[int, ...]]:
@@ -259,8 +258,7 @@ def global_max_pool(x: Any) -> Tensor:
     [[3.0]]
     """
     node, axes = plane(x)
-    greatest: Tensor = functions.max(node, axes)
-    return greatest
+    return functions.max(node, axes)
 
 
 @provide
@@ -272,8 +270,7 @@ def global_avg_pool(x: Any) -> Tensor:
     [[2.0]]
     """
     node, axes = plane(x)
-    average: Tensor = functions.mean(node, axes)
-    return average
+    return functions.mean(node, axes)
 
 
 @provide
@@ -285,8 +282,7 @@ def global_sum_pool(x: Any) -> Tensor:
     [[4.0]]
     """
     node, axes = plane(x)
-    total: Tensor = functions.sum(node, axes)
-    return total
+    return functions.sum(node, axes)
 
 
 @provide
@@ -358,8 +354,7 @@ def masked_avg_pool(x: Any, mask: Any, axis: Any) -> Tensor:
     mask_node = align([node, astype(mask, real_of(node.type.dtype))])[1]
     weights = broadcast_to(mask_node, node.type.shape)
     count = functions.sum(weights, axis)
-    average: Tensor = functions.sum(node * weights, axis) / functions.maximum(count, 1)
-    return average
+    return functions.sum(node * weights, axis) / functions.maximum(count, 1)
 
 
 @provide
@@ -372,5 +367,4 @@ def masked_max_pool(x: Any, mask: Any, axis: Any) -> Tensor:
     """
     node = as_float(x)
     chosen = functions.where(astype(mask, bool), node, -np.inf)
-    greatest: Tensor = functions.max(chosen, axis)
-    return greatest
+    return functions.max(chosen, axis)

@@ -125,5 +125,4 @@ def additive_scores(q: Any, k: Any, v: Any) -> Tensor:
             f"q {a.type} and k {b.type} have lengths and a width, v {w.type} a width"
         ).located("additive_scores")
     met = tanh(expand_dims(a, -2) + expand_dims(b, -3))
-    scores: Tensor = functions.matmul(met, w)
-    return scores
+    return functions.matmul(met, w)

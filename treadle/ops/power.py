@@ -87,8 +87,7 @@ def squared_modulus(x: Tensor) -> Tensor:
     """|x|²: the square of a real x, and a real number for a complex one."""
     if kind(x.type.dtype) != "complex":
         return square(x)
-    modulus: Tensor = functions.real(x * functions.conj(x))
-    return modulus
+    return functions.real(x * functions.conj(x))
 
 
 @provide

@@ -55,8 +55,7 @@ class PseudoInverse(OfMatrices):
         u, s, vh = solved(lambda a: np.linalg.svd(a, full_matrices=False), x)
         large = s > np.asarray(bound)[..., None] * s.max(-1, keepdims=True)
         inner = np.where(large, 1 / np.where(large, s, 1), 0).astype(s.dtype)
-        inverse: Array = adjoint_of(vh) * inner[..., None, :] @ adjoint_of(u)
-        return inverse
+        return adjoint_of(vh) * inner[..., None, :] @ adjoint_of(u)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         x, p, ph, gh = xs[0], y, adjoint(y), adjoint(g)

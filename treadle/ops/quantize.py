@@ -64,8 +64,7 @@ def dequantize(q: Any, scale: Any) -> Tensor:
     [[1.0, -127.0]]
     """
     factor = as_float(scale)
-    values: Tensor = astype(as_tensor(q), factor.type.dtype) * factor
-    return values
+    return astype(as_tensor(q), factor.type.dtype) * factor
 
 
 def int8_linear(x: Any, weight: Any, scale: Any, bias: Any = None) -> Tensor:
@@ -122,8 +121,7 @@ def _whole(x: Tensor, bits: int) -> Tensor:
     if isinstance(bits, bool) or not isinstance(bits, int) or not 0 <= bits <= 15:
         raise ArgumentError(f"a unit is 2^-bits with bits from 0 to 15, got {bits!r}")
     units = functions.clip(astype(x, float64) * 2.0**bits, -32768.0, 32767.0)
-    rounded: Tensor = functions.round(units, "straight_through")
-    return rounded
+    return functions.round(units, "straight_through")
 
 
 def _meeting(
@@ -205,8 +203,7 @@ def _log(x: Tensor, n: int, scale: Tensor) -> Tensor:
     safe = functions.where(part > 0.0, part, 1.0)
     power = functions.floor(functions.log2(safe * (4.0 / 3.0)))
     power = functions.clip(power, -float(n), 0.0)
-    rounded: Tensor = functions.sign(x) * scale * functions.pow(2.0, power)
-    return rounded
+    return functions.sign(x) * scale * functions.pow(2.0, power)
 
 
 def _on_grid(x: Any, bits: int, scale: Any, steps: int, f: Any) -> Tensor:

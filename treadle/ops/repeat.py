@@ -173,8 +173,7 @@ def _repeated(node: Tensor, counts: Array, k: int) -> Tensor:
         raise ArgumentError(f"counts {counts.shape} for {node.type}").located("repeat")
     places = as_tensor(np.repeat(np.arange(len(counts)), counts))
     taken = functions.take(functions.unname(node), places, k)
-    wide: Tensor = reshape(taken, taken.type.shape, axes=node.type.axes)
-    return wide
+    return reshape(taken, taken.type.shape, axes=node.type.axes)
 
 
 @provide

@@ -80,8 +80,7 @@ class Riccati(Equation):
 
 def _care(a: Array, b: Array, q: Array, r: Array) -> Array:
     rule = scipy_linalg().solve_continuous_are
-    solution: Array = rule(a, b, hermitian_part(q), hermitian_part(r))
-    return solution
+    return rule(a, b, hermitian_part(q), hermitian_part(r))
 
 
 @op()
@@ -124,8 +123,7 @@ def care(a: Any, b: Any, q: Any, r: Any) -> Tensor:
 
 def _dare(a: Array, b: Array, q: Array, r: Array) -> Array:
     rule = scipy_linalg().solve_discrete_are
-    solution: Array = rule(a, b, hermitian_part(q), hermitian_part(r))
-    return solution
+    return rule(a, b, hermitian_part(q), hermitian_part(r))
 
 
 @op()

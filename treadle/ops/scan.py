@@ -98,10 +98,7 @@ class Running(Chain):
         """The scan of x with the fold of nothing where it begins."""
         width = (0, 1) if self.reverse else (1, 0)
         widths = [width if k == self.axis else (0, 0) for k in range(x.type.ndim)]
-        padded: Tensor = functions.pad(
-            self(x), widths, value=self.identity(x.type.dtype)
-        )
-        return padded
+        return functions.pad(self(x), widths, value=self.identity(x.type.dtype))
 
     @classmethod
     def samples(cls) -> list[Sample]:

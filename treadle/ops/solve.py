@@ -64,8 +64,7 @@ class Solve(System):
     """The x of a x = b, for square a[..., n, n] and b[..., n, k]."""
 
     def numpy(self, *arrays: Any) -> Array:
-        solution: Array = solved(np.linalg.solve, *arrays, hint=SINGULAR)
-        return solution
+        return solved(np.linalg.solve, *arrays, hint=SINGULAR)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         back = Solve()(adjoint(xs[0]), g)
@@ -150,8 +149,7 @@ def _substituted(a: Array, b: Array, upper: bool, unit: bool) -> Array:
 
 def _largest_sum(a: Array) -> Array:
     """The norms of matrices, by the sums of magnitudes in their rows."""
-    norms: Array = np.abs(a).sum(-1).max(-1)
-    return norms
+    return np.abs(a).sum(-1).max(-1)
 
 
 def _inverse(a: Array) -> Array:

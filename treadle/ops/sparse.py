@@ -195,8 +195,7 @@ def _elements(indices: Array, starts: Array, count: int) -> tuple[Array, Array, 
 
 
 def _where(kept: Tensor, x: Tensor) -> Tensor:
-    masked: Tensor = functions.where(kept, x, 0.0)
-    return masked
+    return functions.where(kept, x, 0.0)
 
 
 def _meeting_rows(data: Tensor, x: Tensor) -> Tensor:

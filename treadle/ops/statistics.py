@@ -43,8 +43,7 @@ def extent(x: Any, axes: tuple[int, ...]) -> int:
 def kept(y: Tensor, x: Tensor, axes: tuple[int, ...], keepdims: bool) -> Tensor:
     """A folded value, with dimensions of extent 1 where they are to be kept."""
     t = reduced(x.type, axes, keepdims)
-    result: Tensor = functions.reshape(y, t.shape, axes=t.axes)
-    return result
+    return functions.reshape(y, t.shape, axes=t.axes)
 
 
 class Folded(Composite):

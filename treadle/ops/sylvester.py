@@ -71,8 +71,7 @@ def _sylvester(a: Array, b: Array, c: Array, alike: bool = False) -> Array:
             "no unique solution: an eigenvalue of a and one of b are opposite",
             hint="of a x + x a^H these are two eigenvalues of a whose sum is 0",
         )
-    solution: Array = u @ (y * scale) @ adjoint_of(v)
-    return solution
+    return u @ (y * scale) @ adjoint_of(v)
 
 
 class Equation(OfMatrices):
@@ -213,8 +212,7 @@ def lyapunov(a: Any, q: Any) -> Tensor:
 
 
 def _discrete(a: Array, q: Array) -> Array:
-    solution: Array = scipy_linalg().solve_discrete_lyapunov(a, q)
-    return solution
+    return scipy_linalg().solve_discrete_lyapunov(a, q)
 
 
 @op()

@@ -151,5 +151,4 @@ def _on_host(ufunc: Any, xs: Sequence[Any]) -> Tensor:
         return shape, ufunc(*parts).dtype
 
     f = py_function(ufunc, declared, pure=True, label=ufunc.__name__)
-    result: Tensor = f(*nodes)
-    return result
+    return f(*nodes)

@@ -100,8 +100,7 @@ def folded(
         x[part] += y[spot]
     inner = [slice(a, a + n) for n, (a, _) in zip(extents, padding, strict=True)]
     whole: Any = (Ellipsis, *inner)
-    unpadded: Array = x[whole]
-    return unpadded
+    return x[whole]
 
 
 def merged(x: Tensor) -> Tensor:

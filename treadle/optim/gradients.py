@@ -96,8 +96,7 @@ def global_norm(gradients: Sequence[Gradient]) -> Tensor:
     total = gradients[0].square_sum()
     for gradient in gradients[1:]:
         total = total + gradient.square_sum()
-    norm: Tensor = functions.sqrt(total)
-    return norm
+    return functions.sqrt(total)
 
 
 def all_finite(gradients: Sequence[Gradient]) -> Tensor:

@@ -75,8 +75,7 @@ def _solved(hessian: Array, gradient: Array) -> Array:
         except np.linalg.LinAlgError:
             shift = max(2.0 * shift, unit)
         else:
-            solution: Array = np.linalg.solve(lower.T, np.linalg.solve(lower, gradient))
-            return solution
+            return np.linalg.solve(lower.T, np.linalg.solve(lower, gradient))
 
 
 class NewtonCG(_SecondOrder):

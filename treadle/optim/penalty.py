@@ -58,8 +58,7 @@ def l2_norm(params: Any, factor: Any = 1.0) -> Tensor:
     """
 
     def norm(p: Tensor) -> Tensor:
-        root: Tensor = functions.norm_of((p * p).sum())
-        return root
+        return functions.norm_of((p * p).sum())
 
     return _sum(params, norm) * factor
 

@@ -34,8 +34,7 @@ def _filled(t: Type, value: float = 0.0) -> np.ndarray[Any, Any]:
 
 def _root(x: Tensor, eps: Number, inside: bool) -> Tensor:
     """sqrt(x + eps) where eps is inside the root, else sqrt(x) + eps."""
-    root: Tensor = functions.sqrt(x + eps) if inside else functions.sqrt(x) + eps
-    return root
+    return functions.sqrt(x + eps) if inside else functions.sqrt(x) + eps
 
 
 def scale(factor: Number) -> Transform:

@@ -295,8 +295,7 @@ def _warm_up(
 
 def _power(base: float, exponent: Tensor) -> Tensor:
     """base^exponent for a number and a float64 tensor."""
-    power: Tensor = functions.pow(_real(base), exponent)
-    return power
+    return functions.pow(_real(base), exponent)
 
 
 _TABLE: dict[str, Callable[..., Schedule]] = {

@@ -62,14 +62,12 @@ def changed(
     def seen(variable: Variable) -> Tensor:
         node = plain(variable.node())
         whole = ids is None or variable.shape != p.shape
-        rows: Tensor = node if whole else functions.embedding(node, ids)
-        return rows
+        return node if whole else functions.embedding(node, ids)
 
     def whole(variable: Variable, value: Tensor) -> Tensor:
         if ids is None or variable.shape != p.shape:
             return value
-        updated: Tensor = functions.at(plain(variable.node()))[ids].set(value)
-        return updated
+        return functions.at(plain(variable.node()))[ids].set(value)
 
     def kept(variable: Variable, before: Tensor, after: Tensor) -> Tensor:
         """The old value where the parameter is frozen or the step is skipped."""

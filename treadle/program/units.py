@@ -167,8 +167,7 @@ def wait_for(node: Tensor, other: Tensor) -> Tensor:
 
 def waited_for(node: Tensor) -> Tensor | None:
     """The node that a node is to be computed after, if that was said."""
-    after: Tensor | None = node.mark.get("after") if node.mark else None
-    return after
+    return node.mark.get("after") if node.mark else None
 
 
 def rebase(region: Region, axes: tuple[Axis, ...]) -> None:

@@ -136,8 +136,7 @@ def _pieces(x: Tensor, axis: int, parts: int, size: int) -> Tensor:
     if axis == 0:
         return wide
     order = axis, *(k for k in range(len(split)) if k != axis)
-    permuted: Tensor = PermuteDims(order)(wide)
-    return permuted
+    return PermuteDims(order)(wide)
 
 
 def _within(x: Tensor, axis: int, start: int, stop: int) -> Tensor:
@@ -147,8 +146,7 @@ def _within(x: Tensor, axis: int, start: int, stop: int) -> Tensor:
         return x
     starts, stops = [0] * len(shape), list(shape)
     starts[axis], stops[axis] = start, stop
-    part: Tensor = Slice(tuple(starts), tuple(stops), (1,) * len(shape))(x)
-    return part
+    return Slice(tuple(starts), tuple(stops), (1,) * len(shape))(x)
 
 
 def _fold_parts(op: Reduction, parts: Tensor) -> Tensor:

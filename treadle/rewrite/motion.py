@@ -384,8 +384,7 @@ class Parts:
 
 
 def _add(a: Tensor, b: Tensor) -> Tensor:
-    total: Tensor = a + b
-    return total
+    return a + b
 
 
 def _moves(x: Tensor) -> bool:

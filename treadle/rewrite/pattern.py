@@ -358,7 +358,4 @@ _PROGRAM = {"Select": "where", "LogAddExp": "logaddexp"}
 
 def program(cls: type[Op]) -> Callable[..., Tensor]:
     """The function of programs that makes nodes of an op."""
-    function: Callable[..., Tensor] = getattr(
-        functions, _PROGRAM.get(cls.__name__, snake(cls.__name__))
-    )
-    return function
+    return getattr(functions, _PROGRAM.get(cls.__name__, snake(cls.__name__)))

@@ -96,8 +96,7 @@ def _plans_of(update: Tensor) -> Plans:
     assert variable is not None
     if variable.plans is None:
         variable.plans = Plans()
-    plans: Plans = variable.plans
-    return plans
+    return variable.plans
 
 
 def plan_of(

@@ -118,16 +118,14 @@ class RowsRun:
     @property
     def futures(self) -> Futures | None:
         """What the exits are yet to come of, if the run goes on."""
-        futures: Futures | None = self.made.futures
-        return futures
+        return self.made.futures
 
     @property
     def is_sure(self) -> Callable[[], bool]:
         """What tells, as long as the leaves are there, whether nothing can be found
         wrong with the run, as far as that is known beforehand; it holds no arrays.
         """
-        check: Callable[[], bool] = self.made.is_sure
-        return check
+        return self.made.is_sure
 
     def arrays(self) -> list[Any]:
         """The arrays of the exits: single rows of one matrix lie side by side."""

@@ -98,8 +98,7 @@ class Guard:
         """A function that tells whether terms hold; not where something is gone."""
         names = ", ".join(f"v{k}" for k in range(len(self._values)))
         text = _CHECK.format(names=names, terms=" and ".join(terms))
-        check: Callable[[], bool] = compiled(text, "make")(*self._values)
-        return check
+        return compiled(text, "make")(*self._values)
 
     def _text(self, seen: Seen) -> str:
         """The term that tells whether something is where it was seen."""
@@ -373,5 +372,4 @@ def compiled(text: str, name: str) -> Callable[..., Any]:
     """The function of this name that a text defines: one for many guards."""
     space: dict[str, Any] = {}
     exec(text, space)
-    function: Callable[..., Any] = space[name]
-    return function
+    return space[name]

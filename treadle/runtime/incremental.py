@@ -84,8 +84,7 @@ class Incremental:
 
 
 def _at_home(value: Any) -> Array:
-    array: Array = value.numpy() if isinstance(value, Resident) else value
-    return array
+    return value.numpy() if isinstance(value, Resident) else value
 
 
 def _same(a: Tensor, b: Tensor) -> bool:

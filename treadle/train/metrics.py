@@ -119,23 +119,19 @@ class MeanMetric(Metric):
 
 # Functions by name, so that metrics pickle.
 def _correct(t: Array, p: Array) -> Array:
-    correct: Array = _classes(t, p) == p.argmax(-1)
-    return correct
+    return _classes(t, p) == p.argmax(-1)
 
 
 def _agrees(threshold: float, t: Array, p: Array) -> Array:
-    agrees: Array = (p > threshold) == _like(t, p).astype(bool)
-    return agrees
+    return (p > threshold) == _like(t, p).astype(bool)
 
 
 def _squared_error(t: Array, p: Array) -> Array:
-    errors: Array = (p - _like(t, p)) ** 2.0
-    return errors
+    return (p - _like(t, p)) ** 2.0
 
 
 def _absolute_error(t: Array, p: Array) -> Array:
-    errors: Array = np.abs(p - _like(t, p))
-    return errors
+    return np.abs(p - _like(t, p))
 
 
 def _wide(weight: Any, values: Array) -> Array:

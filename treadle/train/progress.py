@@ -53,7 +53,7 @@ def show_progress(run: Run, console: Console) -> Iterable[Step]:
 
 def _bar(console: Any, shown: bool, *more: str) -> Progress:
     rich = extra("rich.progress", "cli")
-    bar: Progress = rich.Progress(
+    return rich.Progress(
         rich.TextColumn("{task.description}"),
         rich.BarColumn(),
         rich.MofNCompleteColumn(),
@@ -67,7 +67,6 @@ def _bar(console: Any, shown: bool, *more: str) -> Progress:
         transient=True,
         disable=not shown,
     )
-    return bar
 
 
 class _Plain:

@@ -40,8 +40,7 @@ class Tally:
 
     def _sums(self) -> Array:
         sums = [np.asarray(m.sums, np.float64).reshape(-1) for m in self.metrics]
-        joined: Array = np.concatenate(sums)
-        return joined
+        return np.concatenate(sums)
 
     def _put(self, sums: Array) -> None:
         """Have the metrics hold these sums."""

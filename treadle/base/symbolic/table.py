@@ -88,10 +88,9 @@ class IntegerTable:
             return None
         if native is None:
             return self._interpreted(sizes)
-        result: list[Any] | None = native.evaluate(
+        return native.evaluate(
             self.rows, self.operands, self.wanted, self.objects, sizes
         )
-        return result
 
     def _interpreted(self, sizes: Sequence[int]) -> list[Any] | None:
         values: list[Any] = [*sizes]

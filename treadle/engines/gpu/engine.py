@@ -152,10 +152,7 @@ class Gpu(Engine):
         if node is not None and node.stored is value:
             return self._copied(node)
         array = value.numpy() if isinstance(value, Resident) else np.asarray(value)
-        copied: GpuValue = self.store.copy_in(
-            array, Type(array.shape, OWN[array.dtype])
-        )
-        return copied
+        return self.store.copy_in(array, Type(array.shape, OWN[array.dtype]))
 
     @property
     def plans(self) -> bool:
@@ -234,8 +231,7 @@ class Gpu(Engine):
         try:
             if node.serial in feeds:
                 array = np.asarray(feeds[node.serial])
-                fed: GpuValue = self.store.copy_in(array, _single(node), array)
-                return fed
+                return self.store.copy_in(array, _single(node), array)
             return self.as_argument(node.stored, node)
         except TreadleError as error:
             raise error.located(node.op.name, repr(node.type), node.line) from None

@@ -107,8 +107,7 @@ def _ordered(x: Value, names: Names) -> Tensor:
     if x.names == names:
         return x.tensor
     order = tuple(x.names.index(name) for name in names)
-    tensor: Tensor = functions.permute_dims(x.tensor, order)
-    return tensor
+    return functions.permute_dims(x.tensor, order)
 
 
 def _spread(x: Value, names: Names, lengths: tuple[int, ...]) -> Tensor:

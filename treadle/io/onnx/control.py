@@ -44,8 +44,7 @@ def _if(node: Node, condition: Value) -> tuple[Value, ...]:
         return lambda: tuple(map(as_tensor, inner()))
 
     scalar = td.reshape(as_tensor(condition), ())
-    results: tuple[Tensor, ...] = td.cond(scalar, branch(then), branch(otherwise))
-    return results
+    return td.cond(scalar, branch(then), branch(otherwise))
 
 
 @row("Loop", reads="body", raw=True)

@@ -67,8 +67,7 @@ class Parser:
         named = {(f.domain, f.name, f.overload): f for f in model.functions}
         if len(named) != len(model.functions):
             raise ValueError("two functions have one name")
-        parser = cls(_opsets(model.opset_import), named)
-        return parser
+        return cls(_opsets(model.opset_import), named)
 
     def check(self) -> None:
         """Refuse all ops that have no importer, in one error."""

@@ -236,8 +236,7 @@ def _file(
         checker.check_model(model, full_check=True)
     except Exception as problem:
         raise ValueError(f"onnx refuses it: {problem}") from None
-    raw: bytes = model.SerializeToString(deterministic=True)
-    return raw
+    return model.SerializeToString(deterministic=True)
 
 
 def _info(helper: Any, graphs: Opened, name: str, values: Sequence[Any]) -> Any:

@@ -186,8 +186,7 @@ class Gated(Cell):
 
     def split(self, gates: Tensor) -> list[Tensor]:
         """The gates one by one."""
-        pieces: list[Tensor] = parts(gates, self.gates)
-        return pieces
+        return parts(gates, self.gates)
 
 
 def normed(y: Tensor, gain: Any, bias: Any = None) -> Tensor:

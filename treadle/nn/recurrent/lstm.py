@@ -10,7 +10,6 @@ import numpy as np
 from treadle.base.errors import ArgumentError
 from treadle.graph.frame import explicit_updates
 from treadle.graph.scope import param
-from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Parameter, Variable
 from treadle.nn import functional as F
 from treadle.nn.recurrent.cell import Gated, State, normed, total
@@ -197,8 +196,7 @@ class SparseLSTMCell(LSTMCell):
                 setattr(self, f"mask_{name}", Variable(np.ones_like(weight.numpy())))
 
     def matrix(self, name: str) -> Any:
-        weight: Tensor = super().matrix(name) * getattr(self, f"mask_{name[7:]}")
-        return weight
+        return super().matrix(name) * getattr(self, f"mask_{name[7:]}")
 
     def set_sparsity(self, fraction: float) -> None:
         """Mask this fraction of the weights; 0 brings all of them back."""

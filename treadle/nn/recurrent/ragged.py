@@ -131,8 +131,7 @@ def over_time(
         return after, output
 
     rows = projected if live is None else (projected, live)
-    results: tuple[State, Tensor] = scan(step, state, rows, reverse=backwards)
-    return results
+    return scan(step, state, rows, reverse=backwards)
 
 
 def each(f: Any, *states: State) -> State:

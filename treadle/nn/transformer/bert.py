@@ -82,15 +82,13 @@ class Bert(Module):
         if mask is not None:
             allowed = as_tensor(mask).astype(bool)
             mask = allowed.reshape((allowed.shape[0], 1, 1, allowed.shape[1]))
-        y: Tensor = self.encoder(x, mask)
-        return y
+        return self.encoder(x, mask)
 
     def pooled(self, states: Any) -> Tensor:
         """tanh(W h + b) of the first token's state."""
         if self.pooler is None:
             raise ShapeError("this model has no pooler", hint="Bert(pooler=True)")
-        y: Tensor = F.tanh(self.pooler(as_tensor(states)[:, 0]))
-        return y
+        return F.tanh(self.pooler(as_tensor(states)[:, 0]))
 
     def sentences(self, ids: Any, mask: Any = None, kinds: Any = None) -> Tensor:
         """The mean of the tokens' states, of length 1: [rows, width].

@@ -53,5 +53,4 @@ def _written(old: Tensor, new: Tensor, place: int) -> Tensor:
     if count > 1:
         new = functions.take(new, np.clip(ahead, 0, count - 1), axis=2)
     fresh = as_tensor(((ahead >= 0) & (ahead < count))[:, None])
-    cache: Tensor = where(fresh, new, old)
-    return cache
+    return where(fresh, new, old)

@@ -91,8 +91,7 @@ class _Layer(Module):
         for k in range(1, self.depth):
             x = activation_of(self.activation)(getattr(self, f"linear{k}")(x))
             x = F.dropout(x, self.feedforward_dropout, self.training)
-        y: Tensor = getattr(self, f"linear{self.depth}")(x)
-        return y
+        return getattr(self, f"linear{self.depth}")(x)
 
     def _before(self, x: Any, k: int) -> Any:
         """The input of sublayer k after the operations before it."""
@@ -116,8 +115,7 @@ class _Layer(Module):
                 y = gate * y + (1.0 - gate) * x
             else:
                 y = getattr(self, f"norm{k}")(y)
-        result: Tensor = y
-        return result
+        return y
 
     def _around(self, x: Any, k: int, part: Part) -> Tensor:
         """Sublayer k within its connection."""

@@ -119,8 +119,7 @@ class AverageAttention(Module):
         if self.input_gate is None or self.forget_gate is None:
             return y
         i, f = F.sigmoid(self.input_gate(x)), F.sigmoid(self.forget_gate(y))
-        mixed: Tensor = i * x + f * y
-        return mixed
+        return i * x + f * y
 
     def extra_repr(self) -> str:
         return f"{self.width}, activation={self.activation!r}"

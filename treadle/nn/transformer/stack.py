@@ -46,8 +46,7 @@ class TransformerEncoder(_Stack):
     def forward(self, src: Any, mask: Any = None, is_causal: bool = False) -> Tensor:
         for layer in self.layers:
             src = layer(src, mask, is_causal)
-        y: Tensor = self._last(src)
-        return y
+        return self._last(src)
 
     def start(self, rows: int, dtype: Any = None) -> States:
         """The states before the first place of `rows` sequences."""
@@ -76,8 +75,7 @@ class TransformerDecoder(_Stack):
     ) -> Tensor:
         for layer in self.layers:
             tgt = layer(tgt, memory, tgt_mask, memory_mask, tgt_is_causal)
-        y: Tensor = self._last(tgt)
-        return y
+        return self._last(tgt)
 
     def start(self, memory: Any, memory_mask: Any = None) -> States:
         """The states before the first place, of sequences that see this memory."""

@@ -162,8 +162,7 @@ class Translator(Module):
         memory, seen = self.encode(source, source_mask), _keys(source_mask)
         x = self._embedded(self.target_embedding, self.target_begin, target, 0)
         states = self.decoder(x, memory, _keys(target_mask), seen, True)
-        y: Tensor = self.output(states)
-        return y
+        return self.output(states)
 
     def encode(self, source: Any, source_mask: Any = None) -> Tensor:
         """The memory that the decoder sees: [rows, length, width]."""
@@ -228,8 +227,7 @@ class Translator(Module):
         x = table(ids)
         if self.word_dropout and self.training:
             x = _without_words(x, self.word_dropout)
-        y: Tensor = begin(x if self.places is None else self.places(x, place))
-        return y
+        return begin(x if self.places is None else self.places(x, place))
 
     def extra_repr(self) -> str:
         return f"width={self.width}"

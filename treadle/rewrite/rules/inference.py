@@ -75,8 +75,7 @@ def _into_filters(m: Match) -> Tensor | None:
         return None
     op: Any = m.y.op
     column = Reshape((m.s.type.size, *[1] * (w.type.ndim - 1)))(m.s)
-    result: Tensor = op(p, w * column)
-    return result
+    return op(p, w * column)
 
 
 def _conv(d: Any) -> Any:

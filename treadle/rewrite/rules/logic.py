@@ -40,8 +40,7 @@ def _higher(m: Match) -> Tensor | None:
 def _limit(m: Match, value: float) -> Tensor:
     """x held by one of the two numbers."""
     kept = m.a if m.number("a") == value else m.b
-    result: Tensor = m.root.op(m.x, kept)
-    return result
+    return m.root.op(m.x, kept)
 
 
 def _self(name: str) -> Any:

@@ -128,8 +128,7 @@ def _cut(parts: Any, op: Any) -> Any:
 
 
 def _sliced_twice(m: Match) -> Tensor:
-    part: Tensor = _cut(m.y.op, m.root.op)(m.x)
-    return part
+    return _cut(m.y.op, m.root.op)(m.x)
 
 
 def _slice_of_broadcast(m: Match) -> Tensor | None:

@@ -45,8 +45,7 @@ class Fold(Pattern):
 
 def _axes(node: Tensor) -> tuple[int, ...]:
     op: Any = node.op
-    axes: tuple[int, ...] = op.axes
-    return axes
+    return op.axes
 
 
 def _keeps(node: Tensor) -> bool:
@@ -73,8 +72,7 @@ def _fold_of_fold(m: Match) -> Tensor | None:
         left = [k for k in range(m.x.type.ndim) if k not in first]
         second = tuple(left[k] for k in second)
     axes = tuple(sorted({*first, *second}))
-    whole_fold: Tensor = _refold(outer.op, axes, _keeps(outer))(m.x)
-    return whole_fold
+    return _refold(outer.op, axes, _keeps(outer))(m.x)
 
 
 def _of_one(m: Match) -> Tensor | None:

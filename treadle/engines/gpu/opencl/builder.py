@@ -131,8 +131,7 @@ class OpenClBuilder(TextBuilder):
             self.heads.append(f"  __global {word}* {name} = {start};")
             return name
 
-        array: str = self.once(name, declared)
-        return array
+        return self.once(name, declared)
 
     def element(self, kind: str, pointer: Pointer, place: str) -> str:
         array = self._array(kind, pointer)
@@ -174,8 +173,7 @@ class OpenClBuilder(TextBuilder):
             self.heads.append("  " + self.declaration(name, kind, text, fixed=True))
             return Value(name, kind)
 
-        value: Value = self.once((k, kind), declared)
-        return value
+        return self.once((k, kind), declared)
 
     def group(self) -> Value:
         return self.define(I64, "(long)get_group_id(0)")

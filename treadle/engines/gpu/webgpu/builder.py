@@ -317,8 +317,7 @@ class WgslBuilder(TextBuilder):
             self.heads.append("  " + self.declaration(name, kind, text, fixed=True))
             return Value(name, kind)
 
-        value: Value = self.once((k, kind), declared)
-        return value
+        return self.once((k, kind), declared)
 
     def group(self) -> Value:
         place = "own_group.x + own_group.y * all_groups.x"

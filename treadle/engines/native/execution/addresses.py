@@ -22,5 +22,4 @@ def addresses_of(arrays: Sequence[np.ndarray[Any, Any]]) -> Numbers:
     """
     if native is None:
         return np.array([x.ctypes.data for x in arrays], np.int64)
-    result: Numbers = native.addresses(arrays)
-    return result
+    return native.addresses(arrays)

@@ -111,8 +111,7 @@ class Pool:
         call = state.run_brief if brief else state.run
         pointers = steps_pointer, count, args_pointer, status_pointer, times_pointer
         if claim is None:
-            ran: int = call(*pointers)
-            return ran
+            return call(*pointers)
         status = ctypes.c_int64.from_address(status_pointer)
         return claim.carry_out(call, pointers, lambda: bool(status.value))
 

@@ -288,5 +288,4 @@ def _integers(code: Code) -> tuple[Any, ...]:
 
 def _with(code: Code, numbers: tuple[Any, ...]) -> Code:
     make: Any = Code
-    result: Code = make(code.name, code.texts, *numbers, code.packs)
-    return result
+    return make(code.name, code.texts, *numbers, code.packs)
