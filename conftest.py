@@ -46,6 +46,14 @@ def _own_options() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def _library(doctest_namespace: dict[str, object]) -> None:
+    """Examples of docstrings have the library as `td`, as its users do."""
+    import treadle
+
+    doctest_namespace["td"] = treadle
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What a package hands on has its examples run where it is written."""
     items[:] = [

@@ -1,6 +1,5 @@
 """Treadle: computation graphs of plain, dynamic Python.
 
->>> import treadle as td
 >>> x = td.param("x", init=2.0)
 >>> z = x * 3.0 + td.sin(x)
 >>> f"{float(z):.4f}", f"{float(td.grad(z, [x])[0]):.4f}"

@@ -130,6 +130,9 @@ def methods(cls: type) -> list[tuple[str, Any]]:
     return found
 
 
+START = "import treadle as td\n"
+
+
 @cache
 def examples() -> list[Example]:
     """The examples of all public names, and plain calls where there is none."""
@@ -138,7 +141,7 @@ def examples() -> list[Example]:
         text = getattr(value, "__doc__", None) or ""
         parts = [e.source for e in parser.get_examples(text)]
         if parts:
-            found.append(Example(name, "".join(parts)))
+            found.append(Example(name, "".join([START, *parts])))
         else:
             found += [Example(name, plain) for plain in plain_calls(name, value)]
     return found
@@ -154,7 +157,7 @@ def plain_calls(name: str, value: Any) -> list[str]:
     plain = kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD
     needed = [p for p in parameters if p.default is kinds.empty and p.kind in plain]
     owner, _, last = name.rpartition(".")
-    start = "import treadle as td\n"
+    start = START
     if needed and needed[0].name == "self" and not inspect.isclass(value):
         if value.__module__ != "treadle.graph.operators":
             return []  # between parts of the library

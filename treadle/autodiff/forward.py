@@ -23,7 +23,6 @@ def jvp(y: Any, xs: Any, tangents: Any, *, unused: str = "error") -> Any:
     The cotangents of xs are linear in the cotangent u of y; their derivative by u along
     the tangents is J t (Townsend, 2017), so forward mode needs no rule of its own.
 
-    >>> import treadle as td
     >>> x = td.asarray([1.0, 2.0])
     >>> td.jvp(x * x, [x], [td.asarray([1.0, 0.5])]).tolist()
     [2.0, 2.0]
@@ -48,7 +47,6 @@ def jvp(y: Any, xs: Any, tangents: Any, *, unused: str = "error") -> Any:
 def jacobian(y: Any, xs: Any) -> Any:
     """All derivatives of the tensor `y` by each x: shape y.shape + x.shape.
 
-    >>> import treadle as td
     >>> x = td.asarray([1.0, 2.0])
     >>> td.jacobian(x * x, [x])[0].tolist()
     [[2.0, 0.0], [0.0, 4.0]]
@@ -74,7 +72,6 @@ def jacobian(y: Any, xs: Any) -> Any:
 def hessian(y: Any, x: Operand) -> Tensor:
     """The second derivatives of the scalar `y` by `x`: shape x.shape + x.shape.
 
-    >>> import treadle as td
     >>> x = td.asarray([1.0, 2.0])
     >>> td.hessian((x * x * x).sum(), x).tolist()
     [[6.0, 0.0], [0.0, 12.0]]
@@ -86,7 +83,6 @@ def hessian(y: Any, x: Operand) -> Tensor:
 def hvp(y: Any, x: Operand, v: Any) -> Tensor:
     """The Hessian of scalar `y` times `v`, without forming the matrix.
 
-    >>> import treadle as td
     >>> x = td.asarray([1.0, 2.0])
     >>> td.hvp((x * x * x).sum(), x, td.asarray([1.0, 1.0])).tolist()
     [6.0, 12.0]

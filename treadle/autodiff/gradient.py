@@ -39,7 +39,6 @@ __all__ = [
 def variables(y: Any) -> list[Variable]:
     """The Variables an expression (or several) reads, in the order of first use.
 
-    >>> import treadle as td
     >>> w, b = td.param("w", init=1.0), td.param("b", init=0.0)
     >>> [v.name for v in td.variables(w * 2 + b)]
     ['w', 'b']
@@ -74,7 +73,6 @@ def grad(y: Any, xs: Any = None, *, unused: str = "error") -> Any:
     an error says so, or the derivative is zero with `unused="zero"`. The derivative by
     a complex z = a + ib is dy/da + i dy/db: it points where y rises.
 
-    >>> import treadle as td
     >>> x = td.param("x", init=2.0)
     >>> (gx,) = td.grad(x**3, [x])
     >>> float(gx), float(td.grad(gx, [x])[0])
@@ -90,7 +88,6 @@ def grad(y: Any, xs: Any = None, *, unused: str = "error") -> Any:
 def value_and_grad(y: Any, xs: Any = None, *, unused: str = "error") -> tuple[Any, Any]:
     """`y` itself and its derivatives, so that both can run together.
 
-    >>> import treadle as td
     >>> x = td.param("x", init=3.0)
     >>> y, (gx,) = td.value_and_grad(x * x, [x])
     >>> float(y), float(gx)
@@ -102,7 +99,6 @@ def value_and_grad(y: Any, xs: Any = None, *, unused: str = "error") -> tuple[An
 def vjp(y: Any, xs: Any, g: Any, *, unused: str = "error") -> Any:
     """Cotangents of `xs` for the cotangents `g` of the tensors `y`.
 
-    >>> import treadle as td
     >>> x = td.asarray([1.0, 2.0])
     >>> td.vjp(x * x, [x], td.asarray([1.0, 10.0]))[0].tolist()
     [2.0, 40.0]
@@ -165,7 +161,6 @@ def backward(y: Any) -> None:
     """Add the gradient of scalar `y` into `p.grad` of each trainable parameter that it
     depends on; others keep the gradient that they have, None at first.
 
-    >>> import treadle as td
     >>> x = td.param("x", init=2.0)
     >>> (x * x).backward(); (3 * x).backward()
     >>> float(x.grad)
@@ -180,7 +175,6 @@ def backward(y: Any) -> None:
 def put_gradients(parameters: Sequence[Variable], gradients: Sequence[Tensor]) -> None:
     """Have parameters hold gradients as if `backward` had made them.
 
-    >>> import treadle as td
     >>> x, opt = td.param("x", init=2.0), td.optim.SGD(lr=0.5)
     >>> put_gradients([x], [td.constant(3.0)]); opt.step(); float(x)
     0.5

@@ -351,7 +351,6 @@ def autocast(
     Parameters, and with them their gradients and optimizers' states, stay float32.
     `device_type` is there for torch's people. Micikevicius et al. 2018.
 
-    >>> import treadle as td
     >>> layer = td.nn.Linear(3, 2)
     >>> with td.autocast(dtype="bfloat16"):
     ...     y = layer(td.ones((4, 3)))

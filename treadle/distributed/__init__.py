@@ -1,6 +1,5 @@
 """Several processes that train one network: collectives as nodes, launching.
 
->>> import treadle as td
 >>> td.distributed.rank(), td.distributed.size()
 (0, 1)
 """

@@ -23,7 +23,6 @@ class Statistics:
     last update has left them. After an update they are the mean of what the shards have
     made of them, whole numbers (counts) the greatest.
 
-    >>> import treadle as td
     >>> b = td.Variable([1.0, 2.0])
     >>> kept = Statistics([b])
     >>> _ = b.assign(b * 2); kept.made().floats.tolist()

@@ -259,7 +259,6 @@ def all_reduce(x: Any, reduction: str = "sum") -> Tensor:
     Sums are made in a fixed order, so that all ranks get the same bits. A rank's loss
     counts once: the gradient by `x` is the sum of all ranks' cotangents.
 
-    >>> import treadle as td
     >>> td.distributed.all_reduce(td.asarray([1.0, 2.0])).tolist()
     [1.0, 2.0]
     """
@@ -276,7 +275,6 @@ def all_reduce(x: Any, reduction: str = "sum") -> Tensor:
 def all_gather(x: Any) -> Tensor:
     """The tensors of all ranks joined along the first axis, on all ranks.
 
-    >>> import treadle as td
     >>> td.distributed.all_gather(td.asarray([1.0, 2.0])).tolist()
     [1.0, 2.0]
     """
@@ -286,7 +284,6 @@ def all_gather(x: Any) -> Tensor:
 def reduce_scatter(x: Any) -> Tensor:
     """The sum over all ranks, of which rank r gets part r of the first axis.
 
-    >>> import treadle as td
     >>> td.distributed.reduce_scatter(td.asarray([1.0, 2.0])).tolist()
     [1.0, 2.0]
     """
@@ -296,7 +293,6 @@ def reduce_scatter(x: Any) -> Tensor:
 def all_to_all(x: Any) -> Tensor:
     """Part k of the first axis goes to rank k; what comes from there takes its place.
 
-    >>> import treadle as td
     >>> td.distributed.all_to_all(td.asarray([1.0, 2.0])).tolist()
     [1.0, 2.0]
     """
@@ -306,7 +302,6 @@ def all_to_all(x: Any) -> Tensor:
 def broadcast(x: Any, root: int = 0) -> Tensor:
     """The tensor of rank `root`, on all ranks; others give any of the same type.
 
-    >>> import treadle as td
     >>> td.distributed.broadcast(td.asarray([1.0, 2.0])).tolist()
     [1.0, 2.0]
     """
@@ -316,7 +311,6 @@ def broadcast(x: Any, root: int = 0) -> Tensor:
 def reduce(x: Any, root: int = 0) -> Tensor:
     """The sum over all ranks on rank `root`; zeros on the others.
 
-    >>> import treadle as td
     >>> td.distributed.reduce(td.asarray([1.0, 2.0])).tolist()
     [1.0, 2.0]
     """
@@ -329,7 +323,6 @@ def send(x: Any, to: int) -> Tensor:
     Add it to the loss, or ask for it together with what is received: then it is sent,
     and the gradient comes back the same way.
 
-    >>> import treadle as td
     >>> sent = td.distributed.send(td.asarray([1.0, 2.0]), to=0)
     >>> float(sent), td.distributed.recv(td.zeros(2), source=0).tolist()
     (0.0, [1.0, 2.0])

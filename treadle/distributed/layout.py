@@ -69,7 +69,6 @@ class GradientLayout:
     Of `size` ranks each has an equal part of a bucket; if it is `sharded`, those
     parameters that it is to update, which lie together.
 
-    >>> import treadle as td
     >>> a, b = td.param("a", init=[1.0, 2.0]), td.param("b", init=3.0)
     >>> [str(place) for place in GradientLayout([("a", a), ("b", b)]).places]
     ['b: float32[]', 'a: float32[2]']

@@ -66,7 +66,6 @@ class DataParallel:
     states alone, with the same bits (ZeRO, stage 1). Raises DistributedError where
     ranks differ or do not come in `timeout` seconds.
 
-    >>> import treadle as td
     >>> x = td.param("x", init=2.0)
     >>> opt = td.distributed.DataParallel(td.optim.SGD([x], lr=0.25), shards=2)
     >>> float(opt.step(x * x)), float(x)

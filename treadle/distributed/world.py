@@ -23,7 +23,6 @@ def world() -> Communicator:
     There are more where a launcher has started the process (`treadle launch -n 4`,
     `mpiexec -n 4`, Slurm's `srun`); then mpi4py is loaded, of the extra "mpi".
 
-    >>> import treadle as td
     >>> td.distributed.world().rank, td.distributed.world().size
     (0, 1)
     """
@@ -39,7 +38,6 @@ def _is_launched(variables: Mapping[str, str]) -> bool:
 def rank() -> int:
     """The number of this rank.
 
-    >>> import treadle as td
     >>> td.distributed.rank()
     0
     """
@@ -49,7 +47,6 @@ def rank() -> int:
 def size() -> int:
     """The number of ranks.
 
-    >>> import treadle as td
     >>> td.distributed.size()
     1
     """

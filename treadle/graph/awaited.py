@@ -16,7 +16,6 @@ __all__ = ["NUMBERS", "Awaited", "waited"]
 class Awaited(NDArrayOperatorsMixin):
     """A number that is waited for when somebody looks at it: then it is NumPy's scalar.
 
-    >>> import treadle as td
     >>> x, opt = td.param("x", init=2.0), td.optim.SGD(lr=0.25)
     >>> loss = opt.step(x * x)
     >>> loss, loss + 1, f"{loss:.2f}", loss.dtype

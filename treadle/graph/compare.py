@@ -21,7 +21,6 @@ def alike(x: Any, y: Any) -> bool:
     Constants are compared by their bits, Variables by identity, bodies of calls and
     loops by their graphs; names, marks, draws and stored values are not looked at.
 
-    >>> import treadle as td
     >>> a = td.param("a", init=1.0)
     >>> td.alike(a * 2.0, a * 2.0), td.alike(a * 2.0, a * 3.0)
     (True, False)

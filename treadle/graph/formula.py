@@ -29,7 +29,6 @@ Part = tuple[str, int]  # a text, and how tightly it holds together
 def formula(y: Tensor) -> str:
     """The graph of a tensor as algebra; parts read twice stand below, by name.
 
-    >>> import treadle as td
     >>> x = td.param("x", init=2.0)
     >>> print(formula(td.exp(x * 2) / (x + 1) - 3))
     exp(2 * x) / (x + 1) - 3

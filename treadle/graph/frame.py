@@ -124,7 +124,6 @@ def pushed(frame: Frame) -> Iterator[Frame]:
 def explicit_updates() -> Iterator[None]:
     """Inside, an assignment runs only where its Update is named.
 
-    >>> import treadle as td
     >>> w = td.Variable(0)
     >>> with td.explicit_updates():
     ...     update = w.assign(w + 1)
@@ -179,7 +178,6 @@ def _count(more: int) -> None:
 def no_grad() -> Iterator[None]:
     """Inside, new nodes are constants for every derivative and keep no recipe.
 
-    >>> import treadle as td
     >>> x = td.param("x", init=2.0)
     >>> with td.no_grad():
     ...     target = x * 3
@@ -226,7 +224,6 @@ def tracing(name: str) -> Iterator[TraceFrame]:
 def metadata(**notes: Any) -> Iterator[None]:
     """Inside, new nodes carry these notes; inner blocks add to outer ones.
 
-    >>> import treadle as td
     >>> with td.metadata(layer="first"):
     ...     y = td.constant(1.0) + 2
     >>> y.metadata

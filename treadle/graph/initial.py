@@ -21,7 +21,6 @@ class Temporary(Variable):
     What is assigned is seen by what is written after it, up to the end of the run that
     carries it out, or of the call of a computation. Other Variables are persistent.
 
-    >>> import treadle as td
     >>> total, calls = td.Temporary(0.0), td.Variable(0)
     >>> total += 2.0
     >>> total += 3.0
@@ -60,7 +59,6 @@ def deferred(
     read other Variables, also such ones. `td.initializers(y)` lists what of this has
     yet to run before y can, and `td.initialize(y)` runs it.
 
-    >>> import treadle as td
     >>> scale = td.deferred(lambda: td.sqrt(td.constant(16.0)), name="scale")
     >>> y = scale * 2.0
     >>> len(td.initializers(y)), float(y), len(td.initializers(y))

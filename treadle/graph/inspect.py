@@ -37,7 +37,6 @@ def _reached(y: Any) -> list[Tensor]:
 def nodes(y: Any, order: str = "forward") -> list[Tensor]:
     """The nodes of a graph, inputs before users, or "backward" the other way round.
 
-    >>> import treadle as td
     >>> [n.op.name for n in td.nodes(td.sin(td.constant(1.0)) + 2.0)]
     ['constant', 'Sin', 'constant', 'Add']
     """
@@ -64,7 +63,6 @@ class Stats:
 def stats(y: Any) -> Stats:
     """The size of the graph of `y`: counts of nodes, edges, bytes and ops.
 
-    >>> import treadle as td
     >>> x = td.constant([1.0, 2.0])
     >>> print(td.stats(x * x))
     2 nodes, 2 edges, 16 bytes: Multiply 1, constant 1
@@ -80,7 +78,6 @@ def stats(y: Any) -> Stats:
 def stages(y: Any) -> list[list[Tensor]]:
     """The nodes by stage: those of one stage do not depend on each other.
 
-    >>> import treadle as td
     >>> x = td.constant(1.0)
     >>> [[n.op.name for n in stage] for stage in td.stages(td.sin(x) + td.cos(x))]
     [['constant'], ['Sin', 'Cos'], ['Add']]
@@ -100,7 +97,6 @@ def select(
 ) -> list[Tensor]:
     """The nodes of a graph with this name, op and metadata.
 
-    >>> import treadle as td
     >>> [n.op.name for n in td.select(td.sin(td.constant(1.0)) + 2.0, op="Sin")]
     ['Sin']
     """
@@ -125,7 +121,6 @@ def _read(y: Any) -> list[Variable]:
 def placeholders(y: Any) -> list[Placeholder]:
     """The placeholders an expression reads.
 
-    >>> import treadle as td
     >>> [p.name for p in td.placeholders(td.placeholder(name="x") + 1.0)]
     ['x']
     """
@@ -135,7 +130,6 @@ def placeholders(y: Any) -> list[Placeholder]:
 def variables(y: Any) -> list[Variable]:
     """The Variables an expression reads, trainable or not; placeholders are apart.
 
-    >>> import treadle as td
     >>> w, mean = td.param("w", init=1.0), td.Variable(0.0, name="mean")
     >>> [v.name for v in td.variables(w * (td.placeholder(name="x") - mean))]
     ['w', 'mean']
@@ -146,7 +140,6 @@ def variables(y: Any) -> list[Variable]:
 def parameters(y: Any, by_dtype: bool = False) -> Any:
     """The trainable Variables an expression reads; with `by_dtype` a dict of lists.
 
-    >>> import treadle as td
     >>> [p.name for p in td.parameters(td.param("w", init=1.0) + 1.0)]
     ['w']
     """

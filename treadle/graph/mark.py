@@ -45,7 +45,6 @@ class Mark:
     def revert(self) -> None:
         """Go on as if nothing had been built since; later marks are gone.
 
-        >>> import treadle as td
         >>> w, m = td.Variable(1.0), td.mark()
         >>> w += 1
         >>> m.revert(); float(w)
@@ -86,7 +85,6 @@ def mark() -> Mark:
     Values may be asked for on the way. What a step of an optimizer has changed stays.
     Marks nest; let go of what was built since, its memory goes with it.
 
-    >>> import treadle as td
     >>> x = td.param("x", init=2.0)
     >>> with td.options(seed=1):
     ...     m = td.mark()

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 class Size(int):
     """The number of elements of a tensor; called, as torch does, its shape.
 
-    >>> import treadle as td
     >>> x = td.zeros((2, 3))
     >>> x.size, x.size(), x.size(-1)
     (6, (2, 3), 3)
@@ -80,7 +79,6 @@ class Methods(ElementwiseMethods):
     def view(self, *shape: Any) -> Tensor:
         """The elements under another shape, of which one extent may be -1.
 
-        >>> import treadle as td
         >>> td.zeros((2, 3)).view(-1, 2).shape
         (3, 2)
         """
@@ -95,7 +93,6 @@ class Methods(ElementwiseMethods):
     def permute(self, *axes: Any) -> Tensor:
         """The dimensions in this order.
 
-        >>> import treadle as td
         >>> td.zeros((2, 3, 4)).permute(2, 0, 1).shape
         (4, 2, 3)
         """
@@ -135,7 +132,6 @@ class Methods(ElementwiseMethods):
     def expand(self, *shape: Any) -> Tensor:
         """Broadcast to a shape; -1 leaves an extent as it is.
 
-        >>> import treadle as td
         >>> td.zeros((3, 1)).expand(2, -1, 4).shape
         (2, 3, 4)
         """

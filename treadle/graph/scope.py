@@ -49,7 +49,6 @@ def scope(name_or_scope: str | Scope = "") -> Iterator[Scope]:
 
     Takes a name (a prefix "name/") or a Scope that an earlier block yielded.
 
-    >>> import treadle as td
     >>> with td.scope("net") as net:
     ...     w = td.param("w", shape=(2,))
     >>> with td.scope(net):
@@ -121,7 +120,6 @@ def param(
     `init` is a number, an array, whose dtype the parameter has unless another is given,
     or a function of (shape, dtype).
 
-    >>> import treadle as td
     >>> td.param("x", init=2.0)
     Parameter('x', float32[], 2.)
     >>> td.param("y", init=np.array([1.0, 2.0])).dtype
@@ -165,7 +163,6 @@ def lookup(
     """A table of rows to look up; its gradient is kept as the rows that were read, and
     optimizers change those alone.
 
-    >>> import treadle as td
     >>> table = td.lookup("table", (3, 1), init=1.0)
     >>> opt = td.optim.Momentum(lr=0.5)
     >>> for row in (0, 1):

@@ -131,7 +131,6 @@ def text(y: Any, *, lines: bool = False) -> str:
     With `lines` each node tells the user's line that made it. Bodies of calls and
     loops follow.
 
-    >>> import treadle as td
     >>> x = td.param("x", init=2.0)
     >>> print(td.text(x * 3.0 + td.sin(x)))
     %0 = parameter 'x' : float32[]

@@ -261,7 +261,6 @@ def transaction(*, finite: bool = False) -> Transaction:
     its end. Blocks nest; each is of one thread: what others assign meanwhile stays.
     Nothing is copied: the versions before are kept until the end.
 
-    >>> import treadle as td
     >>> w = td.param("w", init=1.0)
     >>> try:
     ...     with td.transaction():

@@ -71,7 +71,6 @@ class Variable(Operand):
     Creation order is effect order: an expression keeps the version it read. Without
     `copy` an initial array of the right type is taken over: nobody may write it then.
 
-    >>> import treadle as td
     >>> v = td.Variable([1.0, 2.0], name="v")
     >>> before = v * 10
     >>> v += 1
@@ -232,7 +231,6 @@ class Variable(Operand):
         Their part of a gradient counts as 0, also in its norm. A function in which an
         optimizer steps is to be traced after a parameter's first rows are frozen.
 
-        >>> import treadle as td
         >>> table = td.lookup("table", (3, 1), init=1.0)
         >>> table.freeze_rows([0, 2])
         >>> _ = td.optim.Adam(lr=0.5).step(td.rows(table, [0, 1]).sum())

@@ -79,7 +79,6 @@ def verify(y: Any) -> tuple[bool, str]:
 
     The message names the first node that breaks a rule, and its line.
 
-    >>> import treadle as td
     >>> td.verify(td.constant(1.0) + 2.0)
     (True, '')
     >>> "placeholder 'x' is not bound" in td.verify(td.placeholder(name="x") + 2.0)[1]

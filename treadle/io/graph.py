@@ -122,7 +122,6 @@ def load_computation(
     only for files you trust as you trust a program. Raises ModelFileError.
 
     >>> import tempfile
-    >>> import treadle as td
     >>> x, w = td.placeholder((2,), name="x"), td.param("w", init=3.0)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     td.save(f"{folder}/m.safetensors", td.computation({"y": x * w}, x))

@@ -85,7 +85,6 @@ def save(
     was.
 
     >>> import tempfile
-    >>> import treadle as td
     >>> layer = td.nn.Linear(3, 2)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     td.save(f"{folder}/a.npz", {"net": layer, "rate": 0.5})

@@ -52,7 +52,6 @@ class _Plain(Module):
 class ReLU(_Plain):
     """max(x, 0).
 
-    >>> import treadle as td
     >>> td.nn.ReLU()([-1.0, 2.0]).tolist()
     [0.0, 2.0]
     """
@@ -63,7 +62,6 @@ class ReLU(_Plain):
 class ReLU6(_Plain):
     """min(max(x, 0), 6).
 
-    >>> import treadle as td
     >>> td.nn.ReLU6()([-1.0, 8.0]).tolist()
     [0.0, 6.0]
     """
@@ -74,7 +72,6 @@ class ReLU6(_Plain):
 class SELU(_Plain):
     """A scaled ELU that keeps mean 0 and variance 1. Klambauer et al. 2017.
 
-    >>> import treadle as td
     >>> f"{float(td.nn.SELU()(1.0)):.4f}"
     '1.0507'
     """
@@ -85,7 +82,6 @@ class SELU(_Plain):
 class SiLU(_Plain):
     """x sigmoid(x).
 
-    >>> import treadle as td
     >>> f"{float(td.nn.SiLU()(1.0)):.4f}"
     '0.7311'
     """
@@ -96,7 +92,6 @@ class SiLU(_Plain):
 class Mish(_Plain):
     """x tanh(log(1 + e^x)). Misra 2019.
 
-    >>> import treadle as td
     >>> f"{float(td.nn.Mish()(1.0)):.4f}"
     '0.8651'
     """
@@ -107,7 +102,6 @@ class Mish(_Plain):
 class Sigmoid(_Plain):
     """1 / (1 + e^-x).
 
-    >>> import treadle as td
     >>> float(td.nn.Sigmoid()(0.0))
     0.5
     """
@@ -118,7 +112,6 @@ class Sigmoid(_Plain):
 class LogSigmoid(_Plain):
     """-log(1 + e^-x).
 
-    >>> import treadle as td
     >>> f"{float(td.nn.LogSigmoid()(0.0)):.4f}"
     '-0.6931'
     """
@@ -129,7 +122,6 @@ class LogSigmoid(_Plain):
 class Tanh(_Plain):
     """The hyperbolic tangent.
 
-    >>> import treadle as td
     >>> f"{float(td.nn.Tanh()(1.0)):.4f}"
     '0.7616'
     """
@@ -140,7 +132,6 @@ class Tanh(_Plain):
 class Softsign(_Plain):
     """x / (1 + |x|).
 
-    >>> import treadle as td
     >>> float(td.nn.Softsign()(3.0))
     0.75
     """
@@ -151,7 +142,6 @@ class Softsign(_Plain):
 class Hardsigmoid(_Plain):
     """min(max(x / 6 + 1/2, 0), 1).
 
-    >>> import treadle as td
     >>> float(td.nn.Hardsigmoid()(0.0))
     0.5
     """
@@ -162,7 +152,6 @@ class Hardsigmoid(_Plain):
 class Hardswish(_Plain):
     """x hardsigmoid(x). Howard et al. 2019.
 
-    >>> import treadle as td
     >>> float(td.nn.Hardswish()(3.0))
     3.0
     """
@@ -173,7 +162,6 @@ class Hardswish(_Plain):
 class LeakyReLU(Module):
     """x where it is positive, negative_slope x elsewhere.
 
-    >>> import treadle as td
     >>> td.nn.LeakyReLU(0.5)([-2.0, 2.0]).tolist()
     [-1.0, 2.0]
     """
@@ -191,7 +179,6 @@ class LeakyReLU(Module):
 class PReLU(Module):
     """LeakyReLU whose slope is learned: one, or one for each channel. He et al. 2015.
 
-    >>> import treadle as td
     >>> td.nn.PReLU()([-2.0, 2.0]).tolist()
     [-0.5, 2.0]
     """
@@ -213,7 +200,6 @@ class PReLU(Module):
 class ELU(Module):
     """x where it is positive, alpha (e^x - 1) elsewhere. Clevert et al. 2016.
 
-    >>> import treadle as td
     >>> f"{float(td.nn.ELU()(-1.0)):.4f}"
     '-0.6321'
     """
@@ -231,7 +217,6 @@ class ELU(Module):
 class CELU(Module):
     """max(x, 0) + min(alpha (e^(x / alpha) - 1), 0). Barron 2017.
 
-    >>> import treadle as td
     >>> f"{float(td.nn.CELU(2.0)(-1.0)):.4f}"
     '-0.7869'
     """
@@ -249,7 +234,6 @@ class CELU(Module):
 class GELU(Module):
     """x Phi(x), or with approximate="tanh" its common approximation. Hendrycks 2016.
 
-    >>> import treadle as td
     >>> f"{float(td.nn.GELU()(1.0)):.4f}"
     '0.8413'
     """
@@ -267,7 +251,6 @@ class GELU(Module):
 class GLU(Module):
     """a sigmoid(b) for the halves a, b of x along `dim`. Dauphin et al. 2017.
 
-    >>> import treadle as td
     >>> td.nn.GLU()([3.0, 0.0]).tolist()
     [1.5]
     """
@@ -285,7 +268,6 @@ class GLU(Module):
 class Hardtanh(Module):
     """x brought into [min_val, max_val].
 
-    >>> import treadle as td
     >>> td.nn.Hardtanh()([-3.0, 0.5]).tolist()
     [-1.0, 0.5]
     """
@@ -305,7 +287,6 @@ class Hardtanh(Module):
 class Softplus(Module):
     """log(1 + e^(beta x)) / beta.
 
-    >>> import treadle as td
     >>> f"{float(td.nn.Softplus()(0.0)):.4f}"
     '0.6931'
     """
@@ -323,7 +304,6 @@ class Softplus(Module):
 class Softmax(Module):
     """e^x / sum of e^x along `dim`.
 
-    >>> import treadle as td
     >>> td.nn.Softmax()([1.0, 1.0]).tolist()
     [0.5, 0.5]
     """
@@ -341,7 +321,6 @@ class Softmax(Module):
 class LogSoftmax(Module):
     """log(softmax(x)) along `dim`.
 
-    >>> import treadle as td
     >>> f"{float(td.nn.LogSoftmax()([0.0, 0.0])[0]):.4f}"
     '-0.6931'
     """

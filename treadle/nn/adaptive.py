@@ -47,7 +47,6 @@ class _Adaptive(Module):
 class AdaptiveAvgPool1d(_Adaptive):
     """The means of a grid of bins of the last dimension.
 
-    >>> import treadle as td
     >>> td.nn.AdaptiveAvgPool1d(2)(td.ones((1, 3, 6))).shape
     (1, 3, 2)
     """
@@ -58,7 +57,6 @@ class AdaptiveAvgPool1d(_Adaptive):
 class AdaptiveAvgPool2d(_Adaptive):
     """The means of a grid of bins of the last two dimensions.
 
-    >>> import treadle as td
     >>> td.nn.AdaptiveAvgPool2d(2)(td.ones((1, 3, 6, 6))).shape
     (1, 3, 2, 2)
     """
@@ -69,7 +67,6 @@ class AdaptiveAvgPool2d(_Adaptive):
 class AdaptiveAvgPool3d(_Adaptive):
     """The means of a grid of bins of the last three dimensions.
 
-    >>> import treadle as td
     >>> td.nn.AdaptiveAvgPool3d(2)(td.ones((1, 3, 6, 6, 6))).shape
     (1, 3, 2, 2, 2)
     """
@@ -80,7 +77,6 @@ class AdaptiveAvgPool3d(_Adaptive):
 class AdaptiveMaxPool1d(_Adaptive):
     """The largest elements of a grid of bins of the last dimension.
 
-    >>> import treadle as td
     >>> td.nn.AdaptiveMaxPool1d(2)(td.ones((1, 3, 6))).shape
     (1, 3, 2)
     """
@@ -91,7 +87,6 @@ class AdaptiveMaxPool1d(_Adaptive):
 class AdaptiveMaxPool2d(_Adaptive):
     """The largest elements of a grid of bins of the last two dimensions.
 
-    >>> import treadle as td
     >>> td.nn.AdaptiveMaxPool2d(2)(td.ones((1, 3, 6, 6))).shape
     (1, 3, 2, 2)
     """
@@ -102,7 +97,6 @@ class AdaptiveMaxPool2d(_Adaptive):
 class AdaptiveMaxPool3d(_Adaptive):
     """The largest elements of a grid of bins of the last three dimensions.
 
-    >>> import treadle as td
     >>> td.nn.AdaptiveMaxPool3d(2)(td.ones((1, 3, 6, 6, 6))).shape
     (1, 3, 2, 2, 2)
     """
@@ -139,7 +133,6 @@ class _NormPool(Module):
 class LPPool1d(_NormPool):
     """(sum of x^p)^(1/p) of each window of the last dimension.
 
-    >>> import treadle as td
     >>> td.nn.LPPool1d(2, 2)([[[3.0, 4.0]]]).item()
     5.0
     """
@@ -150,7 +143,6 @@ class LPPool1d(_NormPool):
 class LPPool2d(_NormPool):
     """(sum of x^p)^(1/p) of each window of the last two dimensions.
 
-    >>> import treadle as td
     >>> td.nn.LPPool2d(2, (1, 2))([[[[3.0, 4.0]]]]).item()
     5.0
     """
@@ -161,7 +153,6 @@ class LPPool2d(_NormPool):
 class LPPool3d(_NormPool):
     """(sum of x^p)^(1/p) of each window of the last three dimensions.
 
-    >>> import treadle as td
     >>> td.nn.LPPool3d(2, (1, 1, 2))([[[[[3.0, 4.0]]]]]).item()
     5.0
     """
@@ -186,7 +177,6 @@ class _Upsampling(Module):
 class UpsamplingBilinear2d(_Upsampling):
     """Lines drawn between elements, the outer ones at the corners.
 
-    >>> import treadle as td
     >>> td.nn.UpsamplingBilinear2d(scale_factor=2)(td.ones((1, 1, 2, 3))).shape
     (1, 1, 4, 6)
     """
@@ -197,7 +187,6 @@ class UpsamplingBilinear2d(_Upsampling):
 class UpsamplingNearest2d(_Upsampling):
     """The nearest element at each place of a larger image.
 
-    >>> import treadle as td
     >>> td.nn.UpsamplingNearest2d(scale_factor=2)(td.ones((1, 1, 2, 3))).shape
     (1, 1, 4, 6)
     """

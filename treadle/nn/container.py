@@ -87,7 +87,6 @@ class _Numbered(Module):
 class Sequential(_Numbered):
     """Modules one after the other, given singly, as a list, or by name as a dict.
 
-    >>> import treadle as td
     >>> net = td.nn.Sequential(td.nn.Linear(3, 4), td.nn.Flatten(), td.nn.Linear(4, 2))
     >>> net(td.ones((5, 3))).shape, [name for name, _ in net.named_parameters()][:2]
     ((5, 2), ['0.weight', '0.bias'])
@@ -143,7 +142,6 @@ class Lambda(Module):
 class ModuleList(_Numbered):
     """A list whose modules belong to the module that holds it.
 
-    >>> import treadle as td
     >>> layers = td.nn.ModuleList([td.nn.Linear(2, 2) for _ in range(3)])
     >>> len(layers), len(list(layers.parameters()))
     (3, 6)
@@ -156,7 +154,6 @@ class ModuleList(_Numbered):
 class ParameterList(_Numbered):
     """A list of parameters that belong to the module that holds it.
 
-    >>> import treadle as td
     >>> len(td.nn.ParameterList([td.param(init=1.0), td.param(init=2.0)]))
     2
     """
@@ -168,7 +165,6 @@ class ParameterList(_Numbered):
 class ModuleDict(Module):
     """Modules by name, in the order of insertion.
 
-    >>> import treadle as td
     >>> heads = td.nn.ModuleDict({"tag": td.nn.Linear(2, 3)})
     >>> "tag" in heads, [name for name, _ in heads.named_parameters()]
     (True, ['tag.weight', 'tag.bias'])

@@ -151,7 +151,6 @@ class Conv1d(_Conv):
     1 / sqrt(in / groups * k), as torch's. `padding_mode` says what padding is made of:
     zeros, or the input's own elements by "reflect", "replicate" or "circular".
 
-    >>> import treadle as td
     >>> td.nn.Conv1d(3, 8, 5, padding=2)(td.ones((2, 3, 10))).shape
     (2, 8, 10)
     """
@@ -163,7 +162,6 @@ class Conv1d(_Conv):
 class Conv2d(_Conv):
     """The same in two dimensions: images (n, channels, height, width).
 
-    >>> import treadle as td
     >>> td.nn.Conv2d(1, 4, 3, stride=2)(td.ones((2, 1, 9, 9))).shape
     (2, 4, 4, 4)
     """
@@ -175,7 +173,6 @@ class Conv2d(_Conv):
 class Conv3d(_Conv):
     """The same in three dimensions: (n, channels, depth, height, width).
 
-    >>> import treadle as td
     >>> td.nn.Conv3d(1, 4, (1, 2, 3))(td.ones((2, 1, 3, 3, 3))).shape
     (2, 4, 3, 2, 1)
     """
@@ -235,7 +232,6 @@ class _ConvTranspose(_Convolution):
 class ConvTranspose1d(_ConvTranspose):
     """The transposed convolution in one dimension, from a Conv1d's output to its input.
 
-    >>> import treadle as td
     >>> td.nn.ConvTranspose1d(3, 2, 4, stride=2)(td.ones((1, 3, 5))).shape
     (1, 2, 12)
     """
@@ -247,7 +243,6 @@ class ConvTranspose1d(_ConvTranspose):
 class ConvTranspose2d(_ConvTranspose):
     """The same in two dimensions.
 
-    >>> import treadle as td
     >>> td.nn.ConvTranspose2d(3, 2, 2, stride=2)(td.ones((1, 3, 4, 4))).shape
     (1, 2, 8, 8)
     """
@@ -259,7 +254,6 @@ class ConvTranspose2d(_ConvTranspose):
 class ConvTranspose3d(_ConvTranspose):
     """The same in three dimensions.
 
-    >>> import treadle as td
     >>> td.nn.ConvTranspose3d(1, 2, 2)(td.ones((1, 1, 2, 2, 2))).shape
     (1, 2, 3, 3, 3)
     """

@@ -206,7 +206,6 @@ def ctc_loss(
 ) -> Tensor:
     """-log p(labels) of log-probabilities (time, n, classes) and labels (n, most).
 
-    >>> import treadle as td
     >>> even = td.log(td.full((2, 1, 2), 0.5))
     >>> f"{float(ctc_loss(even, [[1]], [2], [1])):.4f}"
     '0.2877'

@@ -38,7 +38,6 @@ class Dropout(_Dropping):
 
     Srivastava et al., Dropout, 2014.
 
-    >>> import treadle as td
     >>> td.nn.Dropout(0.5).eval()([1.0, 2.0]).tolist()
     [1.0, 2.0]
     """
@@ -57,7 +56,6 @@ class _ChannelDropout(_Dropping):
 class Dropout1d(_ChannelDropout):
     """Whole channels of (n, channels, length) dropped.
 
-    >>> import treadle as td
     >>> td.nn.Dropout1d(1.0)(td.ones((1, 1, 2))).tolist()
     [[[0.0, 0.0]]]
     """
@@ -66,7 +64,6 @@ class Dropout1d(_ChannelDropout):
 class Dropout2d(_ChannelDropout):
     """Whole channels of (n, channels, height, width) dropped.
 
-    >>> import treadle as td
     >>> td.nn.Dropout2d(1.0)(td.ones((1, 1, 1, 2))).tolist()
     [[[[0.0, 0.0]]]]
     """
@@ -75,7 +72,6 @@ class Dropout2d(_ChannelDropout):
 class Dropout3d(_ChannelDropout):
     """Whole channels of (n, channels, depth, height, width) dropped.
 
-    >>> import treadle as td
     >>> td.nn.Dropout3d(0.5).eval()(td.ones((1, 1, 1, 1, 1))).item()
     1.0
     """
@@ -84,7 +80,6 @@ class Dropout3d(_ChannelDropout):
 class AlphaDropout(_Dropping):
     """Dropout that keeps the mean 0 and variance 1 of SELU. Klambauer et al. 2017.
 
-    >>> import treadle as td
     >>> td.nn.AlphaDropout(0.5).eval()([1.0, 2.0]).tolist()
     [1.0, 2.0]
     """
@@ -96,7 +91,6 @@ class AlphaDropout(_Dropping):
 class GaussianDropout(_Dropping):
     """In training x times normal(1, sqrt(p / (1 - p))). Srivastava et al. 2014.
 
-    >>> import treadle as td
     >>> td.nn.GaussianDropout(0.5)(td.ones(3)).shape
     (3,)
     """
@@ -108,7 +102,6 @@ class GaussianDropout(_Dropping):
 class GaussianNoise(Module):
     """In training x plus normal(0, std).
 
-    >>> import treadle as td
     >>> td.nn.GaussianNoise(0.1).eval()([1.0, 2.0]).tolist()
     [1.0, 2.0]
     """

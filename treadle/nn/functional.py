@@ -217,7 +217,6 @@ def dropout(x: Any, p: float = 0.5, training: bool = True) -> Tensor:
 def channel_dropout(x: Any, p: float = 0.5, training: bool = True) -> Tensor:
     """Whole channels of (n, channels, ...) dropped.
 
-    >>> import treadle as td
     >>> channel_dropout(td.ones((1, 2, 3)), 1.0).numpy().any()
     np.False_
     """
@@ -331,7 +330,6 @@ def interpolate(
 ) -> Tensor:
     """x[n, c, *spatial] with the extents of `size`, or `scale_factor` times as large.
 
-    >>> import treadle as td
     >>> interpolate(td.ones((1, 1, 4, 6)), scale_factor=1.5, mode="bicubic").shape
     (1, 1, 6, 9)
     """
@@ -352,7 +350,6 @@ def scaled_dot_product_attention(
 
     A bool mask is True where a key may be attended to; a float one is added.
 
-    >>> import treadle as td
     >>> x = td.ones((1, 3, 2))
     >>> scaled_dot_product_attention(x, x, x).shape
     (1, 3, 2)

@@ -39,7 +39,6 @@ def grid_sample(
     "zeros", the "border" or its "reflection", of a place before its elements are looked
     up, `whole_first` (torch: but for cubics), or of these.
 
-    >>> import treadle as td
     >>> image = td.asarray([[[[1.0, 3.0]]]])
     >>> grid_sample(image, [[[[0.0, 0.0], [0.5, 0.0]]]]).tolist()
     [[[[2.0, 3.0]]]]

@@ -36,7 +36,6 @@ __all__ = [
 class PixelShuffle(Module):
     """x[..., c r², h, w] as [..., c, h r, w r]. Shi et al. 2016.
 
-    >>> import treadle as td
     >>> td.nn.PixelShuffle(2)(td.ones((1, 4, 2, 3))).shape
     (1, 1, 4, 6)
     """
@@ -55,7 +54,6 @@ class PixelShuffle(Module):
 class PixelUnshuffle(Module):
     """x[..., c, h r, w r] as [..., c r², h, w].
 
-    >>> import treadle as td
     >>> td.nn.PixelUnshuffle(2)(td.ones((1, 1, 4, 6))).shape
     (1, 4, 2, 3)
     """
@@ -74,7 +72,6 @@ class PixelUnshuffle(Module):
 class ChannelShuffle(Module):
     """x[n, c, ...] with the channels of groups by turns. Zhang et al. 2018.
 
-    >>> import treadle as td
     >>> td.nn.ChannelShuffle(2)([[[1.0], [2.0], [3.0], [4.0]]]).ravel().tolist()
     [1.0, 3.0, 2.0, 4.0]
     """
@@ -93,7 +90,6 @@ class ChannelShuffle(Module):
 class Unfold(Module):
     """The windows of x[n, c, *spatial] as columns [n, c * kernel, windows].
 
-    >>> import treadle as td
     >>> td.nn.Unfold(2)(td.ones((1, 3, 4, 4))).shape
     (1, 12, 9)
     """
@@ -125,7 +121,6 @@ class Unfold(Module):
 class Fold(Module):
     """Columns as `Unfold` gives them, added into images of `output_size`.
 
-    >>> import treadle as td
     >>> td.nn.Fold(4, 2)(td.ones((1, 12, 9))).shape
     (1, 3, 4, 4)
     """
@@ -187,7 +182,6 @@ class _ConstantBorder(_Border):
 class CircularPad1d(_Border):
     """A border of the other end around the last dimension.
 
-    >>> import treadle as td
     >>> td.nn.CircularPad1d(1)(td.ones((1, 1, 2))).shape
     (1, 1, 4)
     """
@@ -198,7 +192,6 @@ class CircularPad1d(_Border):
 class CircularPad2d(_Border):
     """A border of the other end around the last two dimensions.
 
-    >>> import treadle as td
     >>> td.nn.CircularPad2d(1)(td.ones((1, 1, 2, 2))).shape
     (1, 1, 4, 4)
     """
@@ -210,7 +203,6 @@ class CircularPad2d(_Border):
 class CircularPad3d(_Border):
     """A border of the other end around the last three dimensions.
 
-    >>> import treadle as td
     >>> td.nn.CircularPad3d(1)(td.ones((1, 1, 2, 2, 2))).shape
     (1, 1, 4, 4, 4)
     """
@@ -222,7 +214,6 @@ class CircularPad3d(_Border):
 class ConstantPad1d(_ConstantBorder):
     """A border of a value around the last dimension.
 
-    >>> import treadle as td
     >>> td.nn.ConstantPad1d(1, 5.0)(td.ones((1, 1, 2))).shape
     (1, 1, 4)
     """
@@ -231,7 +222,6 @@ class ConstantPad1d(_ConstantBorder):
 class ConstantPad2d(_ConstantBorder):
     """A border of a value around the last two dimensions.
 
-    >>> import treadle as td
     >>> td.nn.ConstantPad2d(1, 5.0)(td.ones((1, 1, 2, 2))).shape
     (1, 1, 4, 4)
     """
@@ -242,7 +232,6 @@ class ConstantPad2d(_ConstantBorder):
 class ConstantPad3d(_ConstantBorder):
     """A border of a value around the last three dimensions.
 
-    >>> import treadle as td
     >>> td.nn.ConstantPad3d(1, 5.0)(td.ones((1, 1, 2, 2, 2))).shape
     (1, 1, 4, 4, 4)
     """
@@ -253,7 +242,6 @@ class ConstantPad3d(_ConstantBorder):
 class ReflectionPad1d(_Border):
     """A border of the elements mirrored around the last dimension.
 
-    >>> import treadle as td
     >>> td.nn.ReflectionPad1d(1)(td.ones((1, 1, 2))).shape
     (1, 1, 4)
     """
@@ -264,7 +252,6 @@ class ReflectionPad1d(_Border):
 class ReflectionPad2d(_Border):
     """A border of the elements mirrored around the last two dimensions.
 
-    >>> import treadle as td
     >>> td.nn.ReflectionPad2d(1)(td.ones((1, 1, 2, 2))).shape
     (1, 1, 4, 4)
     """
@@ -276,7 +263,6 @@ class ReflectionPad2d(_Border):
 class ReflectionPad3d(_Border):
     """A border of the elements mirrored around the last three dimensions.
 
-    >>> import treadle as td
     >>> td.nn.ReflectionPad3d(1)(td.ones((1, 1, 2, 2, 2))).shape
     (1, 1, 4, 4, 4)
     """
@@ -288,7 +274,6 @@ class ReflectionPad3d(_Border):
 class ReplicationPad1d(_Border):
     """A border of the outer elements around the last dimension.
 
-    >>> import treadle as td
     >>> td.nn.ReplicationPad1d(1)(td.ones((1, 1, 2))).shape
     (1, 1, 4)
     """
@@ -299,7 +284,6 @@ class ReplicationPad1d(_Border):
 class ReplicationPad2d(_Border):
     """A border of the outer elements around the last two dimensions.
 
-    >>> import treadle as td
     >>> td.nn.ReplicationPad2d(1)(td.ones((1, 1, 2, 2))).shape
     (1, 1, 4, 4)
     """
@@ -311,7 +295,6 @@ class ReplicationPad2d(_Border):
 class ReplicationPad3d(_Border):
     """A border of the outer elements around the last three dimensions.
 
-    >>> import treadle as td
     >>> td.nn.ReplicationPad3d(1)(td.ones((1, 1, 2, 2, 2))).shape
     (1, 1, 4, 4, 4)
     """
@@ -323,7 +306,6 @@ class ReplicationPad3d(_Border):
 class ZeroPad1d(_Border):
     """A border of zeros around the last dimension.
 
-    >>> import treadle as td
     >>> td.nn.ZeroPad1d(1)(td.ones((1, 1, 2))).shape
     (1, 1, 4)
     """
@@ -332,7 +314,6 @@ class ZeroPad1d(_Border):
 class ZeroPad2d(_Border):
     """A border of zeros around the last two dimensions.
 
-    >>> import treadle as td
     >>> td.nn.ZeroPad2d(1)(td.ones((1, 1, 2, 2))).shape
     (1, 1, 4, 4)
     """
@@ -343,7 +324,6 @@ class ZeroPad2d(_Border):
 class ZeroPad3d(_Border):
     """A border of zeros around the last three dimensions.
 
-    >>> import treadle as td
     >>> td.nn.ZeroPad3d(1)(td.ones((1, 1, 2, 2, 2))).shape
     (1, 1, 4, 4, 4)
     """

@@ -92,7 +92,6 @@ def _from(least: int, extents: dict[str, Any]) -> None:
 class Identity(Module):
     """The input itself; any arguments are taken and ignored.
 
-    >>> import treadle as td
     >>> x = td.ones(2)
     >>> td.nn.Identity()(x) is x
     True
@@ -110,7 +109,6 @@ class Linear(Module):
 
     Default initialization as torch's: W and b uniform within 1 / sqrt(in_features).
 
-    >>> import treadle as td
     >>> td.nn.Linear(3, 2)(td.ones((5, 3))).shape
     (5, 2)
     """
@@ -156,7 +154,6 @@ class Linear(Module):
 class Bilinear(Module):
     """y_k = x1 W_k x2ᵀ + b_k with W of shape (out, in1, in2).
 
-    >>> import treadle as td
     >>> td.nn.Bilinear(3, 4, 2)(td.ones((5, 3)), td.ones((5, 4))).shape
     (5, 2)
     """
@@ -204,7 +201,6 @@ class Embedding(Module):
     only those that a step reads, as they do with a td.lookup.
     Optimizers leave the rows at `frozen` as they are: ids, or a bool for each row.
 
-    >>> import treadle as td
     >>> td.nn.Embedding(10, 3)([[1, 2, 4]]).shape
     (1, 3, 3)
     """
@@ -237,7 +233,6 @@ class Embedding(Module):
     def from_array(cls, array: Any, **settings: Any) -> Embedding:
         """A table with these first rows, such as word vectors from a file.
 
-        >>> import treadle as td
         >>> table = td.nn.Embedding.from_array([[1.0, 2.0], [3.0, 4.0]], frozen=[0])
         >>> table([1]).tolist()
         [[3.0, 4.0]]
@@ -262,7 +257,6 @@ class EmbeddingBag(Module):
 
     Bags are the rows of ids (n, many), or parts of one row that begin at `offsets`.
 
-    >>> import treadle as td
     >>> td.nn.EmbeddingBag(10, 3)([[1, 2], [4, 4]]).shape
     (2, 3)
     """
@@ -300,7 +294,6 @@ class EmbeddingBag(Module):
 class Flatten(Module):
     """The dimensions from `start_dim` through `end_dim` as one.
 
-    >>> import treadle as td
     >>> td.nn.Flatten()(td.ones((2, 3, 4))).shape
     (2, 12)
     """
@@ -318,7 +311,6 @@ class Flatten(Module):
 class Unflatten(Module):
     """One dimension as several.
 
-    >>> import treadle as td
     >>> td.nn.Unflatten(1, (3, 4))(td.ones((2, 12))).shape
     (2, 3, 4)
     """

@@ -30,7 +30,6 @@ class LoRA(Module):
     sum. The layer may be made int8 afterwards, by `nn.quantize_weights`. Hu et
     al., LoRA: low-rank adaptation of large language models, 2022.
 
-    >>> import treadle as td
     >>> layer = td.nn.LoRA(td.nn.Linear(3, 4), rank=2)
     >>> [name for name, p in layer.named_parameters() if p.trainable]
     ['lora_a', 'lora_b']
@@ -137,7 +136,6 @@ def add_lora(
 
     `only` chooses by the last part of a layer's path: ["q_proj", "v_proj"].
 
-    >>> import treadle as td
     >>> net = td.nn.TransformerEncoderLayer(8, 2, 16)
     >>> td.nn.add_lora(net, rank=2, only=["q_proj", "v_proj"])
     ['self_attn.q_proj', 'self_attn.v_proj']
@@ -170,7 +168,6 @@ def add_lora(
 def merge_lora(module: Module) -> list[str]:
     """Put merged Linear layers in the place of all LoRA; the paths of these.
 
-    >>> import treadle as td
     >>> net = td.nn.Sequential(td.nn.Linear(3, 4))
     >>> td.nn.add_lora(net), td.nn.merge_lora(net), type(net[0]).__name__
     (['0'], ['0'], 'Linear')

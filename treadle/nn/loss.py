@@ -61,7 +61,6 @@ class CrossEntropyLoss(Loss):
     the logits' shape. `ignore_index` leaves labels out; `label_smoothing` mixes in the
     uniform distribution (Szegedy et al. 2016); `weight` has a number for each class.
 
-    >>> import treadle as td
     >>> f"{float(td.nn.CrossEntropyLoss()([[0.0, 0.0]], [1])):.4f}"
     '0.6931'
     """
@@ -96,7 +95,6 @@ class CrossEntropyLoss(Loss):
 class NLLLoss(Loss):
     """-log_probabilities[label], averaged over the labels.
 
-    >>> import treadle as td
     >>> float(td.nn.NLLLoss()([[-1.0, -2.0]], [1]))
     2.0
     """
@@ -107,7 +105,6 @@ class NLLLoss(Loss):
 class MSELoss(Loss):
     """(prediction - target)².
 
-    >>> import treadle as td
     >>> float(td.nn.MSELoss()([1.0, 3.0], [1.0, 1.0]))
     2.0
     """
@@ -118,7 +115,6 @@ class MSELoss(Loss):
 class L1Loss(Loss):
     """|prediction - target|.
 
-    >>> import treadle as td
     >>> float(td.nn.L1Loss()([1.0, 3.0], [1.0, 1.0]))
     1.0
     """
@@ -129,7 +125,6 @@ class L1Loss(Loss):
 class HuberLoss(Loss):
     """d²/2 where |d| <= delta, else delta (|d| - delta/2). Huber 1964.
 
-    >>> import treadle as td
     >>> float(td.nn.HuberLoss()([3.0], [0.0]))
     2.5
     """
@@ -147,7 +142,6 @@ class HuberLoss(Loss):
 class SmoothL1Loss(Loss):
     """The Huber loss divided by beta. Girshick 2015.
 
-    >>> import treadle as td
     >>> float(td.nn.SmoothL1Loss(beta=2.0)([3.0], [0.0]))
     2.0
     """
@@ -165,7 +159,6 @@ class SmoothL1Loss(Loss):
 class BCELoss(Loss):
     """-(t log p + (1 - t) log(1 - p)) for probabilities p.
 
-    >>> import treadle as td
     >>> f"{float(td.nn.BCELoss()([0.5], [1.0])):.4f}"
     '0.6931'
     """
@@ -178,7 +171,6 @@ class BCEWithLogitsLoss(Loss):
 
     `weight` multiplies the elements, `pos_weight` the terms of targets of 1.
 
-    >>> import treadle as td
     >>> f"{float(td.nn.BCEWithLogitsLoss()([0.0], [1.0])):.4f}"
     '0.6931'
     """
@@ -203,7 +195,6 @@ class BCEWithLogitsLoss(Loss):
 class PoissonNLLLoss(Loss):
     """e^x - t x: the negative log-likelihood of counts t under rate e^x.
 
-    >>> import treadle as td
     >>> float(td.nn.PoissonNLLLoss()([0.0], [2.0]))
     1.0
     """
@@ -214,7 +205,6 @@ class PoissonNLLLoss(Loss):
 class HingeLoss(Loss):
     """max(0, 1 - t x) for targets t of -1 or 1.
 
-    >>> import treadle as td
     >>> float(td.nn.HingeLoss()([0.5], [1.0]))
     0.5
     """
@@ -227,7 +217,6 @@ class CTCLoss(Loss):
 
     Takes log-probabilities (time, n, classes), labels (n, most) and both lengths.
 
-    >>> import treadle as td
     >>> even = td.log(td.full((2, 1, 2), 0.5))
     >>> f"{float(td.nn.CTCLoss()(even, [[1]], [2], [1])):.4f}"
     '0.2877'
@@ -260,7 +249,6 @@ class CTCLoss(Loss):
 class MarginRankingLoss(Module):
     """max(0, margin - t (x1 - x2)) for targets t of -1 or 1.
 
-    >>> import treadle as td
     >>> float(td.nn.MarginRankingLoss()([1.0], [3.0], [1.0]))
     2.0
     """
@@ -277,7 +265,6 @@ class MarginRankingLoss(Module):
 class KLDivLoss(Loss):
     """t (log t - x) for log-probabilities x; "batchmean" is the divergence.
 
-    >>> import treadle as td
     >>> f"{float(td.nn.KLDivLoss('batchmean')([[0.0, 0.0]], [[0.5, 0.5]])):.4f}"
     '-0.6931'
     """
@@ -295,7 +282,6 @@ class KLDivLoss(Loss):
 class GaussianNLLLoss(Loss):
     """(log v + (x - t)² / v) / 2 for variances v.
 
-    >>> import treadle as td
     >>> float(td.nn.GaussianNLLLoss()([1.0], [3.0], [1.0]))
     2.0
     """

@@ -24,7 +24,6 @@ __all__ = [
 class SoftMarginLoss(Loss):
     """log(1 + e^(-t x)) for targets t of -1 or 1.
 
-    >>> import treadle as td
     >>> f"{float(td.nn.SoftMarginLoss()([0.0], [1.0])):.4f}"
     '0.6931'
     """
@@ -35,7 +34,6 @@ class SoftMarginLoss(Loss):
 class MultiLabelMarginLoss(Loss):
     """max(0, 1 - x[label] + x[c]) over labels and classes that are none, by classes.
 
-    >>> import treadle as td
     >>> float(td.nn.MultiLabelMarginLoss()([[0.0, 2.0]], [[1, -1]]))
     0.0
     """
@@ -46,7 +44,6 @@ class MultiLabelMarginLoss(Loss):
 class HingeEmbeddingLoss(Loss):
     """x for targets of 1, max(0, margin - x) for those of -1.
 
-    >>> import treadle as td
     >>> float(td.nn.HingeEmbeddingLoss()([0.25], [-1]))
     0.75
     """
@@ -62,7 +59,6 @@ class HingeEmbeddingLoss(Loss):
 class CosineEmbeddingLoss(Reduced):
     """1 - cos(x, y) for targets of 1, max(0, cos(x, y) - margin) for those of -1.
 
-    >>> import treadle as td
     >>> float(td.nn.CosineEmbeddingLoss()([[1.0, 0.0]], [[0.0, 1.0]], [1]))
     1.0
     """
@@ -80,7 +76,6 @@ class CosineEmbeddingLoss(Reduced):
 class TripletMarginLoss(Reduced):
     """max(0, |anchor - positive| - |anchor - negative| + margin). Balntas et al. 2016.
 
-    >>> import treadle as td
     >>> f"{float(td.nn.TripletMarginLoss()([[0.0]], [[2.0]], [[1.0]])):.3f}"
     '2.000'
     """
@@ -115,7 +110,6 @@ class TripletMarginLoss(Reduced):
 class TripletMarginWithDistanceLoss(Reduced):
     """max(0, d(anchor, positive) - d(anchor, negative) + margin) for a distance d.
 
-    >>> import treadle as td
     >>> loss = td.nn.TripletMarginWithDistanceLoss(
     ...     distance_function=lambda x, y: abs(x - y))
     >>> float(loss(td.ones((1, 1)), [[3.0]], [[2.0]]))
@@ -149,7 +143,6 @@ class TripletMarginWithDistanceLoss(Reduced):
 class MultiMarginLoss(Loss):
     """The mean over classes c of max(0, margin - x[label] + x[c])^p.
 
-    >>> import treadle as td
     >>> float(td.nn.MultiMarginLoss()([[0.0, 2.0, 1.0, 1.5]], [1]))
     0.125
     """
@@ -175,7 +168,6 @@ class MultiMarginLoss(Loss):
 class MultiLabelSoftMarginLoss(Loss):
     """The mean over classes of the binary cross entropy of logits.
 
-    >>> import treadle as td
     >>> f"{float(td.nn.MultiLabelSoftMarginLoss()([[0.0, 0.0]], [[1.0, 0.0]])):.4f}"
     '0.6931'
     """

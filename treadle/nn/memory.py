@@ -87,7 +87,6 @@ class AdditiveAttention(_Attention):
     With `layer_norm` W q and U m are normalized first, as in Marian. Bahdanau, Cho and
     Bengio, Neural machine translation by jointly learning to align and translate, 2015.
 
-    >>> import treadle as td
     >>> attend = td.nn.AdditiveAttention(3, 4)
     >>> context, weights = attend(td.ones((2, 3)), td.ones((2, 5, 4)))
     >>> context.shape, weights.shape
@@ -130,7 +129,6 @@ class AdditiveAttention(_Attention):
 class DotAttention(_Attention):
     """Scores q · m, over sqrt(width) if `scaled`. Luong, Pham and Manning 2015.
 
-    >>> import treadle as td
     >>> attend = td.nn.DotAttention()
     >>> context, weights = attend([1.0, 0.0], [[9.0, 0.0], [0.0, 9.0]], [True, False])
     >>> context.tolist(), weights.tolist()
@@ -149,7 +147,6 @@ class GeneralAttention(_Attention):
     """Scores q · W m. Luong, Pham and Manning, Effective approaches to attention-based
     neural machine translation, 2015.
 
-    >>> import treadle as td
     >>> attend = td.nn.GeneralAttention(3, 4)
     >>> context, weights = attend(td.ones((2, 6, 3)), td.ones((2, 5, 4)))
     >>> context.shape, weights.shape
@@ -177,7 +174,6 @@ class ALiBi(Module):
     one's place is given as `start`. Slopes are those of the paper, and parameters
     if `trainable` (Marian). Press, Smith and Lewis, Train short, test long, 2022.
 
-    >>> import treadle as td
     >>> layer, alibi = td.nn.MultiHeadAttention(8, 2), td.nn.ALiBi(2, causal=True)
     >>> x = td.ones((3, 5, 8))
     >>> layer(x, mask=alibi(5)).shape, alibi(2)[0].tolist()

@@ -48,7 +48,6 @@ class Module(Noted):
     buffers the other Variables. A Variable without a name of its own is named by its
     path. An array assigned to a parameter or a buffer becomes its value.
 
-    >>> import treadle as td
     >>> class Scale(td.nn.Module):
     ...     def __init__(self):
     ...         self.factor = td.param(init=2.0)
@@ -198,7 +197,6 @@ class Module(Noted):
     def named_parameters(self) -> Iterator[tuple[str, Variable]]:
         """The parameters by path, each once, in the order they were assigned.
 
-        >>> import treadle as td
         >>> [(name, p.shape) for name, p in td.nn.Linear(3, 2).named_parameters()]
         [('weight', (2, 3)), ('bias', (2,))]
         """
@@ -241,7 +239,6 @@ class Module(Noted):
     def state_dict(self) -> State:
         """The values of all parameters and buffers at one moment: path -> array.
 
-        >>> import treadle as td
         >>> list(td.nn.Linear(3, 2).state_dict())
         ['weight', 'bias']
         """
@@ -273,7 +270,6 @@ class Module(Noted):
         Only names that begin with `prefix` are taken, without it, and renamed: by a
         function, or a mapping of names, where keys that end in "." rename beginnings.
 
-        >>> import treadle as td
         >>> a, b = td.nn.Linear(3, 2), td.nn.Linear(3, 2)
         >>> b.load_state_dict(a.state_dict())
         Keys(missing_keys=[], unexpected_keys=[])
@@ -310,7 +306,6 @@ class Module(Noted):
         """Whether any parameter below is trained: those whose own setting is True, and
         that of all modules around them.
 
-        >>> import treadle as td
         >>> net = td.nn.Linear(3, 2)
         >>> net.bias.trainable = net.trainable = False
         >>> net.trainable = True
@@ -338,7 +333,6 @@ class Module(Noted):
 
         They become other Variables of the same names: make optimizers afterwards.
 
-        >>> import treadle as td
         >>> td.nn.Linear(3, 2).astype("bfloat16").weight.dtype.name
         'bfloat16'
         """

@@ -53,7 +53,6 @@ class LayerNorm(Module):
 
     Ba, Kiros and Hinton 2016.
 
-    >>> import treadle as td
     >>> td.nn.LayerNorm(2)([[1.0, 3.0]]).numpy().round(3).tolist()
     [[-1.0, 1.0]]
     """
@@ -83,7 +82,6 @@ class LayerNorm(Module):
 class RMSNorm(Module):
     """x / sqrt(mean(x²) + eps) * weight over the last dimensions. Zhang, Sennrich 2019.
 
-    >>> import treadle as td
     >>> td.nn.RMSNorm(2, eps=0.0)([[3.0, 3.0]]).tolist()
     [[1.0, 1.0]]
     """
@@ -245,7 +243,6 @@ class _BatchNorm(_Channels):
 class BatchNorm1d(_BatchNorm):
     """Batch normalization of (n, channels) or (n, channels, length).
 
-    >>> import treadle as td
     >>> td.nn.BatchNorm1d(1)([[1.0], [3.0]]).numpy().round(3).tolist()
     [[-1.0], [1.0]]
     """
@@ -256,7 +253,6 @@ class BatchNorm1d(_BatchNorm):
 class BatchNorm2d(_BatchNorm):
     """Batch normalization of (n, channels, height, width).
 
-    >>> import treadle as td
     >>> layer = td.nn.BatchNorm2d(3)
     >>> layer(td.ones((2, 3, 4, 4))).shape, layer.running_mean.numpy()[0].round(1)
     ((2, 3, 4, 4), np.float32(0.1))
@@ -268,7 +264,6 @@ class BatchNorm2d(_BatchNorm):
 class BatchNorm3d(_BatchNorm):
     """Batch normalization of (n, channels, depth, height, width).
 
-    >>> import treadle as td
     >>> td.nn.BatchNorm3d(2)(td.ones((1, 2, 2, 2, 2))).shape
     (1, 2, 2, 2, 2)
     """
@@ -279,7 +274,6 @@ class BatchNorm3d(_BatchNorm):
 class GroupNorm(Module):
     """Normalization of each sample over groups of channels. Wu and He 2018.
 
-    >>> import treadle as td
     >>> td.nn.GroupNorm(2, 4)(td.ones((3, 4, 5))).shape
     (3, 4, 5)
     """
@@ -334,7 +328,6 @@ class _InstanceNorm(_Channels):
 class InstanceNorm1d(_InstanceNorm):
     """Instance normalization of (n, channels, length).
 
-    >>> import treadle as td
     >>> td.nn.InstanceNorm1d(1)([[[1.0, 3.0]]]).numpy().round(3).tolist()
     [[[-1.0, 1.0]]]
     """
@@ -345,7 +338,6 @@ class InstanceNorm1d(_InstanceNorm):
 class InstanceNorm2d(_InstanceNorm):
     """Instance normalization of (n, channels, height, width).
 
-    >>> import treadle as td
     >>> td.nn.InstanceNorm2d(1)(td.ones((1, 1, 2, 2))).shape
     (1, 1, 2, 2)
     """
@@ -356,7 +348,6 @@ class InstanceNorm2d(_InstanceNorm):
 class InstanceNorm3d(_InstanceNorm):
     """Instance normalization of (n, channels, depth, height, width).
 
-    >>> import treadle as td
     >>> td.nn.InstanceNorm3d(1)(td.ones((1, 1, 2, 2, 2))).shape
     (1, 1, 2, 2, 2)
     """
@@ -368,7 +359,6 @@ class WeightNorm(Module):
     """A layer whose `weight` is g v / |v|, with v's norm over all but its first
     dimension. Salimans and Kingma 2016.
 
-    >>> import treadle as td
     >>> layer = td.nn.WeightNorm(td.nn.Linear(3, 2))
     >>> sorted(name for name, _ in layer.named_parameters())
     ['layer.bias', 'weight_g', 'weight_v']

@@ -76,7 +76,6 @@ class _MaxPool(Module):
 class MaxPool1d(_MaxPool):
     """The largest element of each window of the last dimension.
 
-    >>> import treadle as td
     >>> td.nn.MaxPool1d(2)(td.ones((1, 3, 6))).shape
     (1, 3, 3)
     """
@@ -87,7 +86,6 @@ class MaxPool1d(_MaxPool):
 class MaxPool2d(_MaxPool):
     """The largest element of each window of the last two dimensions.
 
-    >>> import treadle as td
     >>> td.nn.MaxPool2d(2)(td.ones((1, 3, 6, 4))).shape
     (1, 3, 3, 2)
     """
@@ -98,7 +96,6 @@ class MaxPool2d(_MaxPool):
 class MaxPool3d(_MaxPool):
     """The largest element of each window of the last three dimensions.
 
-    >>> import treadle as td
     >>> td.nn.MaxPool3d(2)(td.ones((1, 1, 4, 4, 2))).shape
     (1, 1, 2, 2, 1)
     """
@@ -147,7 +144,6 @@ class _AvgPool(Module):
 class AvgPool1d(_AvgPool):
     """The mean of each window of the last dimension.
 
-    >>> import treadle as td
     >>> td.nn.AvgPool1d(2)([[[1.0, 3.0, 5.0, 7.0]]]).tolist()
     [[[2.0, 6.0]]]
     """
@@ -158,7 +154,6 @@ class AvgPool1d(_AvgPool):
 class AvgPool2d(_AvgPool):
     """The mean of each window of the last two dimensions.
 
-    >>> import treadle as td
     >>> td.nn.AvgPool2d(2)([[[[1.0, 3.0], [5.0, 7.0]]]]).item()
     4.0
     """
@@ -169,7 +164,6 @@ class AvgPool2d(_AvgPool):
 class AvgPool3d(_AvgPool):
     """The mean of each window of the last three dimensions.
 
-    >>> import treadle as td
     >>> td.nn.AvgPool3d(2)(td.ones((1, 1, 4, 4, 2))).shape
     (1, 1, 2, 2, 1)
     """
@@ -180,7 +174,6 @@ class AvgPool3d(_AvgPool):
 class AdaptiveAvgPool(Module):
     """The means of a grid of `output_size` cells over all dimensions after the second.
 
-    >>> import treadle as td
     >>> td.nn.AdaptiveAvgPool((1, 2))(td.ones((1, 3, 6, 4))).shape
     (1, 3, 1, 2)
     """
@@ -199,7 +192,6 @@ class AdaptiveAvgPool(Module):
 class GlobalAvgPool(Module):
     """The mean over all dimensions after the second.
 
-    >>> import treadle as td
     >>> td.nn.GlobalAvgPool()(td.ones((2, 3, 4, 4))).shape
     (2, 3)
     """
@@ -211,7 +203,6 @@ class GlobalAvgPool(Module):
 class GlobalMaxPool(Module):
     """The largest element over all dimensions after the second.
 
-    >>> import treadle as td
     >>> td.nn.GlobalMaxPool()([[[1.0, 3.0]]]).tolist()
     [[3.0]]
     """
@@ -224,7 +215,6 @@ class Upsample(Module):
     """`scale_factor` times as many elements in the dimensions after the second, or as
     many as `size` says, by one of the modes of `td.upsample`.
 
-    >>> import treadle as td
     >>> td.nn.Upsample(2)(td.ones((1, 1, 2, 3))).shape
     (1, 1, 4, 6)
     """

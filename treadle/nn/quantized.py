@@ -38,7 +38,6 @@ class QuantizedLinear(Module):
     A weight's error is at most half its row's scale, max|row| / 127. Nothing of it is
     trained; what is behind gets its gradient, so LoRA may stand before and after it.
 
-    >>> import treadle as td
     >>> layer = td.nn.Linear(3, 2)
     >>> small = td.nn.QuantizedLinear(layer)
     >>> x = td.ones((5, 3))
@@ -62,7 +61,6 @@ class QuantizedLinear(Module):
 class QuantizedEmbedding(Module):
     """Rows of an int8 table times their scales, made of an Embedding.
 
-    >>> import treadle as td
     >>> td.nn.QuantizedEmbedding(td.nn.Embedding(10, 3))([[1, 2]]).shape
     (1, 2, 3)
     """
@@ -87,7 +85,6 @@ class FixedPointLinear(Module):
     below 2^(15 - bits) is off by at most 2^-(bits + 1). Nothing of it is trained; what
     is before gets its gradient. Marian's --optimize.
 
-    >>> import treadle as td
     >>> layer = td.nn.Linear(3, 2)
     >>> small = td.nn.FixedPointLinear(layer)
     >>> x = td.ones((5, 3))
@@ -127,7 +124,6 @@ def quantize_weights(
     holds too, such as tied embeddings, is left as it is. With `dtype="int16"` Linear
     layers become `FixedPointLinear`.
 
-    >>> import treadle as td
     >>> net = td.nn.Sequential(td.nn.Embedding(9, 4), td.nn.Linear(4, 2))
     >>> td.nn.quantize_weights(net), net[1].weight.dtype.name
     (['0', '1'], 'int8')

@@ -44,7 +44,6 @@ def sample(
     leaves; at temperature 0 it is the most probable one. The log probability of a
     hypothesis is that which the step gave, not the truncated one.
 
-    >>> import treadle as td
     >>> table = np.log([[0.1, 0.6, 0.3], [0.2, 0.3, 0.5], [0.4, 0.3, 0.3]])
     >>> def step(state, tokens):
     ...     return td.constant(table)[tokens], state

@@ -151,7 +151,6 @@ class ApproximateOutput(Module):
     without the others. The codes follow the layer's weight and are in no state.
     Marian's --output-approx-knn k bits.
 
-    >>> import treadle as td
     >>> output = td.nn.ApproximateOutput(td.nn.Linear(8, 100), k=20, bits=64)
     >>> logits = output(td.ones((2, 8)))
     >>> logits.shape, (logits > -float("inf")).sum(-1).tolist()

@@ -22,7 +22,6 @@ __all__ = [
 class Tanhshrink(Module):
     """x - tanh(x).
 
-    >>> import treadle as td
     >>> f"{float(td.nn.Tanhshrink()(1.0)):.4f}"
     '0.2384'
     """
@@ -34,7 +33,6 @@ class Tanhshrink(Module):
 class Hardshrink(Module):
     """x where it is beyond [-lambd, lambd], else 0.
 
-    >>> import treadle as td
     >>> td.nn.Hardshrink()([-1.0, 0.25]).tolist()
     [-1.0, 0.0]
     """
@@ -52,7 +50,6 @@ class Hardshrink(Module):
 class Softshrink(Module):
     """x brought nearer to 0 by lambd, 0 within [-lambd, lambd].
 
-    >>> import treadle as td
     >>> td.nn.Softshrink()([-1.0, 0.25]).tolist()
     [-0.5, 0.0]
     """
@@ -70,7 +67,6 @@ class Softshrink(Module):
 class Softmin(Module):
     """softmax(-x) along `dim`.
 
-    >>> import treadle as td
     >>> td.nn.Softmin()([1.0, 1.0]).tolist()
     [0.5, 0.5]
     """
@@ -88,7 +84,6 @@ class Softmin(Module):
 class Softmax2d(Module):
     """softmax over the channels of (n, channels, height, width).
 
-    >>> import treadle as td
     >>> td.nn.Softmax2d()(td.zeros((1, 2, 1, 1))).ravel().tolist()
     [0.5, 0.5]
     """
@@ -100,7 +95,6 @@ class Softmax2d(Module):
 class Threshold(Module):
     """x where it is above the threshold, else `value`.
 
-    >>> import treadle as td
     >>> td.nn.Threshold(1.0, -1.0)([0.5, 2.0]).tolist()
     [-1.0, 2.0]
     """
@@ -119,7 +113,6 @@ class Threshold(Module):
 class RReLU(Module):
     """LeakyReLU with slopes drawn from [lower, upper] in training. Xu et al. 2015.
 
-    >>> import treadle as td
     >>> td.nn.RReLU(0.25, 0.75).eval()([-2.0, 2.0]).tolist()
     [-1.0, 2.0]
     """

@@ -19,7 +19,6 @@ __all__ = [
 class CosineSimilarity(Module):
     """x·y / (|x| |y|) along `dim`.
 
-    >>> import treadle as td
     >>> f"{float(td.nn.CosineSimilarity()([[1.0, 0.0]], [[3.0, 4.0]])[0]):.1f}"
     '0.6'
     """
@@ -34,7 +33,6 @@ class CosineSimilarity(Module):
 class PairwiseDistance(Module):
     """The norm of order p of x - y + eps along the last dimension.
 
-    >>> import treadle as td
     >>> f"{float(td.nn.PairwiseDistance()([3.0, 4.0], [0.0, 0.0])):.3f}"
     '5.000'
     """
@@ -51,7 +49,6 @@ class PairwiseDistance(Module):
 class LocalResponseNorm(Module):
     """x / (k + alpha mean(x²))^beta, the mean over channels. Krizhevsky et al. 2012.
 
-    >>> import treadle as td
     >>> td.nn.LocalResponseNorm(1, 0.75, 1.0)([[2.0, 2.0]]).tolist()
     [[0.5, 0.5]]
     """

@@ -42,7 +42,6 @@ class ClassFactoredSoftmax(Module):
     table, so a step changes only those that occur. Goodman, Classes for fast maximum
     entropy training, 2001; DyNet's ClassFactoredSoftmaxBuilder.
 
-    >>> import treadle as td
     >>> layer = td.nn.ClassFactoredSoftmax(4, [0, 0, 1, 1, 1])
     >>> layer(td.ones((2, 4)), [3, 0]).shape
     (2,)
@@ -112,7 +111,6 @@ class HierarchicalSoftmax(Module):
     (...) it gives each word's -log p. Morin and Bengio, Hierarchical probabilistic
     neural network language model, 2005; Mikolov et al. 2013.
 
-    >>> import treadle as td
     >>> layer = td.nn.HierarchicalSoftmax.from_counts(4, [9, 5, 1, 1])
     >>> layer.codes, layer(td.ones((2, 4)), [3, 0]).shape
     (('0', '10', '110', '111'), (2,))
@@ -193,7 +191,6 @@ class CharacterEncoder(Module):
     in form: compositional character models for open vocabulary word representation,
     2015; DyNet's C2W.
 
-    >>> import treadle as td
     >>> encoder = td.nn.CharacterEncoder(30, 4, 8)
     >>> encoder([[3, 1, 20], [7]]).shape
     (2, 16)

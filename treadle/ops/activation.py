@@ -69,7 +69,6 @@ class Relu(Activation):
 def relu(x: Any) -> Tensor:
     """max(x, 0); its derivative at 0 is 0.
 
-    >>> import treadle as td
     >>> [f"{v:.4f}" for v in td.relu([-1.0, 2.0]).tolist()]
     ['0.0000', '2.0000']
     """
@@ -99,7 +98,6 @@ class Sigmoid(Activation):
 def sigmoid(x: Any) -> Tensor:
     """1 / (1 + e**-x), exact on both sides; complex numbers too.
 
-    >>> import treadle as td
     >>> [f"{v:.4f}" for v in td.sigmoid([-1.0, 2.0]).tolist()]
     ['0.2689', '0.8808']
     """
@@ -132,7 +130,6 @@ class LogSigmoid(Activation):
 def log_sigmoid(x: Any) -> Tensor:
     """The logarithm of the sigmoid, without overflow.
 
-    >>> import treadle as td
     >>> [f"{v:.4f}" for v in td.log_sigmoid([-1.0, 2.0]).tolist()]
     ['-1.3133', '-0.1269']
     """
@@ -160,7 +157,6 @@ class Softplus(Activation):
 def softplus(x: Any) -> Tensor:
     """log(1 + e**x), without overflow.
 
-    >>> import treadle as td
     >>> [f"{v:.4f}" for v in td.softplus([-1.0, 2.0]).tolist()]
     ['0.3133', '2.1269']
     """
@@ -185,7 +181,6 @@ class Softsign(Activation):
 def softsign(x: Any) -> Tensor:
     """x / (1 + |x|).
 
-    >>> import treadle as td
     >>> [f"{v:.4f}" for v in td.softsign([-1.0, 2.0]).tolist()]
     ['-0.5000', '0.6667']
     """
@@ -211,7 +206,6 @@ class Silu(Activation):
 def silu(x: Any) -> Tensor:
     """x sigmoid(x), also named swish (Elfwing et al., 2018); complex numbers too.
 
-    >>> import treadle as td
     >>> [f"{v:.4f}" for v in td.silu([-1.0, 2.0]).tolist()]
     ['-0.2689', '1.7616']
     """
@@ -248,7 +242,6 @@ def gelu(x: Any, approximate: str = "none") -> Tensor:
 
     With `approximate="tanh"` by a tanh, within 5e-4: `gelu_tanh`.
 
-    >>> import treadle as td
     >>> [f"{v:.4f}" for v in td.gelu([-1.0, 2.0]).tolist()]
     ['-0.1587', '1.9545']
     """
@@ -284,7 +277,6 @@ class Selu(Activation):
 def selu(x: Any) -> Tensor:
     """Scaled elu that keeps mean 0 and variance 1 (Klambauer et al., 2017).
 
-    >>> import treadle as td
     >>> [f"{v:.4f}" for v in td.selu([-1.0, 2.0]).tolist()]
     ['-1.1113', '2.1014']
     """
@@ -315,7 +307,6 @@ class Mish(Activation):
 def mish(x: Any) -> Tensor:
     """x tanh(softplus(x)) (Misra, 2019).
 
-    >>> import treadle as td
     >>> [f"{v:.4f}" for v in td.mish([-1.0, 2.0]).tolist()]
     ['-0.3034', '1.9440']
     """

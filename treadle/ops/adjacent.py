@@ -62,7 +62,6 @@ def nextafter(x1: Any, x2: Any) -> Tensor:
 
     Its derivative is 1 by x1 and 0 by x2.
 
-    >>> import treadle as td
     >>> td.nextafter(td.asarray(1.0, "float64"), 2.0).item()
     1.0000000000000002
     """

@@ -141,7 +141,6 @@ def _combined(mode: str, x: Tensor, e: Tensor) -> Tensor:
 def at(x: Any) -> At:
     """`at(x)[key].set(e)` and its kin: x with a part changed, as a new tensor.
 
-    >>> import treadle as td
     >>> x = td.zeros(4)
     >>> x.at[1:3].set(5).tolist(), x.at[[0, 0]].add(1).tolist()
     ([0.0, 5.0, 5.0, 0.0], [2.0, 0.0, 0.0, 0.0])

@@ -162,7 +162,6 @@ def attention(
     float one is added. A query that sees no key gets 0. `dropout`, a function, is
     applied to the weights.
 
-    >>> import treadle as td
     >>> x = td.ones((1, 3, 2))
     >>> td.attention(x, x, x, causal=True).shape
     (1, 3, 2)

@@ -57,7 +57,6 @@ class BitwiseAnd(Bitwise):
 def bitwise_and(x: Any, y: Any) -> Tensor:
     """The bits set in both x and y.
 
-    >>> import treadle as td
     >>> td.bitwise_and([6, 3], 2).tolist()
     [2, 2]
     """
@@ -75,7 +74,6 @@ class BitwiseOr(Bitwise):
 def bitwise_or(x: Any, y: Any) -> Tensor:
     """The bits set in x or y.
 
-    >>> import treadle as td
     >>> td.bitwise_or([6, 3], 2).tolist()
     [6, 3]
     """
@@ -93,7 +91,6 @@ class BitwiseXor(Bitwise):
 def bitwise_xor(x: Any, y: Any) -> Tensor:
     """The bits set in one of x and y.
 
-    >>> import treadle as td
     >>> td.bitwise_xor([6, 3], 2).tolist()
     [4, 1]
     """
@@ -111,7 +108,6 @@ class LeftShift(Shift):
 def bitwise_left_shift(x: Any, y: Any) -> Tensor:
     """The bits of x moved y places up.
 
-    >>> import treadle as td
     >>> td.bitwise_left_shift([6, 3], 2).tolist()
     [24, 12]
     """
@@ -129,7 +125,6 @@ class RightShift(Shift):
 def bitwise_right_shift(x: Any, y: Any) -> Tensor:
     """The bits of x moved y places down.
 
-    >>> import treadle as td
     >>> td.bitwise_right_shift([6, 3], 2).tolist()
     [1, 0]
     """
@@ -150,7 +145,6 @@ class BitwiseInvert(Elementwise):
 def bitwise_invert(x: Any) -> Tensor:
     """Every bit of x turned over; of bools, not x.
 
-    >>> import treadle as td
     >>> td.bitwise_invert([0, 5]).tolist()
     [-1, -6]
     """

@@ -110,7 +110,6 @@ def astype(x: Any, dtype: Any, *, copy: bool = True, device: Any = None) -> Tens
     Floats become integers toward zero, the least or the greatest of `dtype` where it
     holds no such value, and 0 for NaN; integers keep the low bits that `dtype` has.
 
-    >>> import treadle as td
     >>> td.astype(td.asarray([1.7, -1.7]), "int32").numpy()
     array([ 1, -1], dtype=int32)
     """

@@ -137,7 +137,6 @@ class Equal(Comparison):
 def equal(x: Any, y: Any) -> Any:
     """x == y, element by element; False where the other holds no numbers.
 
-    >>> import treadle as td
     >>> td.equal([1, 2, 3], 2).tolist()
     [False, True, False]
     """
@@ -159,7 +158,6 @@ class NotEqual(Comparison):
 def not_equal(x: Any, y: Any) -> Any:
     """x != y, element by element; True where the other holds no numbers.
 
-    >>> import treadle as td
     >>> td.not_equal([1, 2, 3], 2).tolist()
     [True, False, True]
     """
@@ -180,7 +178,6 @@ class Less(Comparison):
 def less(x: Any, y: Any) -> Tensor:
     """x < y, element by element.
 
-    >>> import treadle as td
     >>> td.less([1, 2, 3], 2).tolist()
     [True, False, False]
     """
@@ -199,7 +196,6 @@ class LessEqual(Comparison):
 def less_equal(x: Any, y: Any) -> Tensor:
     """x <= y, element by element.
 
-    >>> import treadle as td
     >>> td.less_equal([1, 2, 3], 2).tolist()
     [True, True, False]
     """
@@ -218,7 +214,6 @@ class Greater(Comparison):
 def greater(x: Any, y: Any) -> Tensor:
     """x > y, element by element.
 
-    >>> import treadle as td
     >>> td.greater([1, 2, 3], 2).tolist()
     [False, False, True]
     """
@@ -237,7 +232,6 @@ class GreaterEqual(Comparison):
 def greater_equal(x: Any, y: Any) -> Tensor:
     """x >= y, element by element.
 
-    >>> import treadle as td
     >>> td.greater_equal([1, 2, 3], 2).tolist()
     [False, True, True]
     """
@@ -262,7 +256,6 @@ class LogicalAnd(Logical):
 def logical_and(x: Any, y: Any) -> Tensor:
     """x and y, element by element; numbers are true where they are not 0.
 
-    >>> import treadle as td
     >>> td.logical_and([True, False], [True, True]).tolist()
     [True, False]
     """
@@ -287,7 +280,6 @@ class LogicalOr(Logical):
 def logical_or(x: Any, y: Any) -> Tensor:
     """x or y, element by element; numbers are true where they are not 0.
 
-    >>> import treadle as td
     >>> td.logical_or([True, False], [True, True]).tolist()
     [True, True]
     """
@@ -305,7 +297,6 @@ class LogicalXor(Logical):
 def logical_xor(x: Any, y: Any) -> Tensor:
     """Either x or y, not both, element by element; numbers are true unless 0.
 
-    >>> import treadle as td
     >>> td.logical_xor([True, False], [True, True]).tolist()
     [False, True]
     """
@@ -327,7 +318,6 @@ class LogicalNot(Elementwise):
 def logical_not(x: Any) -> Tensor:
     """Not x, element by element; numbers are true where they are not 0.
 
-    >>> import treadle as td
     >>> td.logical_not([True, False]).tolist()
     [False, True]
     """
@@ -340,7 +330,6 @@ def isclose(
 ) -> Tensor:
     """Whether |x - y| <= atol + rtol |y|, element by element; equal infinities are.
 
-    >>> import treadle as td
     >>> td.isclose([1.0, 1.0], [1.000001, 1.1]).tolist()
     [True, False]
     """
@@ -358,7 +347,6 @@ def allclose(
 ) -> Tensor:
     """Whether every element of x is close to that of y: one bool.
 
-    >>> import treadle as td
     >>> bool(td.allclose([1.0, 2.0], [1.000001, 2.0]))
     True
     """

@@ -104,7 +104,6 @@ def constrained_softmax(x: Any, bounds: Any, axis: Any = -1) -> Tensor:
     p = min(u, s e**x) with the s that makes the sum 1; p = u where the bounds u, which
     broadcast, sum to 1 or less. Martins and Kreutzer, Learning what's easy, 2017.
 
-    >>> import treadle as td
     >>> p = td.constrained_softmax([0.0, 0.0, 0.0], [0.2, 1.0, 1.0])
     >>> [round(v, 4) for v in p.tolist()]
     [0.2, 0.4, 0.4]

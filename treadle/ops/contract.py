@@ -157,7 +157,6 @@ def matmul(x: Any, y: Any) -> Tensor:
     Vectors are rows on the left and columns on the right; leading dimensions broadcast.
     Named operands must agree on the name of the axis that is summed over.
 
-    >>> import treadle as td
     >>> td.matmul([[1.0, 2.0]], [[3.0], [4.0]]).tolist()
     [[11.0]]
     """
@@ -196,7 +195,6 @@ def matmul(x: Any, y: Any) -> Tensor:
 def matmul_transposed(x: Any, y: Any) -> Tensor:
     """The matrix product of x and y transposed: over the last dimensions of both.
 
-    >>> import treadle as td
     >>> matmul_transposed([[1.0, 2.0]], [[3.0, 4.0], [5.0, 6.0]]).tolist()
     [[11.0, 17.0]]
     """

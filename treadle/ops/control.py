@@ -193,7 +193,6 @@ def cond(
     Both are traced and return trees of the same types; only the chosen one runs. A
     Variable assigned in either has its new version afterwards.
 
-    >>> import treadle as td
     >>> x = td.constant(-3.0)
     >>> float(td.cond(x < 0, lambda v: -v, lambda v: v, x))
     3.0

@@ -349,7 +349,6 @@ def conv1d(
     Padding is an integer, a (before, after) pair for each dimension, "valid", or
     "same", which gives ceil(n / stride) windows along an extent n.
 
-    >>> import treadle as td
     >>> td.conv1d([[[1.0, 2.0, 4.0]]], [[[-1.0, 1.0]]]).tolist()
     [[[1.0, 2.0]]]
     """
@@ -368,7 +367,6 @@ def conv2d(
 ) -> Tensor:
     """`conv1d` for images x[n, c, height, width] and w[out, c / groups, *kernel].
 
-    >>> import treadle as td
     >>> td.conv2d(td.ones((1, 3, 8, 8)), td.ones((4, 3, 3, 3)), padding="same").shape
     (1, 4, 8, 8)
     """
@@ -387,7 +385,6 @@ def conv3d(
 ) -> Tensor:
     """`conv1d` for volumes x[n, c, *spatial] and w[out, c / groups, *kernel].
 
-    >>> import treadle as td
     >>> td.conv3d(td.ones((1, 1, 4, 4, 4)), td.ones((2, 1, 2, 2, 2)), stride=2).shape
     (1, 2, 2, 2, 2)
     """

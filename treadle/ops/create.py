@@ -48,7 +48,6 @@ def asarray(
     With `copy=False` the tensor shares the memory of a NumPy array that has the dtype,
     and the caller must not change it any more.
 
-    >>> import treadle as td
     >>> td.asarray([[1.0, 2.0]]).type
     float32[1, 2]
     """
@@ -68,7 +67,6 @@ def asarray(
 def constant(value: Any, dtype: Any = None, *, axes: Any = None) -> Tensor:
     """A tensor that does not change.
 
-    >>> import treadle as td
     >>> float(td.constant(3.0))
     3.0
     """
@@ -80,7 +78,6 @@ def full(
 ) -> Tensor:
     """A tensor of one value.
 
-    >>> import treadle as td
     >>> td.full((2,), 7).tolist()
     [7, 7]
     """
@@ -94,7 +91,6 @@ def full(
 def zeros(shape: Any, dtype: Any = None, *, device: Any = None) -> Tensor:
     """A tensor of zeros in the default dtype, or in `dtype`.
 
-    >>> import treadle as td
     >>> td.zeros((2, 3)).type
     float32[2, 3]
     """
@@ -105,7 +101,6 @@ def zeros(shape: Any, dtype: Any = None, *, device: Any = None) -> Tensor:
 def ones(shape: Any, dtype: Any = None, *, device: Any = None) -> Tensor:
     """A tensor of ones in the default dtype, or in `dtype`.
 
-    >>> import treadle as td
     >>> td.ones(2).tolist()
     [1.0, 1.0]
     """
@@ -116,7 +111,6 @@ def ones(shape: Any, dtype: Any = None, *, device: Any = None) -> Tensor:
 def empty(shape: Any, dtype: Any = None, *, device: Any = None) -> Tensor:
     """A tensor whose elements do not matter: zeros, for nobody can write them.
 
-    >>> import treadle as td
     >>> td.empty((2, 0)).shape
     (2, 0)
     """
@@ -128,7 +122,6 @@ def full_like(
 ) -> Tensor:
     """One value in the shape, with the axis names and in the dtype of x.
 
-    >>> import treadle as td
     >>> td.full_like([1.0, 2.0], 7).tolist()
     [7.0, 7.0]
     """
@@ -143,7 +136,6 @@ def full_like(
 def zeros_like(x: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
     """Zeros in the shape, with the axis names and in the dtype of x.
 
-    >>> import treadle as td
     >>> td.zeros_like([1.0, 2.0]).tolist()
     [0.0, 0.0]
     """
@@ -153,7 +145,6 @@ def zeros_like(x: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
 def ones_like(x: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
     """Ones in the shape, with the axis names and in the dtype of x.
 
-    >>> import treadle as td
     >>> td.ones_like([3, 4]).tolist()
     [1, 1]
     """
@@ -163,7 +154,6 @@ def ones_like(x: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
 def empty_like(x: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
     """An array like another, with elements that do not matter: zeros.
 
-    >>> import treadle as td
     >>> td.empty_like([1.0, 2.0]).shape
     (2,)
     """
@@ -180,7 +170,6 @@ def arange(
 ) -> Tensor:
     """Numbers from `start` (0 if one is given) below `stop` by `step`.
 
-    >>> import treadle as td
     >>> td.arange(3).tolist()
     [0, 1, 2]
     """
@@ -212,7 +201,6 @@ def linspace(
 
     They are computed in float64 (complex128) and rounded once.
 
-    >>> import treadle as td
     >>> td.linspace(0, 1, 5).tolist()
     [0.0, 0.25, 0.5, 0.75, 1.0]
     """
@@ -244,7 +232,6 @@ def eye(
 ) -> Tensor:
     """The identity matrix, or ones on the k-th diagonal, above the main one for k > 0.
 
-    >>> import treadle as td
     >>> td.eye(2).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     >>> td.eye(2, 3, k=1).tolist()

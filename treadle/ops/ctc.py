@@ -216,7 +216,6 @@ def ctc_loss(
     for its labels has an infinite loss, or none with `zero_infinity`. Graves et al.,
     Connectionist temporal classification, 2006.
 
-    >>> import treadle as td
     >>> even = td.log(td.full((2, 1, 2), 0.5))  # a-, -a and aa read as a
     >>> f"{float(td.exp(-td.ctc_loss(even, [[1]]))):.4f}"
     '0.7500'

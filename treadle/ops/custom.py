@@ -158,7 +158,6 @@ def custom_gradient(f: Callable[..., Any], gradient: Gradient | None = None) -> 
     it has to be given what it depends on. Second derivatives are those of `gradient`.
     Without a gradient, a decorator that waits for it: `@f.gradient`.
 
-    >>> import treadle as td
     >>> step = td.custom_gradient(lambda x: td.sign(x), lambda g, y, x: g)
     >>> x = td.param("x", init=3.0)
     >>> float(step(x)), float(td.grad(step(x) * 5.0, [x])[0])

@@ -121,7 +121,6 @@ def debug(x: Any, message: str = "") -> Tensor:
     Shape, size, type, bytes, least, greatest, L2 norm and the values; use the result
     in place of x.
 
-    >>> import treadle as td
     >>> float(td.debug(td.constant(2.0), "two") * 3)
     6.0
     """
@@ -162,7 +161,6 @@ def print(x: Any, label: str = "") -> Tensor:
     Works while a graph is built, in cells and in functions, where Python's own print
     sees no values. Gradients pass unchanged. `td.debug` tells them, too.
 
-    >>> import treadle as td
     >>> y = td.print(td.constant([1.0, 2.0]), "x") * 3
     >>> y.tolist()
     x: float32[2] [1. 2.]

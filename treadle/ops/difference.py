@@ -23,7 +23,6 @@ def diff(
     `prepend` and `append` are joined to x before. With them x[.., m, ..] becomes
     [.., m - n, ..] of the joined extent m.
 
-    >>> import treadle as td
     >>> td.diff([1.0, 4.0, 9.0]).tolist(), td.diff([1.0, 4.0, 9.0], n=2).tolist()
     ([3.0, 5.0], [2.0])
     """

@@ -75,7 +75,6 @@ def pair(x: Any, target: Any, name: str) -> tuple[Tensor, Tensor]:
 def mse_loss(x: Any, target: Any, reduction: str = "mean") -> Tensor:
     """(x - target)²; |x - target|² of complex numbers.
 
-    >>> import treadle as td
     >>> float(td.mse_loss([1.0, 3.0], [1.0, 1.0]))
     2.0
     """
@@ -87,7 +86,6 @@ def mse_loss(x: Any, target: Any, reduction: str = "mean") -> Tensor:
 def l1_loss(x: Any, target: Any, reduction: str = "mean") -> Tensor:
     """|x - target|.
 
-    >>> import treadle as td
     >>> float(td.l1_loss([1.0, 3.0], [1.0, 1.0]))
     1.0
     """
@@ -103,7 +101,6 @@ def huber_loss(
 
     Huber, Robust estimation of a location parameter, 1964.
 
-    >>> import treadle as td
     >>> float(td.huber_loss([3.0], [0.0]))
     2.5
     """
@@ -122,7 +119,6 @@ def smooth_l1_loss(
 
     Girshick, Fast R-CNN, 2015.
 
-    >>> import treadle as td
     >>> float(td.smooth_l1_loss([3.0], [0.0], beta=2.0))
     2.0
     """
@@ -143,7 +139,6 @@ def poisson_nll_loss(
 
     The negative log-likelihood of counts, without log(target!) unless `full`.
 
-    >>> import treadle as td
     >>> float(td.poisson_nll_loss([0.0], [2.0]))
     1.0
     """
@@ -166,7 +161,6 @@ def kl_div(
     "sum" is the divergence, "batchmean" its mean over the first dimension.
     `log_target` says that log p is given.
 
-    >>> import treadle as td
     >>> f"{float(td.kl_div(td.log([0.5, 0.5]), [1.0, 0.0], reduction='sum')):.4f}"
     '0.6931'
     """
@@ -186,7 +180,6 @@ def kl_div(
 def squared_distance(x: Any, y: Any, axis: Any = None) -> Tensor:
     """The sum of (x - y)², or |x - y|², over `axis` or over all; x and y broadcast.
 
-    >>> import treadle as td
     >>> float(td.squared_distance([1.0, 3.0], [1.0, 1.0]))
     4.0
     """
@@ -198,7 +191,6 @@ def squared_distance(x: Any, y: Any, axis: Any = None) -> Tensor:
 def l1_distance(x: Any, y: Any, axis: Any = None) -> Tensor:
     """The sum of |x - y| over `axis`, or over all; x and y broadcast.
 
-    >>> import treadle as td
     >>> float(td.l1_distance([1.0, 3.0], [1.0, 1.0]))
     2.0
     """
@@ -212,7 +204,6 @@ def cosine_similarity(x: Any, y: Any, axis: Any = -1, eps: Any = 1e-8) -> Tensor
 
     Norms below `eps` count as `eps`, so a zero is at right angles to everything.
 
-    >>> import treadle as td
     >>> f"{float(td.cosine_similarity([1.0, 0.0], [3.0, 4.0])):.4f}"
     '0.6000'
     """
@@ -226,7 +217,6 @@ def cosine_embedding_loss(
 ) -> Tensor:
     """1 - cos(x, y) for targets above 0, max(0, cos(x, y) - margin) for others.
 
-    >>> import treadle as td
     >>> float(td.cosine_embedding_loss([[1.0, 0.0]], [[0.0, 1.0]], [1]))
     1.0
     """
@@ -250,7 +240,6 @@ def triplet_margin_loss(
     Distances are sqrt(sum of squares + 1e-12), smooth where points meet. Balntas et
     al., 2016.
 
-    >>> import treadle as td
     >>> f"{float(td.triplet_margin_loss([[0.0]], [[2.0]], [[1.0]])):.3f}"
     '2.000'
     """

@@ -47,7 +47,6 @@ class FloorDivide(Elementwise):
 def floor_divide(x: Any, y: Any) -> Tensor:
     """The greatest whole number not above x / y; its derivative is 0.
 
-    >>> import treadle as td
     >>> td.floor_divide([7, -7], 2).tolist()
     [3, -4]
     """
@@ -85,7 +84,6 @@ class Remainder(Modulo):
 def remainder(x: Any, y: Any) -> Tensor:
     """x - floor(x / y) y: what is left, with the sign of y.
 
-    >>> import treadle as td
     >>> td.remainder([7, -7], 3).tolist()
     [1, 2]
     """
@@ -107,7 +105,6 @@ class Fmod(Modulo):
 def fmod(x: Any, y: Any) -> Tensor:
     """x - trunc(x / y) y: what is left, with the sign of x.
 
-    >>> import treadle as td
     >>> td.fmod([7, -7], 3).tolist()
     [1, -1]
     """
@@ -140,7 +137,6 @@ class Hypot(Elementwise):
 def hypot(x: Any, y: Any) -> Tensor:
     """The square root of x x + y y.
 
-    >>> import treadle as td
     >>> float(td.hypot(3.0, 4.0))
     5.0
     """
@@ -169,7 +165,6 @@ class LogAddExp(Elementwise):
 def logaddexp(x: Any, y: Any) -> Tensor:
     """log(e**x + e**y), without overflow.
 
-    >>> import treadle as td
     >>> f"{float(td.logaddexp(1000.0, 1000.0)):.3f}"
     '1000.693'
     """
@@ -195,7 +190,6 @@ def copysign(x: Any, y: Any) -> Tensor:
 
     The derivative by y is 0.
 
-    >>> import treadle as td
     >>> td.copysign([1.0, 2.0], [-1.0, 0.0]).tolist()
     [-1.0, 2.0]
     """
@@ -206,7 +200,6 @@ def copysign(x: Any, y: Any) -> Tensor:
 def fma(x: Any, y: Any, z: Any) -> Tensor:
     """x y + z.
 
-    >>> import treadle as td
     >>> float(td.fma(2.0, 3.0, 4.0))
     10.0
     """
@@ -218,7 +211,6 @@ def fma(x: Any, y: Any, z: Any) -> Tensor:
 def lerp(x: Any, y: Any, weight: Any) -> Tensor:
     """x + weight (y - x): from x at weight 0 to y at weight 1.
 
-    >>> import treadle as td
     >>> float(td.lerp(1.0, 3.0, 0.25))
     1.5
     """

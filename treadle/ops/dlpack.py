@@ -33,7 +33,6 @@ def from_dlpack(x: Any, *, device: Any = None, copy: bool | None = None) -> Tens
     copied where its elements are not in row-major order, or `copy=False` refuses it.
 
     >>> import numpy as np
-    >>> import treadle as td
     >>> td.from_dlpack(np.array([1.0, 2.0])).type
     float64[2]
     """

@@ -135,7 +135,6 @@ def dropout(x: Any, p: Any = 0.5, training: bool = True, shared: Any = ()) -> Te
     `shared` are axes along which elements are kept or dropped together. Srivastava et
     al., Dropout, 2014.
 
-    >>> import treadle as td
     >>> td.dropout([1.0, 2.0], 0.5, training=False).tolist()
     [1.0, 2.0]
     >>> rows = td.dropout(td.ones((4, 3)), 0.5, shared=1)
@@ -153,7 +152,6 @@ def dropout(x: Any, p: Any = 0.5, training: bool = True, shared: Any = ()) -> Te
 def block_dropout(x: Any, p: Any = 0.5, training: bool = True) -> Tensor:
     """All of x, or 0 with probability p in training, else x / (1 - p).
 
-    >>> import treadle as td
     >>> float(td.block_dropout([1.0, 1.0], 0.5).sum()) in (0.0, 4.0)
     True
     """
@@ -174,7 +172,6 @@ def alpha_dropout(x: Any, p: Any = 0.5, training: bool = True) -> Tensor:
     a x + b where kept, a l + b where dropped; a = ((1 - p)(1 + p l²))^-1/2 and
     b = -a p l. Klambauer et al., Self-normalizing neural networks, 2017.
 
-    >>> import treadle as td
     >>> td.alpha_dropout([1.0], 0.5, training=False).tolist()
     [1.0]
     """
@@ -190,7 +187,6 @@ def gaussian_dropout(x: Any, p: Any = 0.5, training: bool = True) -> Tensor:
 
     Srivastava et al., Dropout, 2014, section 10.
 
-    >>> import treadle as td
     >>> td.gaussian_dropout([1.0, 2.0], 0.0).tolist()
     [1.0, 2.0]
     """
@@ -203,7 +199,6 @@ def gaussian_dropout(x: Any, p: Any = 0.5, training: bool = True) -> Tensor:
 def gaussian_noise(x: Any, std: Any = 1.0, training: bool = True) -> Tensor:
     """x plus normal numbers of mean 0 in training.
 
-    >>> import treadle as td
     >>> td.gaussian_noise([1.0, 2.0], 0.1, training=False).tolist()
     [1.0, 2.0]
     """
@@ -224,7 +219,6 @@ def zoneout(new: Any, old: Any, p: Any = 0.5, training: bool = True) -> Tensor:
 
     In use p old + (1 - p) new. Krueger et al., Zoneout, 2017.
 
-    >>> import treadle as td
     >>> td.zoneout([1.0], [3.0], 0.25, training=False).tolist()
     [1.5]
     """

@@ -101,7 +101,6 @@ def eig(x: Any) -> EigFactors:
     2017; it is defined where eigenvalues differ, and of vectors for what their phases
     do not change.
 
-    >>> import treadle as td
     >>> w, v = td.linalg.eig([[0.0, 1.0], [-1.0, 0.0]])
     >>> sorted(round(x.imag, 4) for x in w.tolist())
     [-1.0, 1.0]
@@ -113,7 +112,6 @@ def eig(x: Any) -> EigFactors:
 def eigvals(x: Any) -> Tensor:
     """The eigenvalues of matrices x[..., n, n]: complex, in no order.
 
-    >>> import treadle as td
     >>> w = td.linalg.eigvals([[2.0, 1.0], [0.0, 1.0]]).tolist()
     >>> sorted(round(x.real, 4) for x in w)
     [1.0, 2.0]

@@ -178,7 +178,6 @@ def einsum(subscripts: str, *values: Any) -> Tensor:
     the dimensions that '...' stands for; without '->' the result has the letters that
     occur once, sorted. Pairs of operands are multiplied in a cheap order.
 
-    >>> import treadle as td
     >>> td.einsum("ij,jk,k->i", [[1.0, 2.0]], [[1.0], [1.0]], [3.0]).tolist()
     [9.0]
     """
@@ -196,7 +195,6 @@ def einsum(subscripts: str, *values: Any) -> Tensor:
 def tensordot(x: Any, y: Any, axes: Any = 2) -> Tensor:
     """The sum of products over the last `axes` of x with the first of y, or over pairs.
 
-    >>> import treadle as td
     >>> float(td.tensordot([[1.0, 2.0]], [[3.0, 4.0]]))
     11.0
     """
@@ -237,7 +235,6 @@ def dot(x: Any, y: Any) -> Tensor:
 
     Without names over the last dimension of x and the last but one of y, as NumPy.
 
-    >>> import treadle as td
     >>> float(td.dot([1.0, 2.0], [3.0, 4.0]))
     11.0
     """
@@ -263,7 +260,6 @@ def dot(x: Any, y: Any) -> Tensor:
 def outer(x: Any, y: Any) -> Tensor:
     """x[i] y[j] of vectors; other shapes are flattened.
 
-    >>> import treadle as td
     >>> td.outer([1.0, 2.0], [3.0, 4.0]).tolist()
     [[3.0, 4.0], [6.0, 8.0]]
     """
@@ -275,7 +271,6 @@ def outer(x: Any, y: Any) -> Tensor:
 def inner(x: Any, y: Any) -> Tensor:
     """The sum of products over the last dimensions; the others of x, then of y, remain.
 
-    >>> import treadle as td
     >>> td.inner([[1.0, 2.0]], [[3.0, 4.0], [5.0, 6.0]]).tolist()
     [[11.0, 17.0]]
     """
@@ -289,7 +284,6 @@ def inner(x: Any, y: Any) -> Tensor:
 def vecdot(x: Any, y: Any, axis: int = -1) -> Tensor:
     """The sum of conj(x) y along `axis`; the other dimensions broadcast.
 
-    >>> import treadle as td
     >>> td.vecdot([[1.0, 2.0], [3.0, 4.0]], [1.0, 1.0]).tolist()
     [3.0, 7.0]
     """
@@ -376,7 +370,6 @@ def _where_diagonal(m: int, n: int, offset: int) -> Any:
 def diagonal(x: Any, offset: int = 0) -> Tensor:
     """The elements x[..., i, i + offset].
 
-    >>> import treadle as td
     >>> td.diagonal([[1.0, 2.0], [3.0, 4.0]]).tolist()
     [1.0, 4.0]
     """
@@ -387,7 +380,6 @@ def diagonal(x: Any, offset: int = 0) -> Tensor:
 def trace(x: Any, offset: int = 0, *, dtype: Any = None) -> Tensor:
     """The sum of the elements x[..., i, i + offset]; `dtype` as in `sum`.
 
-    >>> import treadle as td
     >>> float(td.trace([[1.0, 2.0], [3.0, 4.0]]))
     5.0
     """

@@ -43,7 +43,6 @@ class Add(Elementwise):
 def add(x: Any, y: Any) -> Tensor:
     """x + y, element by element.
 
-    >>> import treadle as td
     >>> td.add([1.0, 2.0], 3).numpy()
     array([4., 5.], dtype=float32)
     """
@@ -68,7 +67,6 @@ class Subtract(Elementwise):
 def subtract(x: Any, y: Any) -> Tensor:
     """x - y, element by element.
 
-    >>> import treadle as td
     >>> td.subtract([1.0, 2.0], 3).numpy()
     array([-2., -1.], dtype=float32)
     """
@@ -92,7 +90,6 @@ class Multiply(Elementwise):
 def multiply(x: Any, y: Any) -> Tensor:
     """x y, element by element.
 
-    >>> import treadle as td
     >>> td.multiply([1.0, 2.0], 3).numpy()
     array([3., 6.], dtype=float32)
     """
@@ -118,7 +115,6 @@ class Divide(Elementwise):
 def divide(x: Any, y: Any) -> Tensor:
     """x / y, element by element; integers divide as floats.
 
-    >>> import treadle as td
     >>> td.divide([1, 2], 4).numpy()
     array([0.25, 0.5 ], dtype=float32)
     """
@@ -146,7 +142,6 @@ class Negative(Elementwise):
 def negative(x: Any) -> Tensor:
     """-x.
 
-    >>> import treadle as td
     >>> td.negative([1.0, -2.0]).numpy()
     array([-1.,  2.], dtype=float32)
     """
@@ -156,7 +151,6 @@ def negative(x: Any) -> Tensor:
 def positive(x: Any) -> Tensor:
     """x itself: the same node, for a tensor is never changed.
 
-    >>> import treadle as td
     >>> td.positive([1.0, -2.0]).tolist()
     [1.0, -2.0]
     """
@@ -183,7 +177,6 @@ class Conj(Elementwise):
 def conj(x: Any) -> Tensor:
     """The complex conjugate of x; the same node where x is real.
 
-    >>> import treadle as td
     >>> td.conj(td.asarray([1 + 2j])).numpy()
     array([1.-2.j], dtype=complex64)
     """

@@ -104,7 +104,6 @@ def matrix_exp(x: Any) -> Tensor:
     exponential revisited, 2005); its derivative is a block of the exponential of twice
     the order (Najfeld and Havel, 1995).
 
-    >>> import treadle as td
     >>> turn = td.linalg.matrix_exp([[0.0, -1.5707963], [1.5707963, 0.0]])
     >>> [[round(v, 4) + 0.0 for v in row] for row in turn.tolist()]
     [[0.0, -1.0], [1.0, 0.0]]

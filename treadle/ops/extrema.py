@@ -93,7 +93,6 @@ def max(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
 
     Elements that are equally great share the derivative.
 
-    >>> import treadle as td
     >>> td.max([[1.0, 4.0], [3.0, 2.0]], 0).tolist()
     [3.0, 4.0]
     """
@@ -124,7 +123,6 @@ def min(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
 
     Elements that are equally small share the derivative.
 
-    >>> import treadle as td
     >>> td.min([[1.0, 4.0], [3.0, 2.0]], 0).tolist()
     [1.0, 2.0]
     """
@@ -183,7 +181,6 @@ def prod(
 ) -> Tensor:
     """The product over `axis`, with the right derivative at zeros; `dtype` as in `sum`.
 
-    >>> import treadle as td
     >>> float(td.prod([2.0, 3.0, 4.0]))
     24.0
     """
@@ -229,7 +226,6 @@ class All(Truth):
 def all(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     """Whether every element over `axis` is true (not 0).
 
-    >>> import treadle as td
     >>> bool(td.all([True, False]))
     False
     """
@@ -259,7 +255,6 @@ class Any_(Truth):
 def any(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     """Whether some element over `axis` is true (not 0).
 
-    >>> import treadle as td
     >>> bool(td.any([True, False]))
     True
     """
@@ -321,7 +316,6 @@ def argmax(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
 
     A NaN counts as greatest.
 
-    >>> import treadle as td
     >>> td.argmax([[1.0, 4.0], [3.0, 2.0]], 1).tolist()
     [1, 0]
     """
@@ -346,7 +340,6 @@ def argmin(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
 
     A NaN counts as least.
 
-    >>> import treadle as td
     >>> td.argmin([[1.0, 4.0], [3.0, 2.0]], 1).tolist()
     [0, 1]
     """

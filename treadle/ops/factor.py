@@ -104,7 +104,6 @@ def cholesky(x: Any, *, upper: bool = False) -> Tensor:
     Of x its Hermitian part counts. Gradient by Murray, Differentiation of the Cholesky
     decomposition, 2016.
 
-    >>> import treadle as td
     >>> td.linalg.cholesky([[4.0, 2.0], [2.0, 2.0]]).tolist()
     [[2.0, 0.0], [1.0, 1.0]]
     """
@@ -218,7 +217,6 @@ def qr(x: Any, *, mode: str = "reduced") -> QRFactors:
     and Lehmann, Algorithmic differentiation of linear algebra functions, 2012; it needs
     a full rank of the first min(m, n) columns.
 
-    >>> import treadle as td
     >>> q, r = td.linalg.qr([[3.0, 1.0], [4.0, 2.0]])
     >>> [[round(v, 4) for v in row] for row in (q @ r).tolist()]
     [[3.0, 1.0], [4.0, 2.0]]
@@ -242,7 +240,6 @@ def lq(x: Any) -> tuple[Tensor, Tensor]:
 
     Q Q^H = 1 and L is lower triangular: the QR factors of x^H, transposed.
 
-    >>> import treadle as td
     >>> left, q = td.linalg.lq([[3.0, 4.0]])
     >>> abs(round(float(left), 4))
     5.0

@@ -127,7 +127,6 @@ def fft(x: Any, *, n: Any = None, axis: Any = -1, norm: str = "backward") -> Ten
     y[k] = sum over j of x[j] exp(-2 pi i j k / n). x is cut to n, or zeros follow it.
     `norm` is "backward" (undivided), "ortho" (by the root of n) or "forward" (by n).
 
-    >>> import treadle as td
     >>> td.fft.fft([1.0, 0.0, 0.0, 0.0]).tolist()
     [(1+0j), (1+0j), (1+0j), (1+0j)]
     """
@@ -137,7 +136,6 @@ def fft(x: Any, *, n: Any = None, axis: Any = -1, norm: str = "backward") -> Ten
 def ifft(x: Any, *, n: Any = None, axis: Any = -1, norm: str = "backward") -> Tensor:
     """The inverse of `fft`, which divides by n where that does not.
 
-    >>> import treadle as td
     >>> td.fft.ifft([4.0, 0.0, 0.0, 0.0]).tolist()
     [(1+0j), (1+0j), (1+0j), (1+0j)]
     """
@@ -148,7 +146,6 @@ def fftn(x: Any, *, s: Any = None, axes: Any = None, norm: str = "backward") -> 
     """The transform along several dimensions, all unless `axes` names some; `s` has the
     lengths to which they are brought.
 
-    >>> import treadle as td
     >>> td.fft.fftn([[1.0, 1.0], [1.0, 1.0]]).tolist()
     [[(4+0j), 0j], [0j, 0j]]
     """
@@ -161,7 +158,6 @@ def fftn(x: Any, *, s: Any = None, axes: Any = None, norm: str = "backward") -> 
 def ifftn(x: Any, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Tensor:
     """The inverse of `fftn`.
 
-    >>> import treadle as td
     >>> td.fft.ifftn([[4.0, 0.0], [0.0, 0.0]]).tolist()
     [[(1+0j), (1+0j)], [(1+0j), (1+0j)]]
     """
@@ -174,7 +170,6 @@ def ifftn(x: Any, *, s: Any = None, axes: Any = None, norm: str = "backward") ->
 def rfft(x: Any, *, n: Any = None, axis: Any = -1, norm: str = "backward") -> Tensor:
     """The n / 2 + 1 frequencies from 0 up of real x, as `fft` has them.
 
-    >>> import treadle as td
     >>> td.fft.rfft([1.0, 2.0, 3.0, 4.0]).tolist()
     [(10+0j), (-2+2j), (-2+0j)]
     """
@@ -188,7 +183,6 @@ def irfft(x: Any, *, n: Any = None, axis: Any = -1, norm: str = "backward") -> T
     """The n real numbers of which `rfft` makes x; of m frequencies 2 (m - 1) unless n
     is given.
 
-    >>> import treadle as td
     >>> td.fft.irfft([10.0 + 0j, -2 + 2j, -2.0 + 0j]).tolist()
     [1.0, 2.0, 3.0, 4.0]
     """
@@ -210,7 +204,6 @@ def _inverse_real(x: Tensor, n: Any, axis: Any, norm: str, name: str) -> Tensor:
 def rfftn(x: Any, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Tensor:
     """`rfft` along the last of several dimensions, then `fft` along the others.
 
-    >>> import treadle as td
     >>> td.fft.rfftn([[1.0, 1.0], [1.0, 1.0]]).tolist()
     [[(4+0j), 0j], [0j, 0j]]
     """
@@ -227,7 +220,6 @@ def irfftn(
 ) -> Tensor:
     """The inverse of `rfftn`; `s` has the lengths of the result.
 
-    >>> import treadle as td
     >>> td.fft.irfftn([[4.0, 0.0], [0.0, 0.0]]).tolist()
     [[1.0, 1.0], [1.0, 1.0]]
     """
@@ -249,7 +241,6 @@ def _dimensions(x: Tensor, s: Any, axes: Any, name: str) -> Sequence[Any]:
 def hfft(x: Any, *, n: Any = None, axis: Any = -1, norm: str = "backward") -> Tensor:
     """The transform, which is real, of the Hermitian signal that begins with x.
 
-    >>> import treadle as td
     >>> td.fft.hfft([1.0 + 0j, 2.0 + 0j, 3.0 + 0j]).tolist()
     [8.0, -2.0, 0.0, -2.0]
     """
@@ -260,7 +251,6 @@ def hfft(x: Any, *, n: Any = None, axis: Any = -1, norm: str = "backward") -> Te
 def ihfft(x: Any, *, n: Any = None, axis: Any = -1, norm: str = "backward") -> Tensor:
     """The inverse of `hfft`: the first n / 2 + 1 elements of a Hermitian signal.
 
-    >>> import treadle as td
     >>> td.real(td.fft.ihfft([8.0, -2.0, 0.0, -2.0])).tolist()
     [1.0, 2.0, 3.0]
     """
@@ -271,7 +261,6 @@ def ihfft(x: Any, *, n: Any = None, axis: Any = -1, norm: str = "backward") -> T
 def fftfreq(n: int, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Tensor:
     """The frequencies of `fft` in cycles per unit, of samples `d` units apart.
 
-    >>> import treadle as td
     >>> td.fft.fftfreq(4).tolist()
     [0.0, 0.25, -0.5, -0.25]
     """
@@ -285,7 +274,6 @@ def rfftfreq(
 ) -> Tensor:
     """The frequencies of `rfft` in cycles per unit, of samples `d` units apart.
 
-    >>> import treadle as td
     >>> td.fft.rfftfreq(4).tolist()
     [0.0, 0.25, 0.5]
     """
@@ -297,7 +285,6 @@ def rfftfreq(
 def fftshift(x: Any, *, axes: Any = None) -> Tensor:
     """x with the frequency 0 moved to the middle of the dimensions.
 
-    >>> import treadle as td
     >>> td.fft.fftshift([0.0, 1.0, 2.0, -2.0, -1.0]).tolist()
     [-2.0, -1.0, 0.0, 1.0, 2.0]
     """
@@ -310,7 +297,6 @@ def fftshift(x: Any, *, axes: Any = None) -> Tensor:
 def ifftshift(x: Any, *, axes: Any = None) -> Tensor:
     """The inverse of `fftshift`.
 
-    >>> import treadle as td
     >>> td.fft.ifftshift([-2.0, -1.0, 0.0, 1.0, 2.0]).tolist()
     [0.0, 1.0, 2.0, -2.0, -1.0]
     """

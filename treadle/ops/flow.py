@@ -39,7 +39,6 @@ class StopGradient(Elementwise):
 def stop_gradient(x: Any) -> Tensor:
     """`x` as a constant for every derivative.
 
-    >>> import treadle as td
     >>> x = td.param("x", init=2.0)
     >>> float(td.grad(x * td.stop_gradient(x), [x])[0])
     2.0
@@ -115,7 +114,6 @@ class ScaleGradient(Elementwise):
 def scale_gradient(x: Any, factor: Any) -> Tensor:
     """`x`, with the cotangent that passes back multiplied by `factor`.
 
-    >>> import treadle as td
     >>> x = td.param("x", init=2.0)
     >>> float(td.grad(td.scale_gradient(x, 0.5) * 3.0, [x])[0])
     1.5
@@ -126,7 +124,6 @@ def scale_gradient(x: Any, factor: Any) -> Tensor:
 def flip_gradient(x: Any) -> Tensor:
     """`x`, with the cotangent that passes back negated (Ganin et al., 2016).
 
-    >>> import treadle as td
     >>> x = td.param("x", init=2.0)
     >>> float(td.grad(td.flip_gradient(x) * 3.0, [x])[0])
     -3.0
@@ -161,7 +158,6 @@ def clip_gradient(x: Any, limit: Any) -> Tensor:
 
     Only what comes through this use of x is clipped.
 
-    >>> import treadle as td
     >>> x = td.param("x", init=2.0)
     >>> float(td.grad(td.clip_gradient(x, 1.0) * 3.0 + x, [x])[0])
     2.0
@@ -173,7 +169,6 @@ def clip_gradient(x: Any, limit: Any) -> Tensor:
 def clip_by_norm(x: Any, limit: Any) -> Tensor:
     """`x` scaled down to the L2 norm `limit` where its norm is greater.
 
-    >>> import treadle as td
     >>> td.clip_by_norm([3.0, 4.0], 1.0).tolist()
     [0.6000000238418579, 0.800000011920929]
     """

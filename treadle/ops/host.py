@@ -189,7 +189,6 @@ def callback(function: Callable[..., Any], x: Any, *more: Any) -> Tensor:
     in which they were written. Gradients pass unchanged. In a loop it is called in each
     iteration, in a cell for each example; `td.print` prints.
 
-    >>> import treadle as td
     >>> seen = []
     >>> y = td.callback(lambda x: seen.append(float(x)), td.constant(2.0)) * 3
     >>> len(seen), float(y), seen
@@ -223,7 +222,6 @@ def py_function(
     nothing else: calls with the same operands may then be made once.
 
     >>> import numpy as np
-    >>> import treadle as td
     >>> sort = td.py_function(np.sort, pure=True)
     >>> sort(td.asarray([2.0, 3.0, 1.0])).tolist()
     [1.0, 2.0, 3.0]

@@ -89,7 +89,6 @@ def inv(x: Any) -> Tensor:
 
     Gradient -y^H g y^H (Giles, Collected matrix derivative results, 2008).
 
-    >>> import treadle as td
     >>> td.linalg.inv([[2.0, 0.0], [0.0, 4.0]]).tolist()
     [[0.5, 0.0], [0.0, 0.25]]
     """
@@ -120,7 +119,6 @@ def det(x: Any) -> Tensor:
 
     The derivative by an element is its cofactor (Jacobi's formula).
 
-    >>> import treadle as td
     >>> f"{float(td.linalg.det([[2.0, 1.0], [1.0, 3.0]])):.4f}"
     '5.0000'
     """
@@ -154,7 +152,6 @@ class Cofactors(OfSquare):
 def cofactors(x: Any) -> Tensor:
     """The cofactors of matrices x[..., n, n]: the derivatives of the determinant.
 
-    >>> import treadle as td
     >>> found = td.linalg.cofactors([[2.0, 1.0], [5.0, 3.0]]).tolist()
     >>> [[round(v, 3) for v in row] for row in found]
     [[3.0, -5.0], [-1.0, 2.0]]
@@ -199,7 +196,6 @@ def slogdet(x: Any) -> SignAndLog:
 
     Gradient of the logarithm x^-H (Giles 2008).
 
-    >>> import treadle as td
     >>> [round(float(v), 4) for v in td.linalg.slogdet([[0.0, 1.0], [1.0, 0.0]])]
     [-1.0, 0.0]
     """
@@ -210,7 +206,6 @@ def slogdet(x: Any) -> SignAndLog:
 def logdet(x: Any) -> Tensor:
     """log(det(x)): NaN where the determinant is negative, -inf where it is 0.
 
-    >>> import treadle as td
     >>> f"{float(td.linalg.logdet([[2.0, 0.0], [0.0, 3.0]])):.4f}"
     '1.7918'
     """

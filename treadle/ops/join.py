@@ -155,7 +155,6 @@ def _nothing() -> ArityError:
 def concat(xs: Any, axis: Any = 0) -> Tensor:
     """The tensors one after the other along `axis` (None: flattened ones).
 
-    >>> import treadle as td
     >>> td.concat([[1.0], [2.0, 3.0]]).tolist()
     [1.0, 2.0, 3.0]
     """
@@ -196,7 +195,6 @@ def stack(xs: Any, axis: Any = 0) -> Tensor:
     """The tensors of one shape side by side along a new dimension: a place, or the name
     of a new axis in front.
 
-    >>> import treadle as td
     >>> td.stack([[1.0, 2.0], [3.0, 4.0]], 1).tolist()
     [[1.0, 3.0], [2.0, 4.0]]
     >>> x = td.name_axes(td.zeros(3), "n")
@@ -248,7 +246,6 @@ def _in_front(y: Tensor, axis: str | Axis) -> Tensor:
 def split(x: Any, parts: Any, axis: Any = 0) -> list[Tensor]:
     """Parts along `axis`: so many equal ones, or ones of the sizes listed.
 
-    >>> import treadle as td
     >>> [p.tolist() for p in td.split([1.0, 2.0, 3.0], [1, 2])]
     [[1.0], [2.0, 3.0]]
     """
@@ -276,7 +273,6 @@ def split(x: Any, parts: Any, axis: Any = 0) -> list[Tensor]:
 def unstack(x: Any, axis: Any = 0) -> tuple[Tensor, ...]:
     """The slices along `axis`, that dimension dropped.
 
-    >>> import treadle as td
     >>> [r.tolist() for r in td.unstack([[1.0, 2.0], [3.0, 4.0]])]
     [[1.0, 2.0], [3.0, 4.0]]
     """

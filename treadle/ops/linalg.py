@@ -96,7 +96,6 @@ def lstsq(a: Any, b: Any) -> Tensor:
     Where many do (m < n), the shortest. b may be one vector b[m]. By QR factors, from
     which the gradient follows; td.linalg.pinv(a) @ b takes any rank.
 
-    >>> import treadle as td
     >>> x = td.linalg.lstsq([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]], [1.0, 3.0, 5.0])
     >>> [round(v, 4) for v in x.tolist()]
     [1.0, 2.0]
@@ -122,7 +121,6 @@ def lstsq(a: Any, b: Any) -> Tensor:
 def cross(x: Any, y: Any, axis: Any = -1) -> Tensor:
     """The vector product of vectors of 3 along `axis`; other dimensions broadcast.
 
-    >>> import treadle as td
     >>> td.linalg.cross([1.0, 0.0, 0.0], [0.0, 1.0, 0.0]).tolist()
     [0.0, 0.0, 1.0]
     """
@@ -144,7 +142,6 @@ def cross(x: Any, y: Any, axis: Any = -1) -> Tensor:
 def matrix_power(x: Any, n: int) -> Tensor:
     """x multiplied by itself n times; the inverse's power where n is negative.
 
-    >>> import treadle as td
     >>> td.linalg.matrix_power([[1.0, 1.0], [0.0, 1.0]], 5).tolist()
     [[1.0, 5.0], [0.0, 1.0]]
     """
@@ -180,7 +177,6 @@ def matrix_norm(x: Any, ord: Any = "fro", *, keepdims: bool = False) -> Tensor:
     -2: the largest and the least of them; 1 and -1: of sums of absolute values of
     columns; inf and -inf: of rows.
 
-    >>> import treadle as td
     >>> [float(td.linalg.matrix_norm([[3.0, 0.0], [0.0, -4.0]], k)) for k in ("fro", 1)]
     [5.0, 4.0]
     """
@@ -210,7 +206,6 @@ def matrix_rank(x: Any, rtol: Any = None) -> Tensor:
 
     `rtol` is by default max(m, n) units of rounding.
 
-    >>> import treadle as td
     >>> int(td.linalg.matrix_rank([[1.0, 2.0], [2.0, 4.0]]))
     1
     """
@@ -227,7 +222,6 @@ def matrix_rank(x: Any, rtol: Any = None) -> Tensor:
 def cond(x: Any) -> Tensor:
     """The largest singular value over the least: how much errors may grow.
 
-    >>> import treadle as td
     >>> float(td.linalg.cond([[4.0, 0.0], [0.0, 2.0]]))
     2.0
     """

@@ -37,7 +37,6 @@ class Expm1(Unary):
 def expm1(x: Any) -> Tensor:
     """e**x - 1, exact near 0.
 
-    >>> import treadle as td
     >>> f"{float(td.expm1(0.5)):.5f}"
     '0.64872'
     """
@@ -60,7 +59,6 @@ class Log(Unary):
 def log(x: Any) -> Tensor:
     """The natural logarithm.
 
-    >>> import treadle as td
     >>> f"{float(td.log(2.0)):.5f}"
     '0.69315'
     """
@@ -83,7 +81,6 @@ class Log1p(Unary):
 def log1p(x: Any) -> Tensor:
     """log(1 + x), exact near 0.
 
-    >>> import treadle as td
     >>> f"{float(td.log1p(0.5)):.5f}"
     '0.40547'
     """
@@ -106,7 +103,6 @@ class Log2(Unary):
 def log2(x: Any) -> Tensor:
     """The logarithm to base 2.
 
-    >>> import treadle as td
     >>> f"{float(td.log2(8.0)):.5f}"
     '3.00000'
     """
@@ -128,7 +124,6 @@ class Log10(Unary):
 def log10(x: Any) -> Tensor:
     """The logarithm to base 10.
 
-    >>> import treadle as td
     >>> f"{float(td.log10(100.0)):.5f}"
     '2.00000'
     """
@@ -139,7 +134,6 @@ def log10(x: Any) -> Tensor:
 def safelog(x: Any) -> Tensor:
     """log(max(x, e**-50)): finite at 0, with no derivative below the cut.
 
-    >>> import treadle as td
     >>> float(td.safelog(0.0))
     -50.0
     """

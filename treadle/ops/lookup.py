@@ -131,7 +131,6 @@ def row_step(table: Tensor, k: int) -> tuple[Op, tuple[Tensor, ...], Type] | Non
 def embedding(table: Any, ids: Any, padding_index: int | None = None) -> Tensor:
     """The rows of `table` at `ids`; the row of `padding_index` gets no gradient.
 
-    >>> import treadle as td
     >>> td.embedding([[1.0, 2.0], [3.0, 4.0]], [1, 0]).tolist()
     [[3.0, 4.0], [1.0, 2.0]]
     """
@@ -152,7 +151,6 @@ def embedding(table: Any, ids: Any, padding_index: int | None = None) -> Tensor:
 def rows(x: Any, ids: Any) -> Tensor:
     """The rows of `x` at `ids`, as `embedding`.
 
-    >>> import treadle as td
     >>> td.rows([[1.0], [2.0]], [1]).tolist()
     [[2.0]]
     """
@@ -232,7 +230,6 @@ def sparse_rows(g: Tensor) -> tuple[Tensor, Tensor] | None:
     Recognizes RowsToDense, sums of them, and their multiples by scalars. An id may
     occur several times; `combine_rows` gives each occurrence the sum of its rows.
 
-    >>> import treadle as td
     >>> table = td.param("table", init=[[1.0], [2.0], [3.0]])
     >>> g = td.grad(td.rows(table, [2, 2]).sum(), [table])[0]
     >>> [part.tolist() for part in td.sparse_rows(g)]
@@ -355,7 +352,6 @@ def combine_rows(ids: Any, values: Any, count: int | None = None) -> Tensor:
     time it takes is in proportion to their number and `count` then. RunError where it
     turns out not to hold.
 
-    >>> import treadle as td
     >>> td.combine_rows([7, 3, 7], [1.0, 2.0, 3.0]).tolist()
     [4.0, 2.0, 4.0]
     """

@@ -251,7 +251,6 @@ def scan(
     them through the carry. Rows have the axis names of `xs` without the first, which is
     what results that have names are stacked along; a carry keeps the names of `init`.
 
-    >>> import treadle as td
     >>> total, sums = td.scan(lambda c, x: (c + x, c + x), 0.0, td.asarray([1.0, 2, 3]))
     >>> float(total), sums.tolist()
     (6.0, [1.0, 3.0, 6.0])
@@ -340,7 +339,6 @@ def refuse_assignment(assigned: Sequence[Variable], where: str) -> None:
 def map(f: Callable[[Any], Any], xs: Any) -> Any:
     """f of each row of `xs`, stacked; f is traced once.
 
-    >>> import treadle as td
     >>> td.map(lambda row: row.sum(), td.ones((2, 3))).tolist()
     [3.0, 3.0]
     """
@@ -350,7 +348,6 @@ def map(f: Callable[[Any], Any], xs: Any) -> Any:
 def foldl(f: Callable[[Any, Any], Any], init: Any, xs: Any) -> Any:
     """`carry = f(carry, row)` over the rows of `xs`; the last carry.
 
-    >>> import treadle as td
     >>> float(td.foldl(lambda c, x: c * x, 1.0, td.asarray([2.0, 3.0])))
     6.0
     """

@@ -120,7 +120,6 @@ def cross_entropy(
     the labels that are not `ignore_index`, by their weights. Label smoothing e takes
     (1 - e) of the loss and e of its mean over all classes (Szegedy et al. 2016).
 
-    >>> import treadle as td
     >>> f"{float(td.cross_entropy([[0.0, 0.0]], [1])):.4f}"
     '0.6931'
     >>> float(td.cross_entropy([[1e4, -1e4]], [1]))
@@ -198,7 +197,6 @@ def nll_loss(
 ) -> Tensor:
     """-x[label] for log-probabilities x (n, classes, ...) and labels (n, ...).
 
-    >>> import treadle as td
     >>> float(td.nll_loss([[-1.0, -2.0]], [1]))
     2.0
     """
@@ -242,7 +240,6 @@ def unlikelihood(
     Finite where the label is all but certain. Welleck et al., Neural text generation
     with unlikelihood training, 2020.
 
-    >>> import treadle as td
     >>> float(td.unlikelihood([[1e4, -1e4]], [0]))
     20000.0
     """
@@ -316,7 +313,6 @@ def sparsemax_loss(
     one more dimension behind, share the 1 of `hot`; floats of the logits' shape stand
     for it. Martins and Astudillo, From softmax to sparsemax, 2016.
 
-    >>> import treadle as td
     >>> float(td.sparsemax_loss([[3.0, 0.0]], [0])), float(
     ...     td.sparsemax_loss([[3.0, 0.0]], [1]))
     (0.0, 3.0)

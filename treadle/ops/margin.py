@@ -74,7 +74,6 @@ def binary_cross_entropy(p: Any, target: Any, *, reduction: str = "mean") -> Ten
 
     For logits, `binary_cross_entropy_with_logits` keeps what rounding p would lose.
 
-    >>> import treadle as td
     >>> f"{float(td.binary_cross_entropy([0.5], [1.0])):.4f}"
     '0.6931'
     """
@@ -86,7 +85,6 @@ def binary_cross_entropy(p: Any, target: Any, *, reduction: str = "mean") -> Ten
 def binary_log_loss(p: Any, target: Any) -> Tensor:
     """The sum of the binary cross entropies of probabilities p.
 
-    >>> import treadle as td
     >>> f"{float(td.binary_log_loss([0.5, 0.5], [1.0, 0.0])):.4f}"
     '1.3863'
     """
@@ -107,7 +105,6 @@ def binary_cross_entropy_with_logits(
 
     `weight` multiplies the elements, `positive_weight` their first term.
 
-    >>> import treadle as td
     >>> f"{float(td.binary_cross_entropy_with_logits([0.0], [1.0])):.4f}"
     '0.6931'
     >>> float(td.binary_cross_entropy_with_logits([1e4], [0.0]))
@@ -138,7 +135,6 @@ def focal_loss(
     `alpha` weights the answers 1 by alpha and 0 by 1 - alpha. Lin et al., Focal loss
     for dense object detection, 2017.
 
-    >>> import treadle as td
     >>> f"{float(td.focal_loss([0.0], [1.0])):.4f}"
     '0.1733'
     """
@@ -156,7 +152,6 @@ def hinge_loss(
 ) -> Tensor:
     """max(0, margin - t x) for targets t of -1 or 1.
 
-    >>> import treadle as td
     >>> float(td.hinge_loss([0.5], [1.0]))
     0.5
     """
@@ -178,7 +173,6 @@ def class_hinge_loss(
     Classes along `axis`: dimension 1 of (n, classes, ...) unless given. Crammer and
     Singer take the largest term; this is the sum of Weston and Watkins, 1999.
 
-    >>> import treadle as td
     >>> float(td.class_hinge_loss([[0.0, 2.0, 1.5]], [1]))
     0.5
     """
@@ -206,7 +200,6 @@ def multi_margin_loss(
 ) -> Tensor:
     """`class_hinge_loss` divided by the number of classes.
 
-    >>> import treadle as td
     >>> float(td.multi_margin_loss([[0.0, 2.0, 1.0, 1.5]], [1]))
     0.125
     """
@@ -226,7 +219,6 @@ def margin_ranking_loss(
 ) -> Tensor:
     """max(0, margin - t (first - second)) for targets t of -1 or 1.
 
-    >>> import treadle as td
     >>> float(td.margin_ranking_loss([1.0], [3.0], [1.0]))
     2.0
     """
@@ -241,7 +233,6 @@ def pairwise_rank_loss(
 ) -> Tensor:
     """max(0, margin - better + worse).
 
-    >>> import treadle as td
     >>> float(td.pairwise_rank_loss([1.0], [3.0]))
     3.0
     """

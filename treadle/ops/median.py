@@ -98,7 +98,6 @@ class Median(Composite):
 def median(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     """The middle value along `axis`, or of all elements.
 
-    >>> import treadle as td
     >>> float(td.median([3.0, 1.0, 2.0]))
     2.0
     """

@@ -115,7 +115,6 @@ def reshape(
     Axis names are dropped unless `axes` gives the new ones. Whether there is a `copy`
     shows nowhere, for nobody can write to either.
 
-    >>> import treadle as td
     >>> td.reshape([1.0, 2.0, 3.0, 4.0], (2, -1)).shape
     (2, 2)
     """
@@ -185,7 +184,6 @@ class PermuteDims(Movement):
 def permute_dims(x: Any, axes: Any = None) -> Tensor:
     """The dimensions of `x` in another order; reversed when none is given.
 
-    >>> import treadle as td
     >>> td.permute_dims(td.zeros((2, 3, 4)), (2, 0, 1)).shape
     (4, 2, 3)
     """
@@ -266,7 +264,6 @@ class BroadcastTo(Movement):
 def broadcast_to(x: Any, shape: Any, *, axes: Sequence[Any] | None = None) -> Tensor:
     """`x` repeated to `shape` by NumPy's broadcasting rule.
 
-    >>> import treadle as td
     >>> td.broadcast_to([1.0, 2.0], (2, 2)).tolist()
     [[1.0, 2.0], [1.0, 2.0]]
     """

@@ -22,7 +22,6 @@ DIMENSIONS = 64  # NumPy's limit
 class NamespaceInfo:
     """The devices, dtypes and abilities of the namespace `treadle`.
 
-    >>> import treadle as td
     >>> td.__array_namespace_info__().default_dtypes()["real floating"].name
     'float32'
     """
@@ -71,7 +70,6 @@ class NamespaceInfo:
 def __array_namespace_info__() -> NamespaceInfo:
     """The inspection interface of the array API standard.
 
-    >>> import treadle as td
     >>> td.__array_namespace_info__().devices()
     ('cpu',)
     """

@@ -40,7 +40,6 @@ def _with_names(node: Tensor, names: Any) -> Tensor:
 def name_axes(x: Any, *axes: Any) -> Tensor:
     """`x` with its dimensions named, by strings, Axis objects or None.
 
-    >>> import treadle as td
     >>> td.name_axes(td.zeros((2, 3)), "n", "c").type
     float32[n=2, c=3]
     """
@@ -52,7 +51,6 @@ def name_axes(x: Any, *axes: Any) -> Tensor:
 def unname(x: Any) -> Tensor:
     """`x` without axis names.
 
-    >>> import treadle as td
     >>> td.unname(td.name_axes(td.zeros((2, 3)), "n", "c")).type
     float32[2, 3]
     """
@@ -62,7 +60,6 @@ def unname(x: Any) -> Tensor:
 def rename_axes(x: Any, **names: str) -> Tensor:
     """`x` with some axes renamed, old=new.
 
-    >>> import treadle as td
     >>> td.rename_axes(td.name_axes(td.zeros((2, 3)), "n", "c"), c="d").type
     float32[n=2, d=3]
     """
@@ -80,7 +77,6 @@ def rename_axes(x: Any, **names: str) -> Tensor:
 def order_axes(x: Any, *axes: Any) -> Tensor:
     """`x` with its named dimensions in this order.
 
-    >>> import treadle as td
     >>> td.order_axes(td.name_axes(td.zeros((2, 3)), "n", "c"), "c", "n").type
     float32[c=3, n=2]
     """
@@ -90,7 +86,6 @@ def order_axes(x: Any, *axes: Any) -> Tensor:
 def axes_of(x: Any) -> Axes:
     """The axes of `x` as a set in order; each dimension must have a name.
 
-    >>> import treadle as td
     >>> x = td.name_axes(td.zeros((2, 3)), "n", "c")
     >>> td.axes_of(x) - td.axes_of(x.sum("n"))
     Axes(n=2)
@@ -107,7 +102,6 @@ def axes_of(x: Any) -> Axes:
 def broadcast_axes(x: Any, *axes: Axis) -> Tensor:
     """`x` repeated along the axes it has not, all in this order; it keeps all it has.
 
-    >>> import treadle as td
     >>> x = td.name_axes(td.asarray([1.0, 2.0]), "c")
     >>> td.broadcast_axes(x, td.Axis("c", 2), td.Axis("n", 3)).type
     float32[c=2, n=3]
@@ -133,7 +127,6 @@ def broadcast_axes(x: Any, *axes: Axis) -> Tensor:
 def slice_axes(x: Any, **keys: Any) -> Tensor:
     """`x` indexed by names: a slice keeps its axis, an integer drops it.
 
-    >>> import treadle as td
     >>> x = td.name_axes(td.zeros((2, 3, 4)), "n", "h", "w")
     >>> td.slice_axes(x, w=slice(1, 3), n=0).type
     float32[h=3, w=2]
@@ -198,7 +191,6 @@ def by_role(start: int = 0, free: tuple[int, ...] = (-1,)) -> Callable[[F], F]:
 def by_name(x: Any, type_: Type) -> Tensor:
     """`x` summed and permuted by name to the axes of a type, as a cotangent is.
 
-    >>> import treadle as td
     >>> wide = td.name_axes(td.ones((2, 3)), "n", "c")
     >>> by_name(wide, td.name_axes(td.ones((3,)), "c").type).tolist()
     [2.0, 2.0, 2.0]

@@ -111,7 +111,6 @@ def nearest_codes(codes: Any, queries: Any, k: int) -> Tensor:
 
     Of codes at one distance the first are taken.
 
-    >>> import treadle as td
     >>> codes = td.asarray([[0b000, 0b110, 0b111]], dtype="uint8")
     >>> td.nearest_codes(codes, td.asarray([0b101], dtype="uint8"), 2).tolist()
     [0, 2]
@@ -127,7 +126,6 @@ def sign_codes(x: Any) -> Tensor:
     angle between them (Charikar, Similarity estimation techniques from rounding
     algorithms, 2002).
 
-    >>> import treadle as td
     >>> td.sign_codes([[1.0, -1.0, 2.0], [-1.0, 0.0, -3.0]]).tolist()
     [[5], [2]]
     """

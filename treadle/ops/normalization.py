@@ -118,7 +118,6 @@ class Standardize(Scaled):
 def standardize(x: Any, axis: Any = -1, eps: Any = 1e-5) -> Tensor:
     """(x - mean) / sqrt(var + eps) over `axis`: mean 0 and variance 1.
 
-    >>> import treadle as td
     >>> td.standardize([1.0, 3.0], eps=0.0).tolist()
     [-1.0, 1.0]
     """
@@ -160,7 +159,6 @@ def layer_norm(
     Weight and bias have the extents of `axis`. Ba, Kiros and Hinton, Layer
     normalization, 2016.
 
-    >>> import treadle as td
     >>> td.layer_norm([[1.0, 3.0]], [2.0, 2.0], [0.0, 1.0], eps=0.0).tolist()
     [[-2.0, 3.0]]
     """
@@ -195,7 +193,6 @@ class RootMeanSquare(Scaled):
 def rms_norm(x: Any, weight: Any = None, axis: Any = -1, eps: Any = 1e-6) -> Tensor:
     """x / sqrt(mean(x²) + eps) * weight over `axis`. Zhang and Sennrich 2019.
 
-    >>> import treadle as td
     >>> td.rms_norm([3.0, 3.0], eps=0.0).tolist()
     [1.0, 1.0]
     """
@@ -224,7 +221,6 @@ class Normalize(Scaled):
 def normalize(x: Any, axis: Any = -1, eps: Any = 1e-12) -> Tensor:
     """x / max(|x|, eps) with the Euclidean norm over `axis`; 0 stays 0.
 
-    >>> import treadle as td
     >>> [f"{v:.1f}" for v in td.normalize([3.0, 4.0]).tolist()]
     ['0.6', '0.8']
     """
@@ -239,7 +235,6 @@ def weight_norm(v: Any, g: Any, axis: Any = 0) -> Tensor:
 
     Salimans and Kingma, Weight normalization, 2016.
 
-    >>> import treadle as td
     >>> [f"{v:.1f}" for v in td.weight_norm([[3.0, 4.0]], [10.0])[0].tolist()]
     ['6.0', '8.0']
     """
@@ -268,7 +263,6 @@ def batch_norm(
     Without mean and var, those of x over its other dimensions (`td.moments` gives
     them). Ioffe and Szegedy, Batch normalization, 2015.
 
-    >>> import treadle as td
     >>> td.batch_norm([[1.0], [3.0]], eps=0.0).tolist()
     [[-1.0], [1.0]]
     >>> td.batch_norm([[1.0], [3.0]], [1.0], [4.0], eps=0.0).tolist()
@@ -301,7 +295,6 @@ def group_norm(
 
     Wu and He, Group normalization, 2018.
 
-    >>> import treadle as td
     >>> td.group_norm([[[1.0, 3.0]]], 1, eps=0.0).tolist()
     [[[-1.0, 1.0]]]
     """
@@ -324,7 +317,6 @@ def instance_norm(
 
     Ulyanov, Vedaldi and Lempitsky, Instance normalization, 2016.
 
-    >>> import treadle as td
     >>> td.instance_norm([[[1.0, 3.0]]], eps=0.0).tolist()
     [[[-1.0, 1.0]]]
     """
@@ -345,7 +337,6 @@ def local_response_norm(
 
     Channels beyond the ends count as 0. Krizhevsky, Sutskever and Hinton 2012.
 
-    >>> import treadle as td
     >>> td.local_response_norm([[2.0, 2.0]], 1, alpha=0.75, beta=1.0).tolist()
     [[0.5, 0.5]]
     """

@@ -20,7 +20,6 @@ __all__ = ["l1_norm", "l2_norm", "norm", "squared_l2_norm"]
 def squared_l2_norm(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     """The sum of squares over `axis`; of absolute values where x is complex.
 
-    >>> import treadle as td
     >>> float(td.squared_l2_norm([3.0, 4.0]))
     25.0
     """
@@ -34,7 +33,6 @@ def l2_norm(
 ) -> Tensor:
     """The root of (the sum of squares + epsilon); its derivative at 0 is 0.
 
-    >>> import treadle as td
     >>> float(td.l2_norm([3.0, 4.0]))
     5.0
     """
@@ -47,7 +45,6 @@ def l2_norm(
 def l1_norm(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     """The sum of absolute values over `axis`.
 
-    >>> import treadle as td
     >>> float(td.l1_norm([3.0, -4.0]))
     7.0
     """
@@ -68,7 +65,6 @@ def norm(x: Any, ord: Any = 2, axis: Any = None, *, keepdims: bool = False) -> T
     Order 0 counts what is not 0; infinity and -infinity take the greatest and least.
     Where an element is 0 its derivative is 0, as torch's.
 
-    >>> import treadle as td
     >>> float(td.norm([3.0, -4.0], float("inf")))
     4.0
     """

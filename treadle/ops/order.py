@@ -98,7 +98,6 @@ def argsort(
 
     NaN counts as greatest: it comes last, and first in descending order.
 
-    >>> import treadle as td
     >>> td.argsort([3.0, 1.0, 2.0]).tolist()
     [1, 2, 0]
     """
@@ -133,7 +132,6 @@ def sort(
 ) -> Tensor:
     """The elements in order along `axis`; NaN counts as greatest.
 
-    >>> import treadle as td
     >>> td.sort([3.0, 1.0, 2.0]).tolist()
     [1.0, 2.0, 3.0]
     """
@@ -206,7 +204,6 @@ def top_k(
 
     NaN counts as greatest, as in `sort`, `max` and `argmax`.
 
-    >>> import treadle as td
     >>> [t.tolist() for t in td.top_k([3.0, 1.0, 2.0], 2)]
     [[3.0, 2.0], [0, 2]]
     >>> [t.tolist() for t in td.top_k([3.0, 1.0, 2.0], 2, largest=False)]
@@ -221,7 +218,6 @@ def top_k(
 def kth_value(x: Any, k: int, axis: Any = -1) -> Tensor:
     """The k-th least element along `axis`, counted from 0.
 
-    >>> import treadle as td
     >>> float(td.kth_value([3.0, 1.0, 2.0], 1))
     2.0
     """
@@ -299,7 +295,6 @@ def searchsorted(
     With side="right" equal ones are counted too. `sorter` has the positions that put x
     in order, where it is not.
 
-    >>> import treadle as td
     >>> td.searchsorted([1.0, 2.0, 2.0], [2.0, 0.0]).tolist()
     [1, 0]
     """

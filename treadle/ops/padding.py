@@ -95,7 +95,6 @@ def pad(x: Any, widths: Any, mode: str = "constant", value: Any = 0) -> Tensor:
     `mode` is "constant" (of `value`), "reflect", "symmetric", "edge" ("replicate" for
     torch) or "wrap" ("circular").
 
-    >>> import treadle as td
     >>> td.pad([1.0, 2.0], 1).tolist()
     [0.0, 1.0, 2.0, 0.0]
     """
@@ -148,7 +147,6 @@ def _widths(widths: Any, ndim: int) -> Widths:
 def shift(x: Any, count: int, axis: Any = -1, value: Any = 0) -> Tensor:
     """The elements moved `count` places up along `axis`, `value` coming in.
 
-    >>> import treadle as td
     >>> td.shift([1.0, 2.0, 3.0], 1).tolist()
     [0.0, 1.0, 2.0]
     """
@@ -179,7 +177,6 @@ def _triangle(x: Any, k: int, lower: bool) -> Tensor:
 def tril(x: Any, k: int = 0) -> Tensor:
     """The matrix with zeros above its k-th diagonal.
 
-    >>> import treadle as td
     >>> td.tril(td.ones((2, 2))).tolist()
     [[1.0, 0.0], [1.0, 1.0]]
     """
@@ -190,7 +187,6 @@ def tril(x: Any, k: int = 0) -> Tensor:
 def triu(x: Any, k: int = 0) -> Tensor:
     """The matrix with zeros below its k-th diagonal.
 
-    >>> import treadle as td
     >>> td.triu(td.ones((2, 2))).tolist()
     [[1.0, 1.0], [0.0, 1.0]]
     """
@@ -200,7 +196,6 @@ def triu(x: Any, k: int = 0) -> Tensor:
 def diag(x: Any) -> Tensor:
     """A matrix with this diagonal; of a matrix, its diagonal.
 
-    >>> import treadle as td
     >>> td.diag([1.0, 2.0]).tolist()
     [[1.0, 0.0], [0.0, 2.0]]
     """

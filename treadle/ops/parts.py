@@ -40,7 +40,6 @@ class IsNan(Predicate):
 def isnan(x: Any) -> Tensor:
     """Whether each element is not a number.
 
-    >>> import treadle as td
     >>> td.isnan([1.0, -float("inf"), float("nan")]).tolist()
     [False, False, True]
     """
@@ -58,7 +57,6 @@ class IsInf(Predicate):
 def isinf(x: Any) -> Tensor:
     """Whether each element is infinite.
 
-    >>> import treadle as td
     >>> td.isinf([1.0, -float("inf"), float("nan")]).tolist()
     [False, True, False]
     """
@@ -76,7 +74,6 @@ class IsFinite(Predicate):
 def isfinite(x: Any) -> Tensor:
     """Whether each element is neither infinite nor NaN.
 
-    >>> import treadle as td
     >>> td.isfinite([1.0, -float("inf"), float("nan")]).tolist()
     [True, False, False]
     """
@@ -95,7 +92,6 @@ class SignBit(Predicate):
 def signbit(x: Any) -> Tensor:
     """Whether each element is negative, -0.0 included.
 
-    >>> import treadle as td
     >>> td.signbit([1.0, -float("inf"), float("nan")]).tolist()
     [False, True, False]
     """
@@ -123,7 +119,6 @@ class Real(Unary):
 def real(x: Any) -> Tensor:
     """The real part of x; the same node where x is real.
 
-    >>> import treadle as td
     >>> td.real(td.asarray([1 + 2j])).tolist()
     [1.0]
     """
@@ -154,7 +149,6 @@ class Imag(Unary):
 def imag(x: Any) -> Tensor:
     """The imaginary part of x; zeros where x is real.
 
-    >>> import treadle as td
     >>> td.imag(td.asarray([1 + 2j])).tolist()
     [2.0]
     """
@@ -164,7 +158,6 @@ def imag(x: Any) -> Tensor:
 def angle(x: Any) -> Tensor:
     """The angle of each number in the complex plane, from -pi to pi.
 
-    >>> import treadle as td
     >>> [f"{v:.5f}" for v in td.angle(td.asarray([1j, -1.0 + 0j])).tolist()]
     ['1.57080', '3.14159']
     """

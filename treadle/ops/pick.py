@@ -50,7 +50,6 @@ def positions(ids: Any) -> Tensor:
 def take(x: Any, indices: Any, axis: Any = None) -> Tensor:
     """Elements of `x` at `indices` along `axis`: x[..., indices, ...].
 
-    >>> import treadle as td
     >>> td.take([10.0, 20.0, 30.0], [2, 0]).tolist()
     [30.0, 10.0]
     """
@@ -67,7 +66,6 @@ def take(x: Any, indices: Any, axis: Any = None) -> Tensor:
 def gather(x: Any, indices: Any, axis: Any = 0) -> Tensor:
     """`take` along the first dimension unless another is given.
 
-    >>> import treadle as td
     >>> td.gather([[1.0], [2.0]], [1]).tolist()
     [[2.0]]
     """
@@ -78,7 +76,6 @@ def gather(x: Any, indices: Any, axis: Any = 0) -> Tensor:
 def index_select(x: Any, axis: Any, indices: Any) -> Tensor:
     """`take` with the arguments in the order of older libraries.
 
-    >>> import treadle as td
     >>> td.index_select([[1.0, 2.0]], 1, [1]).tolist()
     [[2.0]]
     """
@@ -89,7 +86,6 @@ def index_select(x: Any, axis: Any, indices: Any) -> Tensor:
 def cols(x: Any, ids: Any) -> Tensor:
     """The columns of `x` (along its last dimension) at `ids`.
 
-    >>> import treadle as td
     >>> td.cols([[1.0, 2.0]], [1]).tolist()
     [[2.0]]
     """
@@ -216,7 +212,6 @@ def take_along_axis(x: Any, indices: Any, axis: Any = -1) -> Tensor:
 
     The other dimensions broadcast.
 
-    >>> import treadle as td
     >>> td.take_along_axis([[1.0, 2.0], [3.0, 4.0]], [[1], [0]], 1).tolist()
     [[2.0], [3.0]]
     """
@@ -236,7 +231,6 @@ def pick(x: Any, labels: Any, axis: Any = -1, *, counted: bool = False) -> Tenso
 
     A negative label counts from the end unless labels are `counted` from 0.
 
-    >>> import treadle as td
     >>> td.pick([[1.0, 2.0], [3.0, 4.0]], [1, 0]).tolist()
     [2.0, 3.0]
     """
@@ -253,7 +247,6 @@ def pick(x: Any, labels: Any, axis: Any = -1, *, counted: bool = False) -> Tenso
 def pick_range(x: Any, start: int, stop: int, axis: Any = 0) -> Tensor:
     """The part of `x` from `start` before `stop` along `axis`.
 
-    >>> import treadle as td
     >>> td.pick_range([1.0, 2.0, 3.0], 1, 3).tolist()
     [2.0, 3.0]
     """
@@ -317,7 +310,6 @@ class OneHot(Family):
 def one_hot(labels: Any, n: int, dtype: Any = None) -> Tensor:
     """Rows that are 1 at their label and 0 elsewhere: y[.., k] = (labels[..] = k).
 
-    >>> import treadle as td
     >>> td.one_hot([1, 0], 2).tolist()
     [[0.0, 1.0], [1.0, 0.0]]
     """
@@ -329,7 +321,6 @@ def one_hot(labels: Any, n: int, dtype: Any = None) -> Tensor:
 def scatter(x: Any, indices: Any, values: Any, axis: Any = 0) -> Tensor:
     """`x` with its parts at `indices` along `axis` replaced by `values`.
 
-    >>> import treadle as td
     >>> td.scatter([1.0, 2.0, 3.0], [0, 2], [7.0, 9.0]).tolist()
     [7.0, 2.0, 9.0]
     """
@@ -340,7 +331,6 @@ def scatter(x: Any, indices: Any, values: Any, axis: Any = 0) -> Tensor:
 def scatter_add(x: Any, indices: Any, values: Any, axis: Any = 0) -> Tensor:
     """`x` with `values` added to its parts at `indices` along `axis`.
 
-    >>> import treadle as td
     >>> td.scatter_add([1.0, 2.0], [0, 0], [7.0, 9.0]).tolist()
     [17.0, 2.0]
     """

@@ -98,7 +98,6 @@ def max_pool(
 
     With `ceil_mode` a last window may reach over the end.
 
-    >>> import treadle as td
     >>> td.max_pool([[[1.0, 3.0, 2.0, 0.0]]], 2).tolist()
     [[[3.0, 2.0]]]
     """
@@ -110,7 +109,6 @@ def max_pool(
 def max_pool1d(x: Any, kernel: Any, *args: Any, **options: Any) -> Tensor:
     """`max_pool` of sequences x[n, c, length].
 
-    >>> import treadle as td
     >>> td.max_pool1d([[[1.0, 3.0, 2.0]]], 2, stride=1).tolist()
     [[[3.0, 3.0]]]
     """
@@ -121,7 +119,6 @@ def max_pool1d(x: Any, kernel: Any, *args: Any, **options: Any) -> Tensor:
 def max_pool2d(x: Any, kernel: Any, *args: Any, **options: Any) -> Tensor:
     """`max_pool` of images x[n, c, height, width].
 
-    >>> import treadle as td
     >>> td.max_pool2d(td.ones((1, 1, 5, 4)), 2, ceil_mode=True).shape
     (1, 1, 3, 2)
     """
@@ -132,7 +129,6 @@ def max_pool2d(x: Any, kernel: Any, *args: Any, **options: Any) -> Tensor:
 def max_pool3d(x: Any, kernel: Any, *args: Any, **options: Any) -> Tensor:
     """`max_pool` of volumes x[n, c, *spatial].
 
-    >>> import treadle as td
     >>> td.max_pool3d(td.ones((1, 1, 4, 4, 4)), 2).shape
     (1, 1, 2, 2, 2)
     """
@@ -150,7 +146,6 @@ def sum_pool(
 ) -> Tensor:
     """The sum of each window of x[n, c, *spatial], integers in 64 bits as in `sum`.
 
-    >>> import treadle as td
     >>> td.sum_pool([[[1.0, 3.0, 2.0, 0.0]]], 2).tolist()
     [[[4.0, 2.0]]]
     """
@@ -174,7 +169,6 @@ def avg_pool(
 
     Padding counts as zeros, or not at all without `count_include_pad`.
 
-    >>> import treadle as td
     >>> td.avg_pool([[[1.0, 3.0, 2.0, 0.0]]], 2).tolist()
     [[[2.0, 1.0]]]
     """
@@ -199,7 +193,6 @@ def avg_pool(
 def avg_pool1d(x: Any, kernel: Any, *args: Any, **options: Any) -> Tensor:
     """`avg_pool` of sequences x[n, c, length].
 
-    >>> import treadle as td
     >>> td.avg_pool1d([[[1.0, 3.0, 5.0]]], 2, stride=1).tolist()
     [[[2.0, 4.0]]]
     """
@@ -210,7 +203,6 @@ def avg_pool1d(x: Any, kernel: Any, *args: Any, **options: Any) -> Tensor:
 def avg_pool2d(x: Any, kernel: Any, *args: Any, **options: Any) -> Tensor:
     """`avg_pool` of images x[n, c, height, width].
 
-    >>> import treadle as td
     >>> td.avg_pool2d(td.ones((1, 1, 4, 4)), 2).shape
     (1, 1, 2, 2)
     """
@@ -221,7 +213,6 @@ def avg_pool2d(x: Any, kernel: Any, *args: Any, **options: Any) -> Tensor:
 def avg_pool3d(x: Any, kernel: Any, *args: Any, **options: Any) -> Tensor:
     """`avg_pool` of volumes x[n, c, *spatial].
 
-    >>> import treadle as td
     >>> td.avg_pool3d(td.ones((1, 1, 4, 4, 4)), 2).shape
     (1, 1, 2, 2, 2)
     """
@@ -233,7 +224,6 @@ def avg_pool3d(x: Any, kernel: Any, *args: Any, **options: Any) -> Tensor:
 def l2_pool(x: Any, kernel: Any, stride: Any = None, padding: Any = 0) -> Tensor:
     """The Euclidean norm of each window: sqrt(sum x^2), with gradient 0 at 0.
 
-    >>> import treadle as td
     >>> td.l2_pool([[[3.0, 4.0]]], 2).tolist()
     [[[5.0]]]
     """
@@ -253,7 +243,6 @@ def plane(x: Any) -> tuple[Tensor, tuple[int, ...]]:
 def global_max_pool(x: Any) -> Tensor:
     """The maximum of each channel: x[n, c, *spatial] to [n, c].
 
-    >>> import treadle as td
     >>> td.global_max_pool([[[1.0, 3.0]]]).tolist()
     [[3.0]]
     """
@@ -265,7 +254,6 @@ def global_max_pool(x: Any) -> Tensor:
 def global_avg_pool(x: Any) -> Tensor:
     """The average of each channel: x[n, c, *spatial] to [n, c].
 
-    >>> import treadle as td
     >>> td.global_avg_pool([[[1.0, 3.0]]]).tolist()
     [[2.0]]
     """
@@ -277,7 +265,6 @@ def global_avg_pool(x: Any) -> Tensor:
 def global_sum_pool(x: Any) -> Tensor:
     """The sum of each channel: x[n, c, *spatial] to [n, c].
 
-    >>> import treadle as td
     >>> td.global_sum_pool([[[1.0, 3.0]]]).tolist()
     [[4.0]]
     """
@@ -292,7 +279,6 @@ def adaptive_avg_pool(x: Any, output: Any) -> Tensor:
 
     Bin i of m spans elements floor(i n / m) before ceil((i + 1) n / m).
 
-    >>> import treadle as td
     >>> td.adaptive_avg_pool([[[1.0, 3.0, 5.0, 7.0]]], 2).tolist()
     [[[2.0, 6.0]]]
     """
@@ -326,7 +312,6 @@ def adaptive_avg_pool(x: Any, output: Any) -> Tensor:
 def kmax_pool(x: Any, k: int, axis: Any = -1) -> Tensor:
     """The k largest elements along `axis`, in the order they stand in.
 
-    >>> import treadle as td
     >>> td.kmax_pool([[1.0, 9.0, 3.0, 7.0]], 2).tolist()
     [[9.0, 7.0]]
     """
@@ -346,7 +331,6 @@ def kmax_pool(x: Any, k: int, axis: Any = -1) -> Tensor:
 def masked_avg_pool(x: Any, mask: Any, axis: Any) -> Tensor:
     """The average along `axis` of the elements whose mask is not 0; 0 without any.
 
-    >>> import treadle as td
     >>> td.masked_avg_pool([[1.0, 3.0, 9.0]], [[1, 1, 0]], 1).tolist()
     [2.0]
     """
@@ -361,7 +345,6 @@ def masked_avg_pool(x: Any, mask: Any, axis: Any) -> Tensor:
 def masked_max_pool(x: Any, mask: Any, axis: Any) -> Tensor:
     """The maximum along `axis` of the elements whose mask is not 0; -inf without any.
 
-    >>> import treadle as td
     >>> td.masked_max_pool([[1.0, 3.0, 9.0]], [[1, 1, 0]], 1).tolist()
     [3.0]
     """

@@ -40,7 +40,6 @@ def sinusoidal_positions(
     Column 2k is sin(t base^(-2k / width)) and column 2k + 1 its cosine. Vaswani et al.,
     Attention is all you need, 2017.
 
-    >>> import treadle as td
     >>> td.sinusoidal_positions(2, 2).numpy().round(4).tolist()
     [[0.0, 1.0], [0.8414999842643738, 0.5403000116348267]]
     """
@@ -63,7 +62,6 @@ def alibi_bias(
     two, as in the paper, every second slope of the next power fills up. The last query
     stands at the last key. Press, Smith and Lewis, Train short, test long, 2022.
 
-    >>> import treadle as td
     >>> td.alibi_bias(8, 2)[0].tolist()
     [[0.0, -0.5], [-0.5, 0.0]]
     """
@@ -88,7 +86,6 @@ def rotary(
     they stand apart. With `halves` the pairs are (k, k + width / 2), as GPT-NeoX and
     Llama have them. Su et al., RoFormer, 2021.
 
-    >>> import treadle as td
     >>> td.rotary([[1.0, 0.0], [1.0, 0.0]]).numpy().round(4).tolist()
     [[1.0, 0.0], [0.5403000116348267, 0.8414999842643738]]
     """
@@ -115,7 +112,6 @@ def additive_scores(q: Any, k: Any, v: Any) -> Tensor:
     q [..., queries, width] and k [..., keys, width] are projected already; v has the
     width. Bahdanau, Cho and Bengio, 2015.
 
-    >>> import treadle as td
     >>> td.additive_scores(td.zeros((2, 3)), td.zeros((4, 3)), td.ones(3)).shape
     (2, 4)
     """

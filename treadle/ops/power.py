@@ -52,7 +52,6 @@ class Sqrt(Unary):
 def sqrt(x: Any) -> Tensor:
     """The square root.
 
-    >>> import treadle as td
     >>> f"{float(td.sqrt(2.0)):.5f}"
     '1.41421'
     """
@@ -95,7 +94,6 @@ def squared_modulus(x: Tensor) -> Tensor:
 def square(x: Any) -> Tensor:
     """x x.
 
-    >>> import treadle as td
     >>> td.square([3.0, -2.0]).tolist()
     [9.0, 4.0]
     """
@@ -105,7 +103,6 @@ def square(x: Any) -> Tensor:
 def cube(x: Any) -> Tensor:
     """x x x.
 
-    >>> import treadle as td
     >>> float(td.cube(-2.0))
     -8.0
     """
@@ -133,7 +130,6 @@ class Rsqrt(Unary):
 def rsqrt(x: Any) -> Tensor:
     """The reciprocal of the square root.
 
-    >>> import treadle as td
     >>> f"{float(td.rsqrt(4.0)):.5f}"
     '0.50000'
     """
@@ -160,7 +156,6 @@ class Reciprocal(Unary):
 def reciprocal(x: Any) -> Tensor:
     """1 / x.
 
-    >>> import treadle as td
     >>> f"{float(td.reciprocal(4.0)):.5f}"
     '0.25000'
     """
@@ -205,7 +200,6 @@ class Pow(Elementwise):
 def pow(x: Any, y: Any) -> Tensor:
     """x to the power y, element by element; small whole exponents become products.
 
-    >>> import treadle as td
     >>> td.pow([2.0, 3.0], 2).tolist(), td.pow([4.0], 0.5).tolist()
     ([4.0, 9.0], [2.0])
     """

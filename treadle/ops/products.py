@@ -32,7 +32,6 @@ __all__ = [
 def affine(x: Any, w: Any, b: Any = None) -> Tensor:
     """x w + b.
 
-    >>> import treadle as td
     >>> td.affine([[1.0, 2.0]], [[1.0], [1.0]], [0.5]).tolist()
     [[3.5]]
     """
@@ -44,7 +43,6 @@ def affine(x: Any, w: Any, b: Any = None) -> Tensor:
 def bilinear(x: Any, w: Any, y: Any, b: Any = None) -> Tensor:
     """z[.., k] = sum over i, j of x[.., i] w[k, i, j] y[.., j], with a bias for each k.
 
-    >>> import treadle as td
     >>> td.bilinear([1.0, 2.0], [[[1.0], [1.0]]], [3.0]).tolist()
     [9.0]
     """
@@ -58,7 +56,6 @@ def contract3d(x: Any, y: Any, z: Any = None, b: Any = None) -> Tensor:
 
     Then b is added. Leading dimensions broadcast.
 
-    >>> import treadle as td
     >>> td.contract3d([[[1.0, 2.0], [3.0, 4.0]]], [1.0, 1.0]).tolist()
     [[3.0, 7.0]]
     """
@@ -73,7 +70,6 @@ def contract3d(x: Any, y: Any, z: Any = None, b: Any = None) -> Tensor:
 def kron(x: Any, y: Any) -> Tensor:
     """The Kronecker product: each element of x as a multiple of y.
 
-    >>> import treadle as td
     >>> td.kron([1.0, 10.0], [1.0, 2.0]).tolist()
     [1.0, 2.0, 10.0, 20.0]
     """
@@ -91,7 +87,6 @@ def kron(x: Any, y: Any) -> Tensor:
 def trace_of_product(x: Any, y: Any) -> Tensor:
     """The trace of x y^T: the sum of x[i, j] y[i, j].
 
-    >>> import treadle as td
     >>> float(td.trace_of_product([[1.0, 2.0]], [[3.0, 4.0]]))
     11.0
     """
@@ -118,7 +113,6 @@ def _circular(x: Any, y: Any, sign: int) -> Tensor:
 def circular_convolution(x: Any, y: Any) -> Tensor:
     """z[.., i] = sum over j of x[.., j] y[.., (i - j) mod n].
 
-    >>> import treadle as td
     >>> td.circular_convolution([0.0, 1.0, 0.0], [1.0, 2.0, 3.0]).tolist()
     [3.0, 1.0, 2.0]
     """
@@ -130,7 +124,6 @@ def circular_convolution(x: Any, y: Any) -> Tensor:
 def circular_correlation(x: Any, y: Any) -> Tensor:
     """z[.., i] = sum over j of x[.., j] y[.., (i + j) mod n].
 
-    >>> import treadle as td
     >>> td.circular_correlation([0.0, 1.0, 0.0], [1.0, 2.0, 3.0]).tolist()
     [2.0, 3.0, 1.0]
     """

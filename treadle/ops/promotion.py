@@ -76,7 +76,6 @@ def dtype_of(x: Any) -> DType:
 def finfo(type: Any) -> FloatInfo:
     """The limits of the floating-point dtype `type`, or of a tensor's.
 
-    >>> import treadle as td
     >>> td.finfo("bfloat16").bits, td.finfo(td.float32).eps
     (16, 1.1920928955078125e-07)
     """
@@ -98,7 +97,6 @@ def finfo(type: Any) -> FloatInfo:
 def iinfo(type: Any) -> IntegerInfo:
     """The limits of the integer dtype `type`, or of a tensor's.
 
-    >>> import treadle as td
     >>> td.iinfo(td.int8).min, td.iinfo(td.int8).max
     (-128, 127)
     """
@@ -115,7 +113,6 @@ def isdtype(dtype: Any, kind: Any) -> bool:
     Kinds are "bool", "signed integer", "unsigned integer", "integral", "real floating",
     "complex floating" and "numeric".
 
-    >>> import treadle as td
     >>> td.isdtype(td.float32, "real floating"), td.isdtype(td.int8, ("bool", td.int16))
     (True, False)
     """
@@ -134,7 +131,6 @@ def can_cast(from_: Any, to: Any) -> bool:
     """Whether promotion leads from a dtype, or a tensor's, to another: the two combine
     to that.
 
-    >>> import treadle as td
     >>> td.can_cast(td.int8, td.int16), td.can_cast(td.float64, td.float32)
     (True, False)
     """
@@ -147,7 +143,6 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
 
     Python's and NumPy's scalars are weak: they take the dtype of what is beside them.
 
-    >>> import treadle as td
     >>> td.result_type(td.int8, td.ones(2), 1.0).name
     'float32'
     """

@@ -95,7 +95,6 @@ def pinv(x: Any, rtol: Any = None) -> Tensor:
     units of rounding. Its gradient is right where the rank does not change (Golub and
     Pereyra, The differentiation of pseudo-inverses, 1973).
 
-    >>> import treadle as td
     >>> td.linalg.pinv([[2.0, 0.0], [0.0, 0.0]]).tolist()
     [[0.5, 0.0], [0.0, 0.0]]
     """

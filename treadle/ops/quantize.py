@@ -36,7 +36,6 @@ def quantize(x: Any, axis: int | Sequence[int] = 0) -> tuple[Tensor, Tensor]:
     scale = max|x| / 127 over the other axes, which it keeps with length 1, and q =
     round(x / scale), so that |x - q scale| is at most scale / 2. Zeros have scale 1.
 
-    >>> import treadle as td
     >>> q, scale = td.quantize([[1.0, -127.0], [0.0, 254.0]])
     >>> q.tolist(), scale.tolist()
     ([[1, -127], [0, 127]], [[1.0], [2.0]])
@@ -59,7 +58,6 @@ def quantize(x: Any, axis: int | Sequence[int] = 0) -> tuple[Tensor, Tensor]:
 def dequantize(q: Any, scale: Any) -> Tensor:
     """q scale, in the dtype of the scale.
 
-    >>> import treadle as td
     >>> td.dequantize(*td.quantize([[1.0, -127.0]])).tolist()
     [[1.0, -127.0]]
     """
@@ -73,7 +71,6 @@ def int8_linear(x: Any, weight: Any, scale: Any, bias: Any = None) -> Tensor:
     Scales are applied to the result. What lies in memory is W alone: the product reads
     int8 and widens what it has in registers.
 
-    >>> import treadle as td
     >>> q, scale = td.quantize([[1.0, 2.0], [3.0, 4.0]])
     >>> td.int8_linear([[1.0, 1.0]], q, scale).numpy().round(1).tolist()
     [[3.0, 7.0]]
@@ -89,7 +86,6 @@ def fixed_point(x: Any, bits: int = 10) -> Tensor:
 
     What lies within 2^(15 - bits) of zero is off by at most half a unit.
 
-    >>> import treadle as td
     >>> td.fixed_point([1.0, -0.25, 100.0]).tolist()
     [1024, -256, 32767]
     """
@@ -104,7 +100,6 @@ def int16_linear(x: Any, weight: Any, bias: Any = None, bits: int = 10) -> Tenso
     sum is of 32 bits and wraps where |y| reaches 2^(31 - 2 bits), 2048. The gradient
     passes the rounding of x, and stops where x saturates.
 
-    >>> import treadle as td
     >>> w = td.fixed_point([[1.0, 2.0], [3.0, 4.0]])
     >>> td.int16_linear([[1.0, 0.5]], w).tolist()
     [[2.0, 5.0]]
@@ -171,7 +166,6 @@ def quantize_fixed(x: Any, bits: int = 8, scale: Any = None, steps: int = 0) -> 
     Aji and Heafield, Compressing neural machine translation models with 4-bit
     precision, 2020 (Marian's ModelQuantizer).
 
-    >>> import treadle as td
     >>> td.quantize_fixed([1.0, 0.6, 0.2], bits=2).tolist()
     [1.0, 1.0, 0.0]
     """
@@ -185,7 +179,6 @@ def quantize_log(x: Any, bits: int = 8, scale: Any = None, steps: int = 0) -> Te
     2^(bits - 1) - 1: 4 / 3 makes it the nearest value. S is found as in
     `quantize_fixed`.
 
-    >>> import treadle as td
     >>> td.quantize_log([1.0, 0.7, 0.5, 0.2, -0.9], bits=4).tolist()
     [1.0, 0.5, 0.5, 0.25, -1.0]
     """

@@ -230,7 +230,6 @@ def uniform(
 
     With bounds other than 0 and 1, rounding may give `high` itself.
 
-    >>> import treadle as td
     >>> with td.options(seed=1):
     ...     x, y = td.random.uniform((3,)), td.random.uniform((3,))
     >>> x.tolist() == y.tolist(), 0 <= float(x.min()) and float(x.max()) < 1
@@ -250,7 +249,6 @@ def normal(
 ) -> Tensor:
     """Numbers of the normal distribution, of the parameters' shape unless one is given.
 
-    >>> import treadle as td
     >>> with td.options(seed=1):
     ...     abs(float(td.random.normal((1000,), mean=5.0).mean()) - 5.0) < 0.2
     True
@@ -263,7 +261,6 @@ def normal(
 def bernoulli(shape: Any = None, p: Any = 0.5, dtype: Any = None) -> Tensor:
     """1 with probability p, else 0; of the shape of p unless one is given.
 
-    >>> import treadle as td
     >>> td.random.bernoulli(p=[0.0, 1.0]).tolist()
     [0.0, 1.0]
     """
@@ -280,7 +277,6 @@ def bernoulli(shape: Any = None, p: Any = 0.5, dtype: Any = None) -> Tensor:
 def gumbel(shape: Any = (), dtype: Any = None) -> Tensor:
     """Numbers of the standard Gumbel distribution: -log(-log(u)).
 
-    >>> import treadle as td
     >>> td.random.gumbel((2, 3)).shape
     (2, 3)
     """
@@ -293,7 +289,6 @@ def gumbel(shape: Any = (), dtype: Any = None) -> Tensor:
 def exponential(shape: Any = None, rate: Any = 1.0, dtype: Any = None) -> Tensor:
     """Numbers of the exponential distribution: -log(1 - u) / rate.
 
-    >>> import treadle as td
     >>> float(td.random.exponential((4,)).min()) >= 0
     True
     """
@@ -310,7 +305,6 @@ def truncated_normal(
     A number further out is replaced by one of eight other draws; the few that are left
     after those (one in 10**12) are held at the bound.
 
-    >>> import treadle as td
     >>> float(td.abs(td.random.truncated_normal((100,))).max()) <= 2
     True
     """
@@ -325,7 +319,6 @@ def truncated_normal(
 def randint(low: int, high: int, shape: Any = (), dtype: Any = "int64") -> Tensor:
     """Whole numbers equally likely in [low, high).
 
-    >>> import treadle as td
     >>> td.random.randint(3, 4, (2,)).tolist()
     [3, 3]
     """
@@ -350,7 +343,6 @@ def randint(low: int, high: int, shape: Any = (), dtype: Any = "int64") -> Tenso
 def permutation(n: int) -> Tensor:
     """The numbers 0 .. n-1 in random order.
 
-    >>> import treadle as td
     >>> sorted(td.random.permutation(5).tolist())
     [0, 1, 2, 3, 4]
     """
@@ -364,7 +356,6 @@ def categorical(logits: Any, axis: Any = -1, shape: Any = None) -> Tensor:
     By the Gumbel-max method; `shape` draws so many of each, in front. Logits that are
     all -inf, or of which one is NaN, are a RunError.
 
-    >>> import treadle as td
     >>> td.random.categorical([0.0, -1e9, 0.0]).shape
     ()
     """
@@ -378,7 +369,6 @@ def categorical(logits: Any, axis: Any = -1, shape: Any = None) -> Tensor:
 def seed_state() -> tuple[int, int]:
     """The seed of this thread's scope and the count of draws taken from it.
 
-    >>> import treadle as td
     >>> with td.options(seed=9):
     ...     _ = td.random.uniform()
     ...     td.random.seed_state()

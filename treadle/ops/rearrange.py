@@ -46,7 +46,6 @@ __all__ = [
 def matrix_transpose(x: Any) -> Tensor:
     """The last two dimensions swapped.
 
-    >>> import treadle as td
     >>> td.matrix_transpose(td.zeros((2, 3, 4))).shape
     (2, 4, 3)
     """
@@ -59,7 +58,6 @@ def matrix_transpose(x: Any) -> Tensor:
 def transpose(x: Any, axes: Any = None) -> Tensor:
     """The dimensions in another order: NumPy's name of permute_dims.
 
-    >>> import treadle as td
     >>> td.transpose(td.zeros((2, 3))).shape
     (3, 2)
     """
@@ -70,7 +68,6 @@ def transpose(x: Any, axes: Any = None) -> Tensor:
 def swapaxes(x: Any, first: Any, second: Any) -> Tensor:
     """Two dimensions swapped.
 
-    >>> import treadle as td
     >>> td.swapaxes(td.zeros((2, 3, 4)), 0, 2).shape
     (4, 3, 2)
     """
@@ -85,7 +82,6 @@ def swapaxes(x: Any, first: Any, second: Any) -> Tensor:
 def moveaxis(x: Any, source: Any, destination: Any) -> Tensor:
     """Some dimensions moved to other places, the rest kept in order.
 
-    >>> import treadle as td
     >>> td.moveaxis(td.zeros((2, 3, 4)), 0, -1).shape
     (3, 4, 2)
     """
@@ -107,7 +103,6 @@ def moveaxis(x: Any, source: Any, destination: Any) -> Tensor:
 def expand_dims(x: Any, axis: Any) -> Tensor:
     """New dimensions of extent 1 at these places of the result.
 
-    >>> import treadle as td
     >>> td.expand_dims(td.zeros((2, 3)), (0, -1)).shape
     (1, 2, 3, 1)
     """
@@ -130,7 +125,6 @@ def expand_dims(x: Any, axis: Any) -> Tensor:
 def squeeze(x: Any, axis: Any = None) -> Tensor:
     """Dimensions of extent 1 dropped: those named, or all.
 
-    >>> import treadle as td
     >>> td.squeeze(td.zeros((1, 2, 1)), 0).shape
     (2, 1)
     """
@@ -154,7 +148,6 @@ def flatten(x: Any, start: Any = 0, stop: Any = -1, name: str | None = None) -> 
 
     The new dimension has no name but one that is given.
 
-    >>> import treadle as td
     >>> td.flatten(td.zeros((2, 3, 4)), 1).shape
     (2, 12)
     >>> image = td.name_axes(td.zeros((2, 3, 4)), "n", "h", "w")
@@ -178,7 +171,6 @@ def flatten(x: Any, start: Any = 0, stop: Any = -1, name: str | None = None) -> 
 def flatten_at(x: Any, axis: Any) -> Tensor:
     """Two dimensions: those before `axis` merged, and the rest.
 
-    >>> import treadle as td
     >>> td.flatten_at(td.zeros((2, 3, 4)), 2).shape
     (6, 4)
     """
@@ -193,7 +185,6 @@ def flatten_at(x: Any, axis: Any) -> Tensor:
 def unflatten(x: Any, axis: Any, shape: Any) -> Tensor:
     """One dimension split into several: extents, of which one may be -1, or axes.
 
-    >>> import treadle as td
     >>> td.unflatten(td.zeros((2, 12)), 1, (3, -1)).shape
     (2, 3, 4)
     >>> flat = td.name_axes(td.zeros((2, 12)), "n", "pixel")
@@ -224,7 +215,6 @@ def unflatten(x: Any, axis: Any, shape: Any) -> Tensor:
 def contiguous(x: Any) -> Tensor:
     """`x` itself: layout is the compiler's choice, so there is nothing to do.
 
-    >>> import treadle as td
     >>> td.contiguous([1.0]).tolist()
     [1.0]
     """
@@ -234,7 +224,6 @@ def contiguous(x: Any) -> Tensor:
 def broadcast_arrays(*xs: Any) -> tuple[Tensor, ...]:
     """The tensors broadcast to their common shape.
 
-    >>> import treadle as td
     >>> [x.shape for x in td.broadcast_arrays([1.0, 2.0], 3.0)]
     [(2,), (2,)]
     """
@@ -248,7 +237,6 @@ def meshgrid(*xs: Any, indexing: str = "xy") -> tuple[Tensor, ...]:
 
     "ij" takes the dimensions in order; "xy" swaps the first two, as pictures do.
 
-    >>> import treadle as td
     >>> [x.tolist() for x in td.meshgrid([1, 2], [3, 4])]
     [[[1, 2], [1, 2]], [[3, 3], [4, 4]]]
     """
@@ -272,7 +260,6 @@ def meshgrid(*xs: Any, indexing: str = "xy") -> tuple[Tensor, ...]:
 def atleast_1d(x: Any) -> Tensor:
     """`x` with one dimension at least.
 
-    >>> import treadle as td
     >>> td.atleast_1d(1.0).shape
     (1,)
     """
@@ -283,7 +270,6 @@ def atleast_1d(x: Any) -> Tensor:
 def atleast_2d(x: Any) -> Tensor:
     """`x` with two dimensions at least, new ones in front.
 
-    >>> import treadle as td
     >>> td.atleast_2d([1.0, 2.0]).shape
     (1, 2)
     """
@@ -294,7 +280,6 @@ def atleast_2d(x: Any) -> Tensor:
 def atleast_3d(x: Any) -> Tensor:
     """`x` with three dimensions at least: a vector in the middle, as np.atleast_3d.
 
-    >>> import treadle as td
     >>> td.atleast_3d([1.0, 2.0]).shape
     (1, 2, 1)
     """

@@ -32,7 +32,6 @@ __all__ = [
 def relu6(x: Any) -> Tensor:
     """min(max(x, 0), 6).
 
-    >>> import treadle as td
     >>> td.relu6([-1.0, 3.0, 9.0]).tolist()
     [0.0, 3.0, 6.0]
     """
@@ -42,7 +41,6 @@ def relu6(x: Any) -> Tensor:
 def clipped_relu(x: Any, cutoff: Any = 20.0) -> Tensor:
     """min(max(x, 0), cutoff).
 
-    >>> import treadle as td
     >>> td.clipped_relu([-1.0, 3.0], 2.0).tolist()
     [0.0, 2.0]
     """
@@ -52,7 +50,6 @@ def clipped_relu(x: Any, cutoff: Any = 20.0) -> Tensor:
 def leaky_relu(x: Any, slope: Any = 0.01) -> Tensor:
     """x where it is positive, else slope x; slope is a number or a tensor (PReLU).
 
-    >>> import treadle as td
     >>> td.leaky_relu([-1.0, 2.0], 0.5).tolist()
     [-0.5, 2.0]
     """
@@ -64,7 +61,6 @@ def leaky_relu(x: Any, slope: Any = 0.01) -> Tensor:
 def prelu(x: Any, slope: Any) -> Tensor:
     """leaky_relu with a learned slope, one number or one a channel (dimension 1).
 
-    >>> import treadle as td
     >>> td.prelu([[-1.0, -1.0]], td.asarray([0.5, 0.25])).tolist()
     [[-0.5, -0.25]]
     """
@@ -77,7 +73,6 @@ def prelu(x: Any, slope: Any) -> Tensor:
 def thresholded_relu(x: Any, threshold: Any = 1.0) -> Tensor:
     """x where it is above the threshold, else 0.
 
-    >>> import treadle as td
     >>> td.thresholded_relu([0.5, 2.0]).tolist()
     [0.0, 2.0]
     """
@@ -88,7 +83,6 @@ def thresholded_relu(x: Any, threshold: Any = 1.0) -> Tensor:
 def elu(x: Any, alpha: Any = 1.0) -> Tensor:
     """x where it is positive, else alpha (e**x - 1) (Clevert et al., 2015).
 
-    >>> import treadle as td
     >>> [f"{v:.4f}" for v in td.elu([-1.0, 2.0]).tolist()]
     ['-0.6321', '2.0000']
     """
@@ -101,7 +95,6 @@ def elu(x: Any, alpha: Any = 1.0) -> Tensor:
 def celu(x: Any, alpha: Any = 1.0) -> Tensor:
     """x where it is positive, else alpha (e**(x / alpha) - 1) (Barron, 2017).
 
-    >>> import treadle as td
     >>> [f"{v:.4f}" for v in td.celu([-1.0, 2.0], 2.0).tolist()]
     ['-0.7869', '2.0000']
     """
@@ -118,7 +111,6 @@ def elu_scaled(node: Tensor, alpha: Any) -> Tensor:
 def gelu_tanh(x: Any) -> Tensor:
     """gelu by its tanh approximation, within 5e-4 of the exact one.
 
-    >>> import treadle as td
     >>> [f"{v:.4f}" for v in td.gelu_tanh([-1.0, 2.0]).tolist()]
     ['-0.1588', '1.9546']
     """
@@ -131,7 +123,6 @@ def gelu_tanh(x: Any) -> Tensor:
 def swish(x: Any, beta: Any = 1.0) -> Tensor:
     """x sigmoid(beta x) (Ramachandran et al., 2017).
 
-    >>> import treadle as td
     >>> [f"{v:.4f}" for v in td.swish([-1.0, 2.0]).tolist()]
     ['-0.2689', '1.7616']
     """
@@ -142,7 +133,6 @@ def swish(x: Any, beta: Any = 1.0) -> Tensor:
 def tanh_shrink(x: Any) -> Tensor:
     """x - tanh(x).
 
-    >>> import treadle as td
     >>> [f"{v:.4f}" for v in td.tanh_shrink([-1.0, 2.0]).tolist()]
     ['-0.2384', '1.0360']
     """
@@ -153,7 +143,6 @@ def tanh_shrink(x: Any) -> Tensor:
 def hard_sigmoid(x: Any) -> Tensor:
     """clip(x / 6 + 1/2, 0, 1).
 
-    >>> import treadle as td
     >>> td.hard_sigmoid([-9.0, 0.0, 9.0]).tolist()
     [0.0, 0.5, 1.0]
     """
@@ -163,7 +152,6 @@ def hard_sigmoid(x: Any) -> Tensor:
 def hard_swish(x: Any) -> Tensor:
     """x hard_sigmoid(x) (Howard et al., 2019).
 
-    >>> import treadle as td
     >>> td.hard_swish([3.0, 6.0]).tolist()
     [3.0, 6.0]
     """
@@ -174,7 +162,6 @@ def hard_swish(x: Any) -> Tensor:
 def trelu(x: Any, threshold: Any = 1.0) -> Tensor:
     """Another name of thresholded_relu.
 
-    >>> import treadle as td
     >>> td.trelu([0.5, 2.0]).tolist()
     [0.0, 2.0]
     """
@@ -184,7 +171,6 @@ def trelu(x: Any, threshold: Any = 1.0) -> Tensor:
 def glu(x: Any, axis: Any = -1) -> Tensor:
     """The first half of x along an axis times the sigmoid of the second half.
 
-    >>> import treadle as td
     >>> td.glu([3.0, 0.0]).tolist()
     [1.5]
     """

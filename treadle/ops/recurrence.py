@@ -102,7 +102,6 @@ def linear_recurrence(
 ) -> Tensor:
     """y[i] = a[i] y[i - 1] + b[i] along `axis`, from 0; `a` and `b` broadcast.
 
-    >>> import treadle as td
     >>> td.linear_recurrence(0.5, [1.0, 1.0, 1.0]).tolist()
     [1.0, 1.5, 1.75]
     """

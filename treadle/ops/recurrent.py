@@ -103,7 +103,6 @@ def lstm_cell(gates: Any, c: Any) -> tuple[Tensor, Tensor]:
 
     Returns h' = o tanh(c') and c' = f c + i g, of the shape of c.
 
-    >>> import treadle as td
     >>> h, c = td.lstm_cell(td.zeros((1, 8)), td.ones((1, 2)))
     >>> c.tolist(), h.shape
     ([[0.5, 0.5]], (1, 2))
@@ -147,7 +146,6 @@ def gru_cell(inputs: Any, past: Any, h: Any) -> Tensor:
 
     Returns h' = (1 - z) n + z h, where n = tanh(inputs_n + r past_n).
 
-    >>> import treadle as td
     >>> td.gru_cell(td.zeros((1, 6)), td.zeros((1, 6)), td.ones((1, 2))).tolist()
     [[0.5, 0.5]]
     """

@@ -96,7 +96,6 @@ def sum(
 
     Without it bools and integers are summed as int64, those without a sign as uint64.
 
-    >>> import treadle as td
     >>> td.sum([[1.0, 2.0], [3.0, 4.0]], 0).tolist()
     [4.0, 6.0]
     """
@@ -108,7 +107,6 @@ def sum(
 def sum_to(x: Any, shape: Shape) -> Tensor:
     """`x` summed over what broadcasting `shape` to it would repeat.
 
-    >>> import treadle as td
     >>> sum_to(td.ones((4, 2, 3)), (2, 1)).tolist()
     [[12.0], [12.0]]
     """

@@ -64,7 +64,6 @@ class Flip(Movement):
 def flip(x: Any, axis: Any = None) -> Tensor:
     """The elements in reverse order along `axis`, or along all.
 
-    >>> import treadle as td
     >>> td.flip([1.0, 2.0, 3.0]).tolist()
     [3.0, 2.0, 1.0]
     """
@@ -120,7 +119,6 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Tensor:
 
     Without an axis the flattened elements are moved; with several, along each.
 
-    >>> import treadle as td
     >>> td.roll([1.0, 2.0, 3.0], 1).tolist()
     [3.0, 1.0, 2.0]
     """
@@ -143,7 +141,6 @@ def repeat(x: Any, count: Any, axis: Any = None) -> Tensor:
 
     `count` is a number, or a list with one for each place along the axis.
 
-    >>> import treadle as td
     >>> td.repeat([1.0, 2.0], 2).tolist()
     [1.0, 1.0, 2.0, 2.0]
     """
@@ -180,7 +177,6 @@ def _repeated(node: Tensor, counts: Array, k: int) -> Tensor:
 def tile(x: Any, counts: Any) -> Tensor:
     """The whole tensor repeated `counts` times along each dimension, as np.tile.
 
-    >>> import treadle as td
     >>> td.tile([1.0, 2.0], 2).tolist()
     [1.0, 2.0, 1.0, 2.0]
     """

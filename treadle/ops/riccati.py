@@ -113,7 +113,6 @@ def care(a: Any, b: Any, q: Any, r: Any) -> Tensor:
     parts count. With k = r^-1 b^H x and s of (a - b k) s + s (a - b k)^H = -g the
     gradients are 2 x s, -2 x s k^H, s and k s k^H (Kao and Hennequin 2020).
 
-    >>> import treadle as td
     >>> f"{float(td.linalg.care([[0.0]], [[1.0]], [[4.0]], [[1.0]])):.4f}"
     '2.0000'
     """
@@ -157,7 +156,6 @@ def dare(a: Any, b: Any, q: Any, r: Any) -> Tensor:
     b^H x a, c = a - b k and s = c s c^H + g the gradients are 2 x c s, -2 x c s k^H, s
     and k s k^H (Kao and Hennequin 2020).
 
-    >>> import treadle as td
     >>> f"{float(td.linalg.dare([[0.0]], [[1.0]], [[4.0]], [[1.0]])):.4f}"
     '4.0000'
     """

@@ -49,7 +49,6 @@ class Abs(Elementwise):
 def abs(x: Any) -> Tensor:
     """The absolute value of x (the modulus of complex numbers).
 
-    >>> import treadle as td
     >>> td.abs([-1.5, 2.0]).tolist()
     [1.5, 2.0]
     """
@@ -80,7 +79,6 @@ class Sign(Elementwise):
 def sign(x: Any) -> Tensor:
     """The sign of x: -1, 0 or 1, with derivative 0; of complex numbers x / |x|.
 
-    >>> import treadle as td
     >>> td.sign([-2.0, 0.0, 3.0]).tolist()
     [-1.0, 0.0, 1.0]
     """
@@ -144,7 +142,6 @@ def floor(x: Any, gradient: str = "zero") -> Tensor:
 
     Its derivative is 0, or 1 with `gradient="straight_through"` (Bengio et al., 2013).
 
-    >>> import treadle as td
     >>> td.floor([-1.5, 0.4, 1.6]).tolist()
     [-2.0, 0.0, 1.0]
     """
@@ -165,7 +162,6 @@ def ceil(x: Any, gradient: str = "zero") -> Tensor:
 
     Its derivative is 0, or 1 with `gradient="straight_through"` (Bengio et al., 2013).
 
-    >>> import treadle as td
     >>> td.ceil([-1.5, 0.4, 1.6]).tolist()
     [-1.0, 1.0, 2.0]
     """
@@ -186,7 +182,6 @@ def trunc(x: Any, gradient: str = "zero") -> Tensor:
 
     Its derivative is 0, or 1 with `gradient="straight_through"` (Bengio et al., 2013).
 
-    >>> import treadle as td
     >>> td.trunc([-1.5, 0.4, 1.6]).tolist()
     [-1.0, 0.0, 1.0]
     """
@@ -208,7 +203,6 @@ def round(x: Any, gradient: str = "zero") -> Tensor:
 
     Its derivative is 0, or 1 with `gradient="straight_through"` (Bengio et al., 2013).
 
-    >>> import treadle as td
     >>> td.round([-1.5, 0.4, 1.6]).tolist()
     [-2.0, 0.0, 2.0]
     """
@@ -218,7 +212,6 @@ def round(x: Any, gradient: str = "zero") -> Tensor:
 def rint(x: Any, gradient: str = "zero") -> Tensor:
     """The nearest whole number, the even one of two: another name of round.
 
-    >>> import treadle as td
     >>> td.rint([0.5, 1.5]).tolist()
     [0.0, 2.0]
     """

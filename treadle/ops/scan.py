@@ -157,7 +157,6 @@ def cumulative_sum(
 
     With `include_initial` one more, of nothing, is where the scan begins.
 
-    >>> import treadle as td
     >>> td.cumulative_sum([1.0, 2.0, 3.0]).tolist()
     [1.0, 3.0, 6.0]
     """
@@ -203,7 +202,6 @@ def cumulative_prod(
 
     `dtype` is as in `sum`; `include_initial` as in `cumulative_sum`.
 
-    >>> import treadle as td
     >>> td.cumulative_prod([1.0, 2.0, 3.0]).tolist()
     [1.0, 2.0, 6.0]
     """
@@ -250,7 +248,6 @@ def cumulative_logsumexp(
 ) -> Tensor:
     """log(sum(e**x)) up to each place along `axis`; -inf for the sum of nothing.
 
-    >>> import treadle as td
     >>> [f"{v:.4f}" for v in td.cumulative_logsumexp([0.0, 0.0]).tolist()]
     ['0.0000', '0.6931']
     """
@@ -301,7 +298,6 @@ def cumulative_max(
 ) -> Tensor:
     """The greatest element up to each place along `axis`; the least value of nothing.
 
-    >>> import treadle as td
     >>> td.cumulative_max([1.0, 3.0, 2.0]).tolist()
     [1.0, 3.0, 3.0]
     """

@@ -119,7 +119,6 @@ def segment_sum(x: Any, starts: Sequence[int] | Any) -> Tensor:
     Starts lie in 0 .. len(x) and do not fall; what lies before the first and from the
     last on is in no row. Sums of 16-bit floats are carried in float32.
 
-    >>> import treadle as td
     >>> td.segment_sum([1.0, 2.0, 4.0], [0, 2, 2, 3]).tolist()
     [3.0, 0.0, 4.0]
     """

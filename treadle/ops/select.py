@@ -65,7 +65,6 @@ class Select(Elementwise):
 def where(condition: Any, x: Any, y: Any) -> Tensor:
     """x where the condition holds, else y; all three broadcast.
 
-    >>> import treadle as td
     >>> td.where([True, False], 1.0, [5.0, 6.0]).tolist()
     [1.0, 6.0]
     """
@@ -100,7 +99,6 @@ def maximum(x: Any, y: Any) -> Tensor:
 
     Where they are equal the derivative goes to x.
 
-    >>> import treadle as td
     >>> td.maximum([1.0, 5.0], 3.0).tolist()
     [3.0, 5.0]
     """
@@ -129,7 +127,6 @@ def minimum(x: Any, y: Any) -> Tensor:
 
     Where they are equal the derivative goes to x.
 
-    >>> import treadle as td
     >>> td.minimum([1.0, 5.0], 3.0).tolist()
     [1.0, 3.0]
     """
@@ -141,7 +138,6 @@ def minimum(x: Any, y: Any) -> Tensor:
 def clip(x: Any, min: Any = None, max: Any = None) -> Tensor:
     """x held between `min` and `max` (numbers or tensors; None for no bound).
 
-    >>> import treadle as td
     >>> td.clip([-2.0, 0.5, 9.0], 0.0, 1.0).tolist()
     [0.0, 0.5, 1.0]
     """
@@ -159,7 +155,6 @@ def nan_to_num(
 
     Or by `posinf` and `neginf`, where these are given.
 
-    >>> import treadle as td
     >>> td.nan_to_num([1.0, float("nan")]).tolist()
     [1.0, 0.0]
     """

@@ -75,7 +75,6 @@ def unique_values(x: Any) -> Tensor:
 
     Evaluated at the call, because their number depends on the values.
 
-    >>> import treadle as td
     >>> td.unique_values([3.0, 1.0, 3.0]).tolist()
     [1.0, 3.0]
     """
@@ -86,7 +85,6 @@ def unique_values(x: Any) -> Tensor:
 def unique_counts(x: Any) -> UniqueCounts:
     """The distinct elements in rising order, and how often each occurs.
 
-    >>> import treadle as td
     >>> [t.tolist() for t in td.unique_counts([3.0, 1.0, 3.0])]
     [[1.0, 3.0], [1, 2]]
     """
@@ -98,7 +96,6 @@ def unique_counts(x: Any) -> UniqueCounts:
 def unique_inverse(x: Any) -> UniqueInverse:
     """The distinct elements in rising order, and where each element is among them.
 
-    >>> import treadle as td
     >>> [t.tolist() for t in td.unique_inverse([3.0, 1.0, 3.0])]
     [[1.0, 3.0], [1, 0, 1]]
     """
@@ -111,7 +108,6 @@ def unique_all(x: Any) -> UniqueAll:
     """The distinct elements in rising order, the position in the flattened x where each
     is first, where each element of x is among them, and how often each occurs.
 
-    >>> import treadle as td
     >>> [t.tolist() for t in td.unique_all([3.0, 1.0, 3.0])]
     [[1.0, 3.0], [1, 0], [1, 0, 1], [1, 2]]
     """
@@ -138,7 +134,6 @@ def isin(x1: Any, x2: Any, *, invert: bool = False) -> Tensor:
     up in the sorted x2; complex numbers and bools, which have no order here, are
     compared with all of it.
 
-    >>> import treadle as td
     >>> td.isin([1, 2, 3], [3, 1]).tolist()
     [True, False, True]
     """

@@ -77,7 +77,6 @@ class Softmax(AlongAxis):
 def softmax(x: Any, axis: Any = -1) -> Tensor:
     """e**x / sum(e**x) along `axis`.
 
-    >>> import treadle as td
     >>> td.softmax([0.0, 0.0]).tolist()
     [0.5, 0.5]
     """
@@ -109,7 +108,6 @@ class LogSoftmax(AlongAxis):
 def log_softmax(x: Any, axis: Any = -1) -> Tensor:
     """log(softmax(x)) along `axis`, without underflow.
 
-    >>> import treadle as td
     >>> [f"{v:.4f}" for v in td.log_softmax([0.0, 0.0]).tolist()]
     ['-0.6931', '-0.6931']
     """
@@ -120,7 +118,6 @@ def log_softmax(x: Any, axis: Any = -1) -> Tensor:
 def softmin(x: Any, axis: Any = -1) -> Tensor:
     """softmax(-x) along `axis`.
 
-    >>> import treadle as td
     >>> td.softmin([0.0, 0.0]).tolist()
     [0.5, 0.5]
     """
@@ -171,7 +168,6 @@ def sparsemax(x: Any, axis: Any = -1) -> Tensor:
 
     Martins and Astudillo, 2016.
 
-    >>> import treadle as td
     >>> td.sparsemax([3.0, 0.0, 0.5]).tolist()
     [1.0, 0.0, 0.0]
     """

@@ -104,7 +104,6 @@ def solve(a: Any, b: Any) -> Tensor:
 
     Gradients of b: z = solve(a^H, g); of a: -z x^H (Giles 2008).
 
-    >>> import treadle as td
     >>> td.linalg.solve([[2.0, 0.0], [0.0, 4.0]], [2.0, 2.0]).tolist()
     [1.0, 0.5]
     """
@@ -217,7 +216,6 @@ def triangular_solve(a: Any, b: Any, *, upper: bool = False, unit: bool = False)
 
     With `unit` the diagonal is taken as 1. Gradients as of `solve`, on the triangle.
 
-    >>> import treadle as td
     >>> td.linalg.triangular_solve([[2.0, 9.0], [1.0, 1.0]], [2.0, 2.0]).tolist()
     [1.0, 1.0]
     """

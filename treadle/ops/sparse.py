@@ -221,7 +221,6 @@ def csr_matmul(
     floats are carried in float32. Starts lie in 0 .. number of elements and do not
     fall, columns within those of a: a RunError tells of others.
 
-    >>> import treadle as td
     >>> td.csr_matmul([2.0, 3.0], [0, 1], [0, 1, 2], [[1.0], [10.0]]).tolist()
     [[2.0], [30.0]]
     """
@@ -245,7 +244,6 @@ class CSR:
 
     `data` may be a Variable or any Tensor: gradients reach it. See td.csr_matmul.
 
-    >>> import treadle as td
     >>> a = td.CSR.of([[2.0, 0.0, 0.0], [0.0, 0.0, 3.0]])
     >>> (a @ [1.0, 1.0, 10.0]).tolist(), (a.T @ [1.0, 1.0]).tolist()
     ([2.0, 30.0], [2.0, 0.0, 3.0])
@@ -309,7 +307,6 @@ class CSR:
     def dense(self) -> Tensor:
         """The matrix with all its elements.
 
-        >>> import treadle as td
         >>> td.CSR([5.0], [1], [0, 0, 1], (2, 2)).dense().tolist()
         [[0.0, 0.0], [0.0, 5.0]]
         """

@@ -50,7 +50,6 @@ class Erf(Elementwise):
 def erf(x: Any) -> Tensor:
     """The error function: 2/sqrt(pi) times the integral of e**-t**2 from 0 to x.
 
-    >>> import treadle as td
     >>> f"{float(td.erf(1.0)):.5f}"
     '0.84270'
     """
@@ -75,7 +74,6 @@ class Erfc(Elementwise):
 def erfc(x: Any) -> Tensor:
     """1 - erf(x), exact where erf is near 1.
 
-    >>> import treadle as td
     >>> f"{float(td.erfc(3.0)):.5e}"
     '2.20905e-05'
     """
@@ -122,7 +120,6 @@ class LGamma(GammaFamily):
 def lgamma(x: Any) -> Tensor:
     """The logarithm of the absolute value of the gamma function.
 
-    >>> import treadle as td
     >>> f"{float(td.lgamma(5.0)):.5f}"
     '3.17805'
     """
@@ -192,7 +189,6 @@ class Polygamma(GammaFamily):
 def digamma(x: Any) -> Tensor:
     """The derivative of lgamma.
 
-    >>> import treadle as td
     >>> f"{float(td.digamma(1.0)):.5f}"
     '-0.57722'
     """
@@ -202,7 +198,6 @@ def digamma(x: Any) -> Tensor:
 def polygamma(order: int, x: Any) -> Tensor:
     """The derivative of `order` of digamma.
 
-    >>> import treadle as td
     >>> f"{float(td.polygamma(1, 1.0)):.5f}"
     '1.64493'
     """
@@ -254,7 +249,6 @@ class Dawsn(Opaque):
 def dawsn(x: Any) -> Tensor:
     """Dawson's integral: e**-x**2 times the integral of e**t**2 from 0 to x.
 
-    >>> import treadle as td
     >>> f"{float(td.dawsn(1.0)):.5f}"
     '0.53808'
     """
@@ -265,7 +259,6 @@ def dawsn(x: Any) -> Tensor:
 def sinc(x: Any) -> Tensor:
     """sin(pi x) / (pi x), and 1 at 0; its derivatives are exact near 0 too.
 
-    >>> import treadle as td
     >>> [f"{v:.5f}" for v in td.sinc([0.0, 0.5]).tolist()]
     ['1.00000', '0.63662']
     """
@@ -283,7 +276,6 @@ def sinc(x: Any) -> Tensor:
 def bump(x: Any) -> Tensor:
     """e**(1 - 1 / (1 - x**2)) between -1 and 1, else 0: smooth, with bounded support.
 
-    >>> import treadle as td
     >>> [f"{v:.5f}" for v in td.bump([0.0, 0.5, 1.0]).tolist()]
     ['1.00000', '0.71653', '0.00000']
     """

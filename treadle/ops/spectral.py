@@ -92,7 +92,6 @@ def eigh(x: Any) -> EighFactors:
     x v[..., k] = w[..., k] v[..., k]. Of x its Hermitian part counts. Gradient by Giles
     2008; of vectors it is defined where eigenvalues differ, and else not finite.
 
-    >>> import treadle as td
     >>> w, v = td.linalg.eigh([[2.0, 1.0], [1.0, 2.0]])
     >>> [round(x, 4) for x in w.tolist()]
     [1.0, 3.0]
@@ -104,7 +103,6 @@ def eigh(x: Any) -> EighFactors:
 def eigvalsh(x: Any) -> Tensor:
     """The eigenvalues of Hermitian matrices x[..., n, n], rising.
 
-    >>> import treadle as td
     >>> [round(x, 4) for x in td.linalg.eigvalsh([[2.0, 1.0], [1.0, 2.0]]).tolist()]
     [1.0, 3.0]
     """
@@ -192,7 +190,6 @@ def svd(x: Any, *, full_matrices: bool = True) -> SVDFactors:
     singular value decomposition, 2016; of vectors it is defined where singular values
     differ and are not 0, and else not finite.
 
-    >>> import treadle as td
     >>> u, s, vh = td.linalg.svd([[0.0, 2.0], [3.0, 0.0]])
     >>> [round(v, 4) for v in s.tolist()]
     [3.0, 2.0]
@@ -207,7 +204,6 @@ def svd(x: Any, *, full_matrices: bool = True) -> SVDFactors:
 def svdvals(x: Any) -> Tensor:
     """The singular values of matrices x[..., m, n], falling.
 
-    >>> import treadle as td
     >>> [round(v, 4) for v in td.linalg.svdvals([[0.0, 2.0], [3.0, 0.0]]).tolist()]
     [3.0, 2.0]
     """

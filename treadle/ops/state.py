@@ -34,7 +34,6 @@ class After(Passing):
 def assign(target: Any, value: Any) -> Tensor:
     """`target.assign(value)` for a Variable or a part `v[key]` of one; the Update.
 
-    >>> import treadle as td
     >>> v = td.Variable([0.0, 0.0])
     >>> _ = td.assign(v, 1.0), td.assign(v[0], 5.0)
     >>> v.tolist()
@@ -51,7 +50,6 @@ def assign(target: Any, value: Any) -> Tensor:
 def fill(target: Any, value: Any) -> Tensor:
     """Give a Variable, or a part `v[key]` of one, a single number everywhere.
 
-    >>> import treadle as td
     >>> v = td.Variable([1.0, 2.0])
     >>> _ = td.fill(v, 7)
     >>> v.tolist()
@@ -68,7 +66,6 @@ def fill(target: Any, value: Any) -> Tensor:
 def set_item(target: Variable, key: Any, value: Any) -> Tensor:
     """`target[key] = value` as a function; the Update.
 
-    >>> import treadle as td
     >>> v = td.Variable([1.0, 2.0, 3.0])
     >>> _ = td.set_item(v, slice(1, None), 0.0)
     >>> v.tolist()
@@ -82,7 +79,6 @@ def set_item(target: Variable, key: Any, value: Any) -> Tensor:
 def value_of(x: Any) -> Tensor:
     """The current value of a Variable, which later assignments do not change.
 
-    >>> import treadle as td
     >>> v = td.Variable(1.0)
     >>> before = td.value_of(v)
     >>> v += 1
@@ -143,7 +139,6 @@ def sequential(items: Sequence[Any]) -> Tensor:
     each reads what those before it assign. Effects are in the order they were written.
     Under `td.explicit_updates()` all of it happens only where the result is asked for.
 
-    >>> import treadle as td
     >>> w = td.Variable(1.0)
     >>> with td.explicit_updates():
     ...     y = td.sequential([lambda: w.assign(w + 1), lambda: w * 10])
@@ -161,7 +156,6 @@ def doall(items: Sequence[Any]) -> tuple[Tensor, ...]:
 
     Items are as in `td.sequential`; none waits for another but for its operands.
 
-    >>> import treadle as td
     >>> a, b = td.Variable(1.0), td.Variable(1.0)
     >>> with td.explicit_updates():
     ...     both = td.doall([a.assign(a + 1), b.assign(b + 2)])

@@ -95,7 +95,6 @@ class Mean(Folded):
 def mean(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     """The mean over `axis`; NaN of nothing.
 
-    >>> import treadle as td
     >>> td.mean([[1.0, 2.0], [3.0, 6.0]], 0).tolist()
     [2.0, 4.0]
     """
@@ -167,7 +166,6 @@ def var(
 ) -> Tensor:
     """The variance over `axis`: squared distances from the mean over n - correction.
 
-    >>> import treadle as td
     >>> float(td.var([1.0, 3.0])), float(td.var([1.0, 3.0], correction=1))
     (1.0, 2.0)
     """
@@ -189,7 +187,6 @@ def std(
 
     Where it is 0 its derivative is 0.
 
-    >>> import treadle as td
     >>> float(td.std([1.0, 3.0]))
     1.0
     """
@@ -203,7 +200,6 @@ def moments(
 ) -> tuple[Tensor, Tensor]:
     """The mean and the variance over `axis`.
 
-    >>> import treadle as td
     >>> [float(m) for m in td.moments([1.0, 3.0])]
     [2.0, 1.0]
     """
@@ -214,7 +210,6 @@ def moments(
 def moment(x: Any, k: int, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     """The k-th moment about 0 over `axis`: the mean of x**k.
 
-    >>> import treadle as td
     >>> float(td.moment([1.0, 3.0], 2))
     5.0
     """
@@ -271,7 +266,6 @@ class LogSumExp(Folded):
 def logsumexp(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     """log(sum(e**x)) over `axis`, without overflow; -inf where all are -inf.
 
-    >>> import treadle as td
     >>> f"{float(td.logsumexp([1000.0, 1000.0])):.3f}"
     '1000.693'
     """
@@ -282,7 +276,6 @@ def logsumexp(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
 def count_nonzero(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     """The number of nonzero elements over `axis`: int64.
 
-    >>> import treadle as td
     >>> int(td.count_nonzero([0.0, 2.0, 3.0]))
     2
     """
@@ -295,7 +288,6 @@ def weighted_average(
 ) -> Tensor:
     """sum(weights x) / sum(weights) over `axis`; weights of one axis may be a vector.
 
-    >>> import treadle as td
     >>> float(td.weighted_average([1.0, 4.0], [2.0, 1.0]))
     2.0
     """

@@ -146,7 +146,6 @@ def sylvester(a: Any, b: Any, c: Any) -> Tensor:
     Hennequin, Automatic differentiation of Sylvester, Lyapunov, and algebraic Riccati
     equations, 2020).
 
-    >>> import treadle as td
     >>> td.linalg.sylvester([[1.0]], [[3.0]], [[8.0]]).tolist()
     [[2.0]]
     """
@@ -204,7 +203,6 @@ def lyapunov(a: Any, q: Any) -> Tensor:
 
     Gradients of q: z of a^H z + z a = g; of a: -z x^H - z^H x (Kao and Hennequin 2020).
 
-    >>> import treadle as td
     >>> td.linalg.lyapunov([[2.0]], [[8.0]]).tolist()
     [[2.0]]
     """
@@ -235,7 +233,6 @@ def discrete_lyapunov(a: Any, q: Any) -> Tensor:
 
     Gradients of q: z = a^H z a + g; of a: z a x^H + z^H a x (Kao and Hennequin 2020).
 
-    >>> import treadle as td
     >>> f"{float(td.linalg.discrete_lyapunov([[0.5]], [[3.0]])):.4f}"
     '4.0000'
     """

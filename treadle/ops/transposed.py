@@ -93,7 +93,6 @@ def conv_transpose1d(
 
     `output_padding` adds elements behind; padding "same" gives stride times as many.
 
-    >>> import treadle as td
     >>> td.conv_transpose1d([[[1.0, 2.0]]], [[[1.0, 3.0]]]).tolist()
     [[[1.0, 5.0, 6.0]]]
     """
@@ -113,7 +112,6 @@ def conv_transpose2d(
 ) -> Tensor:
     """The transpose of `conv2d`.
 
-    >>> import treadle as td
     >>> td.conv_transpose2d(td.ones((1, 2, 3, 3)), td.ones((2, 4, 2, 2)), None, 2).shape
     (1, 4, 6, 6)
     """
@@ -133,7 +131,6 @@ def conv_transpose3d(
 ) -> Tensor:
     """The transpose of `conv3d`.
 
-    >>> import treadle as td
     >>> td.conv_transpose3d(td.ones((1, 1, 2, 2, 2)), td.ones((1, 1, 2, 2, 2))).shape
     (1, 1, 3, 3, 3)
     """

@@ -47,7 +47,6 @@ class Tan(Unary):
 def tan(x: Any) -> Tensor:
     """The tangent of x in radians.
 
-    >>> import treadle as td
     >>> f"{float(td.tan(0.5)):.5f}"
     '0.54630'
     """
@@ -69,7 +68,6 @@ class Asin(Unary):
 def asin(x: Any) -> Tensor:
     """The angle whose sine is x.
 
-    >>> import treadle as td
     >>> f"{float(td.asin(0.5)):.5f}"
     '0.52360'
     """
@@ -91,7 +89,6 @@ class Acos(Unary):
 def acos(x: Any) -> Tensor:
     """The angle whose cosine is x.
 
-    >>> import treadle as td
     >>> f"{float(td.acos(0.5)):.5f}"
     '1.04720'
     """
@@ -113,7 +110,6 @@ class Atan(Unary):
 def atan(x: Any) -> Tensor:
     """The angle whose tangent is x.
 
-    >>> import treadle as td
     >>> f"{float(td.atan(0.5)):.5f}"
     '0.46365'
     """
@@ -135,7 +131,6 @@ class Sinh(Unary):
 def sinh(x: Any) -> Tensor:
     """The hyperbolic sine.
 
-    >>> import treadle as td
     >>> f"{float(td.sinh(0.5)):.5f}"
     '0.52110'
     """
@@ -157,7 +152,6 @@ class Cosh(Unary):
 def cosh(x: Any) -> Tensor:
     """The hyperbolic cosine.
 
-    >>> import treadle as td
     >>> f"{float(td.cosh(0.5)):.5f}"
     '1.12763'
     """
@@ -180,7 +174,6 @@ class Tanh(Unary):
 def tanh(x: Any) -> Tensor:
     """The hyperbolic tangent.
 
-    >>> import treadle as td
     >>> f"{float(td.tanh(0.5)):.5f}"
     '0.46212'
     """
@@ -202,7 +195,6 @@ class Asinh(Unary):
 def asinh(x: Any) -> Tensor:
     """The inverse of the hyperbolic sine.
 
-    >>> import treadle as td
     >>> f"{float(td.asinh(0.5)):.5f}"
     '0.48121'
     """
@@ -224,7 +216,6 @@ class Acosh(Unary):
 def acosh(x: Any) -> Tensor:
     """The inverse of the hyperbolic cosine.
 
-    >>> import treadle as td
     >>> f"{float(td.acosh(1.5)):.5f}"
     '0.96242'
     """
@@ -246,7 +237,6 @@ class Atanh(Unary):
 def atanh(x: Any) -> Tensor:
     """The inverse of the hyperbolic tangent.
 
-    >>> import treadle as td
     >>> f"{float(td.atanh(0.5)):.5f}"
     '0.54931'
     """
@@ -272,7 +262,6 @@ class Atan2(Elementwise):
 def atan2(y: Any, x: Any) -> Tensor:
     """The angle of the point (x, y) in radians, from -pi to pi.
 
-    >>> import treadle as td
     >>> f"{float(td.atan2(1.0, -1.0)):.5f}"
     '2.35619'
     """
@@ -282,7 +271,6 @@ def atan2(y: Any, x: Any) -> Tensor:
 def degrees(x: Any) -> Tensor:
     """An angle in radians as degrees.
 
-    >>> import treadle as td
     >>> f"{float(td.degrees(3.14159265)):.3f}"
     '180.000'
     """
@@ -292,7 +280,6 @@ def degrees(x: Any) -> Tensor:
 def radians(x: Any) -> Tensor:
     """An angle in degrees as radians.
 
-    >>> import treadle as td
     >>> f"{float(td.radians(180.0)):.5f}"
     '3.14159'
     """

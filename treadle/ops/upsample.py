@@ -45,7 +45,6 @@ def upsample(
     and beyond the outer ones repeat them. With `align_corners` the outer centers keep
     their places instead. "area" averages. As torch's interpolate.
 
-    >>> import treadle as td
     >>> td.upsample([[[1.0, 2.0]]], 2).tolist()
     [[[1.0, 1.0, 2.0, 2.0]]]
     >>> td.upsample([[[1.0, 2.0]]], 2, "linear").tolist()

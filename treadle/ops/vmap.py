@@ -41,7 +41,6 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Any:
     `td.print`, is done for one row after the other. Results
     are named if both the rows and their dimension are.
 
-    >>> import treadle as td
     >>> w = td.asarray([[1.0, 2.0], [3.0, 4.0]])
     >>> td.vmap(lambda x: w @ x)(td.asarray([[1.0, 0.0], [0.0, 1.0]])).tolist()
     [[1.0, 3.0], [2.0, 4.0]]

@@ -139,7 +139,6 @@ def while_loop(
 
     Derivatives need `max_iterations`, a bound that is run through in any case.
 
-    >>> import treadle as td
     >>> int(td.while_loop(lambda n: n < 100, lambda n: n * 2, 1))
     128
     """

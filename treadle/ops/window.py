@@ -237,7 +237,6 @@ def unfold(
 ) -> Tensor:
     """The windows of x[n, c, *spatial] as columns [n, c * kernel, windows] (img2col).
 
-    >>> import treadle as td
     >>> td.unfold([[[1.0, 2.0, 3.0]]], 2).tolist()
     [[[1.0, 2.0], [2.0, 3.0]]]
     """
@@ -311,7 +310,6 @@ def fold(
 ) -> Tensor:
     """Columns as `unfold` gives them, added into an image of `extents`.
 
-    >>> import treadle as td
     >>> td.fold(td.unfold([[[1.0, 2.0, 3.0]]], 2), (3,), 2).tolist()
     [[[1.0, 4.0, 3.0]]]
     """

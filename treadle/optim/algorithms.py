@@ -108,7 +108,6 @@ class SGD(Optimizer):
     `weight_decay` adds weight_decay p to g; with `decoupled` to the direction instead.
     Robbins and Monro 1951.
 
-    >>> import treadle as td
     >>> x = td.param("x", init=2.0)
     >>> _ = td.optim.SGD(lr=0.1).step(x * x); f"{float(x):.1f}"
     '1.6'
@@ -137,7 +136,6 @@ class SGD(Optimizer):
 class Momentum(SGD):
     """SGD with a momentum of 0.9: v = momentum v + g, p = p - lr v. Polyak 1964.
 
-    >>> import treadle as td
     >>> x = td.param("x", init=2.0)
     >>> _ = td.optim.Momentum(lr=0.1).step(x * x); f"{float(x):.1f}"
     '1.6'
@@ -152,7 +150,6 @@ class Momentum(SGD):
 class Nesterov(SGD):
     """SGD with Nesterov's momentum of 0.9: p = p - lr (g + momentum v). Nesterov 1983.
 
-    >>> import treadle as td
     >>> x = td.param("x", init=2.0)
     >>> _ = td.optim.Nesterov(lr=0.1).step(x * x); f"{float(x):.2f}"
     '1.24'
@@ -170,7 +167,6 @@ class CyclicalSGD(SGD):
     The amplitude shrinks as gamma^step. Smith, Cyclical learning rates, 2017; defaults
     of DyNet.
 
-    >>> import treadle as td
     >>> td.optim.CyclicalSGD(lr_min=0.01, lr_max=0.1).lr
     0.01
     """
@@ -193,7 +189,6 @@ class Adagrad(Optimizer):
     `eps_inside` divides by sqrt(G + eps), as DyNet and Nervana Graph do. `initial` is
     the first G. Duchi, Hazan and Singer 2011.
 
-    >>> import treadle as td
     >>> x = td.param("x", init=2.0)
     >>> _ = td.optim.Adagrad(lr=0.1).step(x * x); f"{float(x):.1f}"
     '1.9'
@@ -225,7 +220,6 @@ class Adadelta(Optimizer):
     """p = p - lr g sqrt(u + eps) / sqrt(v + eps), with running means v of g², u of
     the squared changes. Zeiler 2012.
 
-    >>> import treadle as td
     >>> x = td.param("x", init=2.0)
     >>> _ = td.optim.Adadelta().step(x * x); f"{float(x):.4f}"
     '1.9968'
@@ -257,7 +251,6 @@ class RMSProp(Optimizer):
     `momentum` carries the scaled gradient on; `centered` subtracts the squared mean of
     g from v; `eps_inside` and `initial=1` give Nervana Graph's form. Hinton 2012.
 
-    >>> import treadle as td
     >>> x = td.param("x", init=2.0)
     >>> _ = td.optim.RMSProp(lr=0.01).step(x * x); f"{float(x):.1f}"
     '1.9'
@@ -297,7 +290,6 @@ class Adam(Optimizer):
     Each parameter counts its own steps for c = 1 - beta^t, a sparse one also those that
     do not change a row. Kingma and Ba 2015.
 
-    >>> import treadle as td
     >>> x = td.param("x", init=2.0)
     >>> _ = td.optim.Adam(lr=0.1).step(x * x); f"{float(x):.1f}"
     '1.9'
@@ -330,7 +322,6 @@ class AdamW(Adam):
 
     Loshchilov and Hutter 2019.
 
-    >>> import treadle as td
     >>> x = td.param("x", init=2.0)
     >>> _ = td.optim.AdamW(lr=0.1, weight_decay=0.5).step(x * x); f"{float(x):.1f}"
     '1.8'
@@ -353,7 +344,6 @@ class AdamW(Adam):
 class AMSGrad(Adam):
     """Adam that divides by the largest v so far. Reddi, Kale and Kumar 2018.
 
-    >>> import treadle as td
     >>> x = td.param("x", init=2.0)
     >>> _ = td.optim.AMSGrad(lr=0.1).step(x * x); f"{float(x):.1f}"
     '1.9'

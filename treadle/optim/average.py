@@ -84,7 +84,6 @@ class WeightAverage:
     def swapped(self) -> Iterator[None]:
         """Inside, the parameters are their averages.
 
-        >>> import treadle as td
         >>> w = td.param("w", init=1.0)
         >>> mean = td.optim.CumulativeAverage([w])
         >>> mean.update(); _ = w.assign(3.0); mean.update()
@@ -130,7 +129,6 @@ class ExponentialAverage(WeightAverage):
     early weights fade (Marian); `bias_correction` divides by 1 - decay^t (DyNet)
     instead of starting from the first weights.
 
-    >>> import treadle as td
     >>> w = td.param("w", init=2.0)
     >>> mean = td.optim.ExponentialAverage([w], decay=0.5)
     >>> mean.update()
@@ -176,7 +174,6 @@ class CumulativeAverage(WeightAverage):
 
     Polyak and Juditsky, Acceleration of stochastic approximation by averaging, 1992.
 
-    >>> import treadle as td
     >>> w = td.param("w", init=1.0)
     >>> mean = td.optim.CumulativeAverage([w])
     >>> mean.update(); float(mean.averages[0])

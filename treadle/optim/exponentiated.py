@@ -26,7 +26,6 @@ class ExponentiatedGradient(Optimizer):
     DyNet's EGTrainer. Kivinen and Warmuth, Exponentiated gradient versus gradient
     descent for linear predictors, 1997.
 
-    >>> import treadle as td
     >>> w = td.param("w", init=[0.5, 0.5])
     >>> opt = td.optim.ExponentiatedGradient(lr=1.0)
     >>> _ = opt.step((w * td.log(td.asarray([2.0, 4.0]))).sum())

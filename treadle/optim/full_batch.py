@@ -70,7 +70,6 @@ class FullBatch:
     ) -> list[float]:
         """The losses after each step, until the gradient's norm is `tolerance`.
 
-        >>> import treadle as td
         >>> x = td.param("x", init=[3.0, -2.0], dtype="float64")
         >>> losses = td.optim.Newton([x]).minimize(lambda: ((x - 1.0) ** 2).sum())
         >>> x.tolist()
@@ -156,7 +155,6 @@ class ConjugateGradient(FullBatch):
     (1952), "dai-yuan" (1999) or "conjugate-descent" (Fletcher 1987). After as many
     steps as there are numbers, and where the loss would rise, d starts anew from -g.
 
-    >>> import treadle as td
     >>> x = td.param("x", init=[3.0, -2.0], dtype="float64")
     >>> cg = td.optim.ConjugateGradient([x])
     >>> losses = cg.minimize(lambda: (x * x * [1.0, 10.0]).sum())

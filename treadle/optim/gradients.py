@@ -60,7 +60,6 @@ def prepare(gradient: Tensor, rowwise: bool, frozen: Any = None) -> Gradient:
     """A gradient as rows where it is sparse and the rule can use them, else dense;
     `frozen` marks rows of the parameter that do not change.
 
-    >>> import treadle as td
     >>> table = td.param("table", init=[[1.0], [2.0]])
     >>> (g,) = td.grad(td.rows(table, [1, 1]).sum(), [table])
     >>> prepare(g, True).value.tolist()
@@ -89,7 +88,6 @@ def _thawed(gradient: Gradient, frozen: Any) -> Gradient:
 def global_norm(gradients: Sequence[Gradient]) -> Tensor:
     """The Euclidean norm of all gradients together.
 
-    >>> import treadle as td
     >>> float(global_norm([Gradient(td.asarray([3.0])), Gradient(td.asarray([4.0]))]))
     5.0
     """
@@ -102,7 +100,6 @@ def global_norm(gradients: Sequence[Gradient]) -> Tensor:
 def all_finite(gradients: Sequence[Gradient]) -> Tensor:
     """Whether every element of every gradient is finite.
 
-    >>> import treadle as td
     >>> bool(all_finite([Gradient(td.asarray([1.0])), Gradient(td.asarray([np.inf]))]))
     False
     """
@@ -119,7 +116,6 @@ def clip_by_norm(
 
     Pascanu, Mikolov and Bengio, On the difficulty of training recurrent networks, 2013.
 
-    >>> import treadle as td
     >>> clip_by_norm([Gradient(td.asarray([3.0, 4.0]))], 1.0)[0].value.tolist()
     [0.6000000238418579, 0.800000011920929]
     """
@@ -133,7 +129,6 @@ def clip_by_norm(
 def clip_by_value(gradients: Sequence[Gradient], limit: Any) -> list[Gradient]:
     """Every element brought into [-limit, limit].
 
-    >>> import treadle as td
     >>> clip_by_value([Gradient(td.asarray([3.0, -4.0]))], 1.0)[0].value.tolist()
     [1.0, -1.0]
     """

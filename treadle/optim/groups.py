@@ -208,7 +208,6 @@ class ParameterGroup(MutableMapping[str, Any]):
 
     Only "lr" can be set: a number, a Variable or a schedule.
 
-    >>> import treadle as td
     >>> x = td.param("x", init=2.0)
     >>> opt = td.optim.SGD([x], lr=0.5, momentum=0.9)
     >>> for group in opt.param_groups:

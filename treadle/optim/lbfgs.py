@@ -30,7 +30,6 @@ class LBFGS(FullBatch):
     `max_eval` looks at the loss. Returned is the loss before the step, as torch does.
     Liu and Nocedal 1989; Nocedal and Wright, algorithms 3.5, 3.6 and 7.4.
 
-    >>> import treadle as td
     >>> x = td.param("x", init=[3.0, -2.0], dtype="float64")
     >>> opt = td.optim.LBFGS([x], line_search_fn="strong_wolfe")
     >>> round(opt.step(lambda: ((x - 1.0) ** 2 * [1.0, 10.0]).sum()), 6)

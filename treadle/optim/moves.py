@@ -77,7 +77,6 @@ exponentiated = Move(lambda _: {}, _multiplied, rowwise=False)
 def clipped(move: Move, limit: Any) -> Move:
     """`move`, then every element brought into [-limit, limit].
 
-    >>> import treadle as td
     >>> p, g, rate = td.asarray([1.0]), td.asarray([-3.0]), td.asarray(1.0)
     >>> clipped(subtract, 2.0).to(p, g, rate, {})[0].tolist()
     [2.0]
@@ -95,7 +94,6 @@ def clipped(move: Move, limit: Any) -> Move:
 def shrunk(move: Move, decay: Any) -> Move:
     """`move`, then the whole parameter times 1 - decay, whatever its gradient is.
 
-    >>> import treadle as td
     >>> p, g, rate = td.asarray([4.0]), td.asarray([2.0]), td.asarray(1.0)
     >>> shrunk(subtract, 0.25).to(p, g, rate, {})[0].tolist()
     [1.5]

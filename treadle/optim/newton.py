@@ -44,7 +44,6 @@ class Newton(_SecondOrder):
     (Nocedal and Wright, Numerical Optimization, 2006, algorithm 3.3). A step makes a
     product with H for each number and keeps n x n of them; `NewtonCG` does not.
 
-    >>> import treadle as td
     >>> x = td.param("x", init=2.0, dtype="float64")
     >>> td.optim.Newton([x]).step(lambda: (x - 1.0) ** 2)
     0.0
@@ -86,7 +85,6 @@ class NewtonCG(_SecondOrder):
     algorithms for large-scale unconstrained optimization, 1983; line search Newton-CG
     of Nocedal and Wright). No Hessian is formed.
 
-    >>> import treadle as td
     >>> x = td.param("x", init=2.0, dtype="float64")
     >>> td.optim.NewtonCG([x]).step(lambda: (x - 1.0) ** 2)
     0.0

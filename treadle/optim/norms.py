@@ -25,7 +25,6 @@ class NormAverage:
     --dynamic-gradient-scaling). The mean m and variance v move by a = 2 / (n + 1),
     n = min(steps, window): d = norm - m, m = m + a d, v = (1 - a) (v + a d²).
 
-    >>> import treadle as td
     >>> x = td.param("x", init=2.0)
     >>> opt = td.optim.SGD(lr=0.0, norms=td.optim.NormAverage(window=10))
     >>> _ = opt.step(3.0 * x), opt.step(3.0 * x)

@@ -74,7 +74,6 @@ class Optimizer(OptimizerState):
     in a float32 copy, its state "master", of which it is the rounding (Micikevicius et
     al. 2018); without `masters`, or with `kahan`, it is moved as it is.
 
-    >>> import treadle as td
     >>> from treadle.optim import rules, transform
     >>> x = td.param("x", init=2.0)
     >>> sign = transform.stateless(lambda g, p, step: g / td.abs(g))
@@ -144,7 +143,6 @@ class Optimizer(OptimizerState):
     def scaled(self, loss: Any) -> Tensor:
         """The loss times the loss scale, to call backward() of before step().
 
-        >>> import treadle as td
         >>> x, opt = td.param("x", init=2.0), td.optim.SGD(lr=0.25, loss_scale=8.0)
         >>> opt.scaled(x * x).backward(); opt.step(); float(x)
         1.0
@@ -164,7 +162,6 @@ class Optimizer(OptimizerState):
         may go on beside Python: the value is a number that is waited for when it is
         looked at. In a traced function the loss is returned as a tensor.
 
-        >>> import treadle as td
         >>> x = td.param("x", init=2.0)
         >>> float(td.optim.SGD(lr=0.25).step(x * x)), float(x)
         (4.0, 1.0)
@@ -177,7 +174,6 @@ class Optimizer(OptimizerState):
         Without a loss the gradients are those in p.grad. They are clipped by the norm
         of the subset. Everything counts as one step (DyNet's update_subset).
 
-        >>> import treadle as td
         >>> x, y = td.param("x", init=2.0), td.param("y", init=2.0)
         >>> float(td.optim.SGD(lr=0.25).update_subset([x], x * x * y)), float(y)
         (8.0, 2.0)
@@ -225,7 +221,6 @@ class Optimizer(OptimizerState):
         """Update with the mean of the gradients that `accumulate` still holds back;
         whether there were any. The next step begins anew to wait for so many.
 
-        >>> import treadle as td
         >>> x, opt = td.param("x", init=2.0), td.optim.SGD(lr=0.25, accumulate=2)
         >>> for _ in range(3):
         ...     _ = opt.step(x * x)
@@ -250,7 +245,6 @@ class Optimizer(OptimizerState):
 
         Nothing runs, and nothing changes but that parameters get their first states.
 
-        >>> import treadle as td
         >>> x, opt = td.param("x", init=2.0), td.optim.SGD(lr=0.25)
         >>> [node.op.name for node in opt.planned(x * x)], float(x)
         (['Multiply', 'Update', 'Update'], 2.0)
@@ -266,7 +260,6 @@ class Optimizer(OptimizerState):
     def zero_grad(self) -> None:
         """Forget the gradients that backward() has added into p.grad.
 
-        >>> import treadle as td
         >>> x, opt = td.param("x", init=2.0), td.optim.SGD(lr=0.1)
         >>> (x * x).backward(); opt.zero_grad(); x.grad is None
         True

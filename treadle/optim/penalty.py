@@ -30,7 +30,6 @@ def _sum(params: Any, one: Any) -> Tensor:
 def l1(params: Any, factor: Any = 1.0) -> Tensor:
     """factor sum |p|.
 
-    >>> import treadle as td
     >>> float(l1([td.param(init=[1.0, -2.0])], 0.5))
     1.5
     """
@@ -40,7 +39,6 @@ def l1(params: Any, factor: Any = 1.0) -> Tensor:
 def l2(params: Any, factor: Any = 1.0) -> Tensor:
     """factor sum p²; its gradient is that of a weight decay of twice the factor.
 
-    >>> import treadle as td
     >>> float(l2([td.param(init=[1.0, -2.0])], 0.5))
     2.5
     """
@@ -52,7 +50,6 @@ def l2_norm(params: Any, factor: Any = 1.0) -> Tensor:
 
     A parameter that is all 0 has no gradient here, not one that is not a number.
 
-    >>> import treadle as td
     >>> float(l2_norm([td.param(init=[3.0, -4.0])], 0.5))
     2.5
     """
@@ -66,7 +63,6 @@ def l2_norm(params: Any, factor: Any = 1.0) -> Tensor:
 def elastic_net(params: Any, factor: Any = 1.0, ratio: Any = 0.5) -> Tensor:
     """factor (ratio sum |p| + (1 - ratio) / 2 sum p²). Zou and Hastie 2005.
 
-    >>> import treadle as td
     >>> float(elastic_net([td.param(init=[1.0, -2.0])], 2.0, 0.5))
     5.5
     """

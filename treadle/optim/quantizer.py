@@ -31,7 +31,6 @@ class WeightQuantizer:
     --quantize-bits, --quantize-optimization-steps, --quantize-log-based,
     --quantize-biases.
 
-    >>> import treadle as td
     >>> w = td.param("w", init=[[0.96, 0.73], [-0.42, 0.1]])
     >>> rounded = td.optim.WeightQuantizer([w], bits=3)
     >>> rounded.update(); w.numpy().round(2).tolist()

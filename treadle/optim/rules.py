@@ -40,7 +40,6 @@ def _root(x: Tensor, eps: Number, inside: bool) -> Tensor:
 def scale(factor: Number) -> Transform:
     """factor g.
 
-    >>> import treadle as td
     >>> x = td.ones(())
     >>> float(scale(-2.0).update(x, {}, x, x)[0])
     -2.0
@@ -53,7 +52,6 @@ def add_decayed_weights(weight_decay: Number) -> Transform:
 
     Loshchilov and Hutter, Decoupled weight decay regularization, 2019.
 
-    >>> import treadle as td
     >>> g, p = td.asarray(1.0), td.asarray(2.0)
     >>> float(add_decayed_weights(0.5).update(g, {}, p, g)[0])
     2.0
@@ -69,7 +67,6 @@ def trace(momentum: Number, nesterov: bool = False) -> Transform:
     Polyak 1964; Sutskever et al., On the importance of initialization and momentum,
     2013.
 
-    >>> import treadle as td
     >>> g = td.asarray(1.0)
     >>> direction, states = trace(0.5).update(g, {"momentum": g}, g, g)
     >>> float(direction)
@@ -95,7 +92,6 @@ def scale_by_adagrad(
 
     Duchi, Hazan and Singer, Adaptive subgradient methods, 2011.
 
-    >>> import treadle as td
     >>> g = td.asarray(3.0)
     >>> direction, states = scale_by_adagrad().update(g, {"squares": g * 0}, g, g)
     >>> float(direction), float(states["squares"])
@@ -126,7 +122,6 @@ def scale_by_rms(
     `centered` takes v - a² for v, with a the running mean of g (Graves 2013,
     Generating sequences with recurrent neural networks). Hinton's lecture 6e, 2012.
 
-    >>> import treadle as td
     >>> g = td.asarray(2.0)
     >>> direction, _ = scale_by_rms(0.75, 0.0).update(g, {"squares": g * 0}, g, g)
     >>> float(direction)
@@ -159,7 +154,6 @@ def scale_by_adadelta(rho: Number = 0.9, eps: Number = 1e-6) -> Transform:
 
     Zeiler, Adadelta: an adaptive learning rate method, 2012.
 
-    >>> import treadle as td
     >>> g = td.asarray(1.0)
     >>> zero = {"squares": g * 0, "changes": g * 0}
     >>> f"{float(scale_by_adadelta(0.0, 1e-6).update(g, zero, g, g)[0]):.4f}"
@@ -193,7 +187,6 @@ def scale_by_adam(
     same ones, once for them. `amsgrad` divides by the
     largest v so far. Kingma and Ba, Adam, 2015; Reddi, Kale and Kumar, 2018.
 
-    >>> import treadle as td
     >>> g = td.asarray(5.0)
     >>> rule = scale_by_adam()
     >>> states = {k: td.asarray(v) for k, v in rule.init(g.type).items()}

@@ -22,7 +22,6 @@ class LossScale:
     nothing else. `growth=1, backoff=1` keeps it. Micikevicius et al., Mixed precision
     training, 2018.
 
-    >>> import treadle as td
     >>> x = td.param("x", init=2.0)
     >>> opt = td.optim.SGD(lr=0.25, loss_scale=td.optim.LossScale(1024.0))
     >>> float(opt.step(x * x)), float(x), opt.loss_scale.value

@@ -81,7 +81,6 @@ def _constant(i: Tensor, base: float) -> Tensor:
 def provided(rate: Operand) -> Schedule:
     """A rate read from a Variable or placeholder when the step runs.
 
-    >>> import treadle as td
     >>> float(provided(td.Variable(0.5))(5))
     0.5
     """

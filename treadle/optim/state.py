@@ -75,7 +75,6 @@ class OptimizerState:
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Update more parameters: {"params": ..., "lr": ..., setting: ...}.
 
-        >>> import treadle as td
         >>> x, y = td.param("x", init=2.0), td.param("y", init=2.0)
         >>> opt = td.optim.SGD([x], lr=0.25)
         >>> opt.add_param_group({"params": [y], "lr": 0.5})
@@ -91,7 +90,6 @@ class OptimizerState:
     def restart(self, lr: float | None = None) -> None:
         """Begin anew: first states, no step counted, and another rate if one is given.
 
-        >>> import treadle as td
         >>> x, opt = td.param("x", init=2.0), td.optim.SGD(lr=0.1, momentum=0.9)
         >>> _ = opt.step(x * x); opt.restart(0.5)
         >>> {name: float(array) for name, array in opt.state_dict().items()}
@@ -232,7 +230,6 @@ class OptimizerState:
     def state_dict(self) -> State:
         """Everything a later run needs to go on alike: name -> array.
 
-        >>> import treadle as td
         >>> x, opt = td.param("x", init=2.0), td.optim.SGD(lr=0.1, momentum=0.9)
         >>> _ = opt.step(x * x)
         >>> {name: float(array) for name, array in opt.state_dict().items()}
@@ -288,7 +285,6 @@ class OptimizerState:
         States of parameters that were not updated yet wait for their first step. All is
         taken over or nothing; `strict`, `rename` and `prefix` are as for a Module.
 
-        >>> import treadle as td
         >>> x, opt = td.param("x", init=2.0), td.optim.Adam()
         >>> _ = opt.step(x * x)
         >>> other = td.optim.Adam()

@@ -41,7 +41,6 @@ class Transform:
     States named in `counts` follow from nothing but themselves: parameters that are
     always updated together have them in common.
 
-    >>> import treadle as td
     >>> from treadle.optim import rules, transform
     >>> heavy = transform.chain(rules.add_decayed_weights(0.1), rules.trace(0.9))
     >>> list(heavy.init(td.ones(3).type))
@@ -76,7 +75,6 @@ def stateless(
 ) -> Transform:
     """A transform without states: direction = rule(gradient, parameter, step).
 
-    >>> import treadle as td
     >>> flip = stateless(lambda gradient, parameter, step: -gradient)
     >>> x = td.ones(())
     >>> float(flip.update(x, {}, x, x)[0])
@@ -99,7 +97,6 @@ def is_ours(rule: Callable[..., Any]) -> bool:
 def identity() -> Transform:
     """The direction is the gradient: plain descent.
 
-    >>> import treadle as td
     >>> x = td.ones(())
     >>> identity().update(x, {}, x, x)[0] is x
     True
@@ -112,7 +109,6 @@ def chain(*parts: Transform) -> Transform:
 
     States keep their names; a name that occurs again gets the position of its part.
 
-    >>> import treadle as td
     >>> from treadle.optim import rules
     >>> both = chain(rules.trace(0.9), rules.trace(0.5))
     >>> list(both.init(td.ones(()).type))

@@ -86,7 +86,6 @@ def simplify(y: Any, rules: Iterable[Any] = (), watch: Watch | None = None) -> A
 
     `rules` are added to the standard ones; `str` of a result is its formula.
 
-    >>> import treadle as td
     >>> x = td.param("x", init=2.0)
     >>> str(td.simplify(td.grad(td.log(td.sigmoid(x)) + x * 1, [x])[0]))
     '1 + sigmoid(-x)'

@@ -58,7 +58,6 @@ def placeholder(
 ) -> Placeholder:
     """A named input of computations; with an `initial_value` it also has a value alone.
 
-    >>> import treadle as td
     >>> x = td.placeholder((), initial_value=0)
     >>> a = x.assign(5)
     >>> float(x + 1)
@@ -232,7 +231,6 @@ class Computation:
         """The graph of a call, over placeholders and Variables, to be looked at: the
         outputs in order, and the new values of Variables by their names.
 
-        >>> import treadle as td
         >>> x, w = td.placeholder(name="x"), td.Variable(2.0, name="w")
         >>> outputs, _ = td.computation(x * w, x).graph()
         >>> [node.op.name for node in td.nodes(outputs)]
@@ -364,7 +362,6 @@ def computation(
     graph depend on fewer inputs than others, and only what depends on inputs and
     Variables that have changed since runs again.
 
-    >>> import treadle as td
     >>> w = td.Variable(0)
     >>> update = w.assign(w + 1)
     >>> count = td.computation(w)

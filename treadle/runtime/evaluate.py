@@ -380,7 +380,6 @@ def value(x: Operand) -> np.ndarray[Any, Any]:
 def evaluate(*tensors: Any) -> Any:
     """Run several tensors (or trees of them) together; NumPy arrays in their place.
 
-    >>> import treadle as td
     >>> x = td.constant(2.0)
     >>> td.evaluate(x + 1, {"square": x * x})
     (array(3., dtype=float32), {'square': array(4., dtype=float32)})

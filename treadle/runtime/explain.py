@@ -100,7 +100,6 @@ def explain(*tensors: Any) -> Explanation:
     What `print` shows: the graph before, each rule that was applied with the line of
     the program it was applied to, the graph after, and the time of each stage.
 
-    >>> import treadle as td
     >>> x = td.asarray([1.0, 2.0])
     >>> why = td.explain(td.log(td.exp(x)) * 1)
     >>> list(why.counts())

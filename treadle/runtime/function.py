@@ -321,7 +321,6 @@ def function(f: Callable[..., Any] | None = None) -> Any:
     hold, which is looked at at each call (not that of read-only ones, nor of tensors).
     Variables assigned inside are assigned at each call; draws are new at each call.
 
-    >>> import treadle as td
     >>> @td.function
     ... def square(x):
     ...     return x * x
@@ -339,7 +338,6 @@ def checkpoint(f: Callable[..., Any]) -> Function:
     are the same; a draw inside is made once. With `td.options(workspace=...)` such
     places are found without marks.
 
-    >>> import treadle as td
     >>> x = td.param("x", init=2.0)
     >>> block = td.checkpoint(lambda x: td.exp(td.sin(x)))
     >>> float(td.grad(block(block(x)), [x])[0]) == float(

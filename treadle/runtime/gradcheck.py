@@ -109,7 +109,6 @@ def check_gradient(
     (relu at 0) the two differ by right.
 
     >>> import numpy as np
-    >>> import treadle as td
     >>> w = td.param("w", init=np.ones((3, 2)), dtype="float64")
     >>> bool(td.check_gradient(lambda x: td.tanh(x @ w), [np.eye(3)], [w]))
     True

@@ -22,7 +22,6 @@ def initializers(*outputs: Any) -> list[Tensor]:
     Takes tensors, Variables, computations and trees of them. What has run is not among
     them; asking for a value of the outputs runs the others, too.
 
-    >>> import treadle as td
     >>> w = td.deferred(td.ones((2,)) * 3.0, name="w", trainable=True)
     >>> [x.op.variable.name for x in td.initializers((w * w).sum())]
     ['w']
@@ -39,7 +38,6 @@ def initializers(*outputs: Any) -> list[Tensor]:
 def initialize(*outputs: Any) -> list[Variable]:
     """Run the `initializers` of these now; the Variables that have a value since.
 
-    >>> import treadle as td
     >>> a = td.deferred(td.constant(2.0), name="a")
     >>> b = td.deferred(a * 3.0, name="b")
     >>> [v.name for v in td.initialize(b + 1.0)], td.initialize(a, b)

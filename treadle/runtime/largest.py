@@ -31,7 +31,6 @@ def largest_batch(
     the options if none is given; `most` is returned where even that fits. Raises
     WorkspaceError if a batch of one does not fit.
 
-    >>> import treadle as td
     >>> w = td.param("w", (256, 256))
     >>> def step(n):
     ...     return td.sum(td.tanh(td.placeholder((n, 256)) @ w) @ w)

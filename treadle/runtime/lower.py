@@ -21,7 +21,6 @@ def lower(*tensors: Any) -> Lowered:
     `.graph`, `.kernels`, `.program`, `.llvm` and `.asm` are texts, each made from the
     one before; `.memory` tells of the arena, `.fallbacks` of ops without a kernel.
 
-    >>> import treadle as td
     >>> x = td.asarray([1.0, 2.0])
     >>> print(td.lower(x * 2.0).program)
     b0: float32[2] argument
@@ -39,7 +38,6 @@ def lower(*tensors: Any) -> Lowered:
 def latest_program() -> Lowered | None:
     """The program that ran last on the thread's engine; None if there was none.
 
-    >>> import treadle as td
     >>> _ = (td.asarray([1.0]) * 2.0).numpy()
     >>> td.latest_program().fallbacks
     ()
@@ -53,7 +51,6 @@ def cache_info(disk: bool = False) -> CacheInfo:
 
     Files on disk are counted with `disk` alone, for there may be very many.
 
-    >>> import treadle as td
     >>> _ = (td.asarray([1.0]) * 2.0).numpy()
     >>> before = td.cache_info()
     >>> _ = (td.asarray([3.0]) * 2.0).numpy()  # other data, the same structure
@@ -68,7 +65,6 @@ def clear_cache(disk: bool = False) -> None:
     """Forget all programs and kernels and empty every other cache, with `disk` also
     what is on disk. What a function of the user's has traced stays.
 
-    >>> import treadle as td
     >>> td.clear_cache()
     >>> td.cache_info().programs
     0

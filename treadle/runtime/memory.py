@@ -123,7 +123,6 @@ class Memory:
     def timeline(self, width: int = 40) -> str:
         """The bytes alive from step to step, as bars; a bar is the most of its steps.
 
-        >>> import treadle as td
         >>> x = td.zeros((256,))
         >>> y = td.softmax(td.cumulative_sum(td.sin(x)) @ td.zeros((256, 64)))
         >>> print(td.memory(y).timeline(8).splitlines()[0].split()[:2])
@@ -163,7 +162,6 @@ def memory(*tensors: Any, optimizer: Stepping | None = None) -> Memory:
     Under `td.options(workspace=)` it is the memory with values computed again; raises
     WorkspaceError if that is not enough.
 
-    >>> import treadle as td
     >>> x, w = td.placeholder((64, 256)), td.param("w", (256, 10))
     >>> report = td.memory(td.softmax(x @ w))
     >>> report.parameters, report.inputs, report.results
@@ -200,7 +198,6 @@ def fits(
     The workspace is that of the options if none is given. Without `recompute` it has to
     do with no value computed again.
 
-    >>> import treadle as td
     >>> x = td.zeros((64, 256))
     >>> y = td.cumulative_sum(x @ td.zeros((256, 256)), axis=0)
     >>> td.fits(y, workspace="1 MB"), td.fits(y, workspace="1 kB")

@@ -218,7 +218,6 @@ def profile() -> Iterator[Profile]:
     and the stages of whatever is compiled. Reading the clock costs some 60 ns a part,
     noting it down 1 to 2 us, outside of what is measured; nothing if nobody watches.
 
-    >>> import treadle as td
     >>> x = td.ones((64, 64))
     >>> with td.profile() as p:
     ...     _ = td.tanh(x @ x).numpy()

@@ -159,7 +159,6 @@ def record() -> Iterator[Recording]:
     `log.replay()` runs them again and compares each bit; `log.runs[k].replay(engine=
     "reference")` gives the results of another engine, to compare by a tolerance.
 
-    >>> import treadle as td
     >>> w = td.param("w", init=1.0)
     >>> with td.record() as log:
     ...     _ = td.optim.SGD(lr=0.5).step((w + td.random.normal((3,))).sum() ** 2)

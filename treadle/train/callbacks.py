@@ -171,7 +171,6 @@ class SwapAverages(Callback):
     """Takes averages of the weights every `every` steps; validation uses them, and with
     `keep` the model has them in the end.
 
-    >>> import treadle as td
     >>> w = td.param("w", init=1.0)
     >>> SwapAverages(td.optim.ExponentialAverage([w]), keep=False).every
     1

@@ -172,7 +172,6 @@ class Model:
     ) -> float:
         """One step on these examples; the loss.
 
-        >>> import treadle as td
         >>> model = td.Model(td.nn.Linear(1, 1), "mse")
         >>> model.train_on_batch(np.ones((1, 1)), np.zeros((1, 1))) > 0
         True
@@ -252,7 +251,6 @@ class Model:
 
         The same is written while fit runs by the callback `td.train.Report`.
 
-        >>> import treadle as td
         >>> model = td.Model(td.nn.Linear(2, 2), "cross_entropy")
         >>> x, y = np.eye(2, dtype=np.float32), np.array([0, 1])
         >>> page = model.report(model.fit(x, y, verbose=0), x, y, classes=["a", "b"])
@@ -266,7 +264,6 @@ class Model:
         """A table of the parts with their parameters, and their results' shapes if an
         example batch `x` is given; as text.
 
-        >>> import treadle as td
         >>> model = td.Model(td.nn.Sequential(td.nn.Linear(2, 3), td.nn.ReLU()))
         >>> print(model.summary(np.zeros((4, 2), np.float32)))
         part  kind    result  parameters

@@ -84,7 +84,6 @@ def to_dot(y: Any, title: str = "", by: str = "op") -> str:
     often it is read; the text is the same before and after running. `by` is as in
     `td.show`: stages are rows, modules clusters, blocks of memory colors.
 
-    >>> import treadle as td
     >>> x = td.param("x", init=2.0)
     >>> print(td.to_dot(x * x).splitlines()[3])
       n0 [label="0: parameter 'x'\\n(0, 1) [] refs=2", fillcolor="#fde68a"];

@@ -38,7 +38,6 @@ def show_memory(
     those that take the most bytes times steps, the pointer each. The line on top is
     what is alive. With `path` the SVG is written there too.
 
-    >>> import treadle as td
     >>> w = td.zeros((64, 64))
     >>> td.show_memory(td.softmax(td.cumulative_sum(w) @ w) @ w).svg.startswith("<svg")
     True

@@ -92,7 +92,6 @@ def show(
     node for its type, line, memory and, with the `profile` of a run, time. Without a
     path, and where no notebook shows it, it is opened in the browser.
 
-    >>> import treadle as td
     >>> x = td.param("x", init=2.0)
     >>> picture = td.show(x * 3.0 + td.sin(x), values=True)
     >>> picture.svg.startswith("<svg"), "Multiply" in picture.svg

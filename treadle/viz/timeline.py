@@ -25,7 +25,6 @@ def show_profile(
     operations, search by name. The page asks no network for anything; with `path` it
     is written there too.
 
-    >>> import treadle as td
     >>> with td.profile() as p:
     ...     _ = td.tanh(td.ones((64, 64)) @ td.ones((64, 64))).numpy()
     >>> "product[1, 64, 64, 64] tanh" in td.show_profile(p).html

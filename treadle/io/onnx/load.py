@@ -51,7 +51,6 @@ def from_onnx(
     anything is built; raises ModelFileError with the nodes that cannot be read.
 
     >>> import tempfile
-    >>> import treadle as td
     >>> x = td.placeholder((2, 3), name="x")
     >>> w = td.param("w", init=td.ones((3, 1)).numpy())
     >>> with tempfile.TemporaryDirectory() as folder:

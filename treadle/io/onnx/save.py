@@ -59,7 +59,6 @@ def to_onnx(
     way to say, or with what keeps a dimension from being open.
 
     >>> import tempfile
-    >>> import treadle as td
     >>> net = td.nn.Linear(3, 2)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     td.to_onnx(net, f"{folder}/m.onnx", td.ones((4, 3)))

@@ -33,7 +33,6 @@ class Cell(Module):
     first of which is the output. A new kind of cell defines `project`, what depends on
     inputs alone and is worked out for many steps at once, and `step`.
 
-    >>> import treadle as td
     >>> class Leaky(td.nn.Cell):
     ...     def project(self, x):
     ...         return x
@@ -104,7 +103,6 @@ class Gated(Cell):
     (Graves, Practical variational inference for neural networks, 2011). An
     `input_size` of 0 makes a cell without input, as deep transitions have them.
 
-    >>> import treadle as td
     >>> cell = td.nn.GRUCell(3, 4, layer_norm=True)
     >>> [name for name, _ in cell.named_parameters()][2:]
     ['bias_ih', 'bias_hh', 'norm_ih', 'norm_hh']

@@ -16,7 +16,6 @@ class RNNCell(Gated):
 
     Elman, Finding structure in time, 1990; with relu Le, Jaitly and Hinton 2015.
 
-    >>> import treadle as td
     >>> td.nn.RNNCell(3, 4)(td.ones((2, 3))).shape
     (2, 4)
     """

@@ -30,7 +30,6 @@ class TreeEncoder(Module):
     lexicalization, 2016). `children(node)` is the sequence of a node's children,
     `inputs(node)` its input, or None. Nothing recurses, so trees may be deep.
 
-    >>> import treadle as td
     >>> encoder = td.nn.TreeEncoder(td.nn.NaryTreeLSTMCell(2, 3), bidirectional=True)
     >>> tree = ((1.0, 2.0), 3.0)
     >>> nodes = encoder(

@@ -21,7 +21,6 @@ class GRUCell(Gated):
     n = tanh(W x + b + U (r h) + c), as Cho et al. 2014 and DyNet have it; theirs is
     1 - z, which is another sign of its weights.
 
-    >>> import treadle as td
     >>> td.nn.GRUCell(3, 4)(td.ones((2, 3))).shape
     (2, 4)
     """
@@ -76,7 +75,6 @@ class NematusGRUCell(Gated):
     itself, and scaled and shifted by norm_ and shift_ (Sennrich et al., Nematus, 2017).
     A cell without input (`input_size` 0) is a transition: b is added after U h.
 
-    >>> import treadle as td
     >>> cell = td.nn.NematusGRUCell(3, 4)
     >>> cell(td.ones((2, 3))).shape, cell.bias_hh
     ((2, 4), None)

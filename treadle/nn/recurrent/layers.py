@@ -49,7 +49,6 @@ class RNN(_Torch):
 
     Further settings are those of `Recurrent` and `RNNCell`.
 
-    >>> import treadle as td
     >>> output, last = td.nn.RNN(3, 4, bidirectional=True)(td.ones((5, 2, 3)))
     >>> output.shape, last.shape
     ((5, 2, 8), (2, 2, 4))
@@ -75,7 +74,6 @@ class LSTM(_Torch):
 
     Further settings are those of `Recurrent` and `LSTMCell`.
 
-    >>> import treadle as td
     >>> output, (h, c) = td.nn.LSTM(3, 4, 2, batch_first=True)(td.ones((2, 5, 3)))
     >>> output.shape, h.shape, c.shape
     ((2, 5, 4), (2, 2, 4), (2, 2, 4))
@@ -89,7 +87,6 @@ class GRU(_Torch):
 
     Further settings are those of `Recurrent` and `GRUCell`.
 
-    >>> import treadle as td
     >>> output, last = td.nn.GRU(3, 4)(td.ones((5, 2, 3)))
     >>> output.shape, last.shape
     ((5, 2, 4), (1, 2, 4))

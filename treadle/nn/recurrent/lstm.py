@@ -35,7 +35,6 @@ class LSTMCell(Gated):
     first bias of f (Jozefowicz et al. 2015; DyNet takes 1). With `layer_norm` also the
     c' in tanh(c') is normalized, by norm_c and bias_c.
 
-    >>> import treadle as td
     >>> h, c = td.nn.LSTMCell(3, 4)(td.ones((2, 3)))
     >>> h.shape, c.shape
     ((2, 4), (2, 4))
@@ -88,7 +87,6 @@ class PeepholeLSTMCell(Gated):
     element by element. Gers, Schraudolph and Schmidhuber, Learning precise timing with
     LSTM recurrent networks, 2002.
 
-    >>> import treadle as td
     >>> h, c = td.nn.PeepholeLSTMCell(3, 4)(td.ones((2, 3)))
     >>> h.shape, c.shape
     ((2, 4), (2, 4))
@@ -117,7 +115,6 @@ class CoupledLSTMCell(Gated):
     peephole_i and peephole_o, as DyNet's CoupledLSTM has, "diagonal" vectors, or "none"
     (Greff et al., LSTM: a search space odyssey, 2015).
 
-    >>> import treadle as td
     >>> h, c = td.nn.CoupledLSTMCell(3, 4)(td.ones((2, 3)))
     >>> h.shape, c.shape
     ((2, 4), (2, 4))
@@ -167,7 +164,6 @@ class CoupledLSTMCell(Gated):
 class FastLSTMCell(CoupledLSTMCell):
     """A coupled LSTM with diagonal peepholes: DyNet's FastLSTM as it is documented.
 
-    >>> import treadle as td
     >>> td.nn.FastLSTMCell(3, 4).peephole_i.shape
     (4,)
     """
@@ -182,7 +178,6 @@ class SparseLSTMCell(LSTMCell):
     training goes on with the others. Narang et al., Exploring sparsity in recurrent
     neural networks, 2017; DyNet's SparseLSTM.
 
-    >>> import treadle as td
     >>> cell = td.nn.SparseLSTMCell(2, 2)
     >>> cell.set_sparsity(0.75)
     >>> float(cell.mask_ih.sum() + cell.mask_hh.sum())
@@ -206,7 +201,6 @@ class SparseLSTMCell(LSTMCell):
 def sparsify(cells: Sequence[SparseLSTMCell], fraction: float) -> None:
     """Mask the fraction of the weights of several cells that is least in magnitude.
 
-    >>> import treadle as td
     >>> stack = td.nn.Recurrent(td.nn.SparseLSTMCell, 2, 2, num_layers=2)
     >>> td.nn.sparsify(stack.cells, 0.5)
     >>> sum(float(cell.mask_hh.sum() + cell.mask_ih.sum()) for cell in stack.cells)

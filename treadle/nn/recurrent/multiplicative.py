@@ -54,7 +54,6 @@ class MLSTMCell(_Multiplicative, LSTMCell):
 
     Krause, Lu, Murray and Renals, Multiplicative LSTM for sequence modelling, 2016.
 
-    >>> import treadle as td
     >>> h, c = td.nn.MLSTMCell(3, 4)(td.ones((2, 3)))
     >>> h.shape, c.shape
     ((2, 4), (2, 4))
@@ -71,7 +70,6 @@ class MGRUCell(_Multiplicative, GRUCell):
 
     As in Marian, m is also what is carried over: h' = (1 - z) n + z m.
 
-    >>> import treadle as td
     >>> td.nn.MGRUCell(3, 4)(td.ones((2, 3))).shape
     (2, 4)
     """

@@ -33,7 +33,6 @@ def one_by_one(
 ) -> tuple[list[Tensor], State]:
     """Outputs in the order of the steps, and the last state; each step is recorded.
 
-    >>> import treadle as td
     >>> cell = td.nn.RNNCell(2, 3)
     >>> ys, last = one_by_one(cell.advance, td.ones((4, 2)), backwards=True)
     >>> len(ys), last is ys[0]

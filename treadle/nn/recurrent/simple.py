@@ -62,7 +62,6 @@ class SRUCell(_Simple):
     width, a fourth makes x fit. Lei et al., Simple recurrent units for highly
     parallelizable recurrence, 2018, as Marian writes it.
 
-    >>> import treadle as td
     >>> h, c = td.nn.SRUCell(4, 4)(td.ones((2, 4)))
     >>> h.shape, c.shape
     ((2, 4), (2, 4))
@@ -86,7 +85,6 @@ class SSRUCell(_Simple):
     The weights hold W of the candidate and of f. Kim et al., From research to
     production and back: ludicrously fast neural machine translation, 2019.
 
-    >>> import treadle as td
     >>> h, c = td.nn.SSRUCell(3, 4)(td.ones((2, 3)))
     >>> h.shape, c.shape
     ((2, 4), (2, 4))

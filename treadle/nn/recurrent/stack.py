@@ -51,7 +51,6 @@ class Recurrent(Module):
     (Graves, Generating sequences with recurrent neural networks, 2013; DyNet's
     DeepLSTM). A layer's parameters are the cell's, with _l0, _l0_reverse, ... behind.
 
-    >>> import treadle as td
     >>> layer = td.nn.Recurrent(td.nn.SRUCell, 3, 4, num_layers=2, bidirectional=True)
     >>> outputs, (h, c) = layer([td.ones((5, 3)), td.ones((2, 3))])
     >>> [y.shape for y in outputs], h.shape
@@ -148,7 +147,6 @@ class Recurrent(Module):
     def transduce(self, xs: Iterable[Any], state: State = None) -> list[Tensor]:
         """The output for each of a list of inputs; each step of a layer is one node.
 
-        >>> import treadle as td
         >>> layer = td.nn.GRU(3, 4, bidirectional=True)
         >>> [y.shape for y in layer.transduce([td.ones(3), td.zeros(3)])]
         [(8,), (8,)]
@@ -235,7 +233,6 @@ class Recurrent(Module):
     def initial_state(self, state: State = None) -> RecurrentState:
         """A state to add inputs to one at a time; zeros unless one is given.
 
-        >>> import treadle as td
         >>> state = td.nn.RNN(3, 4).initial_state()
         >>> for x in td.ones((2, 3)):
         ...     state = state.add_input(x)

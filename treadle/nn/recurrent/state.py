@@ -33,7 +33,6 @@ class RecurrentState:
     So several continuations may start from one state, as in beam search. `prev` is the
     state before the last input, None at first.
 
-    >>> import treadle as td
     >>> start = td.nn.LSTM(3, 4, 2).initial_state()
     >>> after = start.add_input([1.0, 0.0, 0.0])
     >>> after.output().shape, len(after.h()), after.prev is start

@@ -18,7 +18,6 @@ class DeepTransitionCell(Cell):
     Pascanu, Gulcehre, Cho and Bengio, How to construct deep recurrent neural networks,
     2014; Nematus and Marian train such GRUs (`input_size` 0 makes a cell without).
 
-    >>> import treadle as td
     >>> make = td.nn.NematusGRUCell
     >>> cell = td.nn.DeepTransitionCell([make(3, 4), make(0, 4), make(0, 4)])
     >>> cell(td.ones((2, 3))).shape

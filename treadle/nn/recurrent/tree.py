@@ -25,7 +25,6 @@ class TreeCell(Gated):
     nodes have no input of their own. Call cells from recursive Python, best in a
     `td.function`: nodes of many trees are batched by themselves.
 
-    >>> import treadle as td
     >>> cell = td.nn.ChildSumTreeLSTMCell(2, 3)
     >>> def encode(tree):
     ...     if isinstance(tree, float):
@@ -88,7 +87,6 @@ class ChildSumTreeLSTMCell(TreeCell):
     h = sigmoid(o) tanh(c). Weights hold i, f, g, o. Tai, Socher and Manning, Improved
     semantic representations from tree-structured LSTM networks, 2015, section 3.1.
 
-    >>> import treadle as td
     >>> cell = td.nn.ChildSumTreeLSTMCell(3, 4)
     >>> leaf = cell(td.ones(3))
     >>> [part.shape for part in cell(td.ones(3), [leaf, leaf, leaf])]
@@ -120,7 +118,6 @@ class NaryTreeLSTMCell(TreeCell):
     children's c through weight_ch, and o too. Tai, Socher and Manning 2015, section
     3.2.
 
-    >>> import treadle as td
     >>> cell = td.nn.NaryTreeLSTMCell(3, 4, forget_bias=1.0)
     >>> left, right = cell(td.ones(3)), cell(td.zeros(3))
     >>> [part.shape for part in cell(None, [left, right])]
@@ -181,7 +178,6 @@ class SequentialTreeCell(Cell):
     half as wide, are joined: DyNet's Unidirectional and BidirectionalTreeLSTM. A state
     is the output h. Inputs are as wide as the outputs.
 
-    >>> import treadle as td
     >>> cell = td.nn.SequentialTreeCell(4, bidirectional=True)
     >>> leaf = cell(td.ones(4))
     >>> cell(td.ones(4), [leaf, leaf]).shape

@@ -31,7 +31,6 @@ class Bert(Module):
     of a pair it belongs to. `pooled` is the state of the first token through a dense
     layer and tanh, where the model has a `pooler`. Devlin et al., BERT, 2019.
 
-    >>> import treadle as td
     >>> model = td.nn.Bert(50, 8, layers=1, heads=2, feedforward=16, places=6).eval()
     >>> ids, mask = [[1, 2, 3], [4, 5, 0]], [[True] * 3, [True, True, False]]
     >>> model(ids, mask).shape, model.sentences(ids, mask).shape

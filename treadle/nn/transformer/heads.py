@@ -36,7 +36,6 @@ class MultiHeadAttention(Module):
     their weights), "alibi" adds the biases of `nn.ALiBi`. Without `projection` heads
     are returned as they are (Marian's transformer-no-projection).
 
-    >>> import treadle as td
     >>> attend = td.nn.MultiHeadAttention(8, 2, positions="rotary")
     >>> x = td.ones((3, 5, 8))
     >>> attend(x, x, x).shape

@@ -134,7 +134,6 @@ class TransformerEncoderLayer(_Layer):
 
     With a causal mask it is a decoder without a memory: `start` and `step` generate.
 
-    >>> import treadle as td
     >>> layer = td.nn.TransformerEncoderLayer(8, 2, 16).eval()
     >>> layer(td.ones((3, 5, 8))).shape
     (3, 5, 8)
@@ -197,7 +196,6 @@ class TransformerDecoderLayer(_Layer):
     its settings are in `mixing`. The last two are causal by themselves and read no
     mask. `start` and `step` generate.
 
-    >>> import treadle as td
     >>> layer = td.nn.TransformerDecoderLayer(8, 2, 16).eval()
     >>> layer(td.ones((3, 5, 8)), td.ones((3, 4, 8))).shape
     (3, 5, 8)

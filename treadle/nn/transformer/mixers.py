@@ -53,7 +53,6 @@ class AverageAttention(Module):
     attention network, 2018, with the gates as Marian has them. In Marian what is done
     before a sublayer is done to the averages: `prepare`.
 
-    >>> import treadle as td
     >>> average = td.nn.AverageAttention(4, 8)
     >>> average(td.ones((2, 3, 4))).shape
     (2, 3, 4)
@@ -132,7 +131,6 @@ class RecurrentMixer(Module):
     Kim et al., From research to production and back: ludicrously fast neural machine
     translation, 2019.
 
-    >>> import treadle as td
     >>> mixer = td.nn.RecurrentMixer(4)
     >>> mixer(td.ones((2, 3, 4))).shape
     (2, 3, 4)

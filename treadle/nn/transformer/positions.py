@@ -24,7 +24,6 @@ class SinusoidalPositions(Module):
     `start` is the place of the first, for generation step by step. With `scale` x is
     multiplied first, by sqrt(width) in the paper. Vaswani et al. 2017.
 
-    >>> import treadle as td
     >>> places = td.nn.SinusoidalPositions(4)
     >>> x = td.zeros((2, 3, 4))
     >>> bool((places(x)[:, 2:] == places(x[:, 2:], start=2)).all())
@@ -53,7 +52,6 @@ class LearnedPositions(Module):
     There are `length` of them; with `clamp` later places share the last, as in Marian,
     else they are an error.
 
-    >>> import treadle as td
     >>> places = td.nn.LearnedPositions(16, 4)
     >>> places(td.ones((2, 3, 4))).shape
     (2, 3, 4)

@@ -37,7 +37,6 @@ class TransformerEncoder(_Stack):
     With `is_causal` it is a decoder without a memory, and `start` and `step` give what
     the whole sequence gives, place by place.
 
-    >>> import treadle as td
     >>> layer = td.nn.TransformerEncoderLayer(4, 2, 8)
     >>> td.nn.TransformerEncoder([layer])(td.ones((1, 3, 4))).shape
     (1, 3, 4)
@@ -58,7 +57,6 @@ class TransformerDecoder(_Stack):
 
     `start` projects the memory once; `step` gives what the whole sequence gives.
 
-    >>> import treadle as td
     >>> layer = td.nn.TransformerDecoderLayer(4, 2, 8)
     >>> x = td.ones((1, 3, 4))
     >>> td.nn.TransformerDecoder([layer])(x, x).shape

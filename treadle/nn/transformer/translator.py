@@ -62,7 +62,6 @@ class Translator(Module):
     Vaswani et al. 2017; Junczys-Dowmunt et al., Marian: fast neural machine translation
     in C++, 2018.
 
-    >>> import treadle as td
     >>> model = td.nn.Translator(7, 9, width=8, heads=2, feedforward=16).eval()
     >>> model([[1, 2, 3]], [[0, 4]]).shape
     (1, 2, 9)
@@ -182,7 +181,6 @@ class Translator(Module):
         Of one head of one decoder layer, the last's first as in Marian; for a loss by
         known alignments, or to look at.
 
-        >>> import treadle as td
         >>> model = td.nn.Translator(7, width=8, heads=2, feedforward=16).eval()
         >>> found = model.alignment([[1, 2, 3]], [[0, 4]])
         >>> found.shape, bool((td.abs(found.sum(-1) - 1) < 1e-5).all())
