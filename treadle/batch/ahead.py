@@ -38,9 +38,8 @@ class Apart:
 
 
 def apart_from(body: Body, rows: Sequence[int], early: Sequence[int]) -> Apart | None:
-    """What a body does with the `early` among the arguments that are rows, and the
-    rest; None where that is no product, makes much of little, or is all of it.
-    """
+    """The split of a body by the `early` among the arguments that are rows; None where
+    that is no product, makes much of little, or is all of it."""
     if not early or len(early) == len(rows):
         return None
     key = "apart", tuple(rows), tuple(early)
@@ -75,7 +74,7 @@ def _apart(body: Body, rows: Sequence[int], early: Sequence[int]) -> Apart | Non
 
 
 def _ends(body: Body, ahead: set[int]) -> list[Tensor]:
-    """What of the nodes ahead the others read, but for arguments."""
+    """The nodes ahead that the others read, but for arguments."""
     read = {
         x.serial: x
         for node in body.nodes

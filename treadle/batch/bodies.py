@@ -27,7 +27,7 @@ def body_of(
     types: Sequence[Type],
     results: Sequence[int],
 ) -> Body:
-    """What nodes do to arguments of some types; all that the nodes `results` make.
+    """The body that makes all of `results` of arguments of some types.
 
     `operands` are those of all nodes: the place of one among these, the complement of
     that of an argument, or a literal.

@@ -79,7 +79,7 @@ def join_cells(
 def _roles(
     walk: Walk, ops: Ops, shares: Numbers, lone: Marks, asked: Container[int]
 ) -> Numbers:
-    """What each node is to cells."""
+    """The role of each node in cells."""
     products = ops.marked(lambda op: isinstance(op, Contract))
     fits = ((ops.kind == PLAIN) | (ops.kind == MOVE)) & ~lone & ~walk.columns.marked
     fits &= (walk.sizes > 0) & (walk.sizes <= WIDE)
@@ -126,9 +126,8 @@ def _cells(walk: Walk, graph: Graph, members: Members, chosen: Numbers) -> Cells
 
 
 def _once(read: Numbers) -> tuple[Numbers, Iterator[int]]:
-    """What cells read without what is the same in all of them again, and which of it
-    each operand is.
-    """
+    """The operands of cells without those that all of them share, and the index of each
+    operand."""
     kept: list[int] = []
     which: list[int] = []
     for k, column in enumerate(read.T):

@@ -57,7 +57,7 @@ class Columns:
 
 
 def columns(roots: Sequence[Tensor]) -> Columns:
-    """What the roots depend on, as far as it has no value, and where that begins."""
+    """The columns of the nodes that the roots depend on, down to those with a value."""
     if native is not None:
         return Columns(*native.columns(roots))
     nodes = pending(roots)

@@ -153,7 +153,8 @@ class Forest:
         return len(order)
 
     def _choose_templates(self, asked: Container[int]) -> None:
-        """What is done to each instance, by which of its rows may get cotangents."""
+        """Choose the template of each instance, by which of its rows may get
+        cotangents."""
         derived = self.derived
         for instance in reversed(self.instances):  # what is ahead comes last
             wanted = [
@@ -180,9 +181,8 @@ class Forest:
 
     @property
     def varies(self) -> bool:
-        """Whether graphs like it are programs that differ: one for each length of a
-        loop, where even its steps are rows, and for each form of a tree.
-        """
+        """True if graphs like it are programs that differ: one for each length of a
+        loop, where even its steps are rows, and for each form of a tree."""
         if any(self._branches(k) for k in range(len(self.instances))):
             return True
         repeats = [x for x in self.instances if x.often and x.signature.multiplies]
@@ -190,9 +190,8 @@ class Forest:
         return loops and self.often >= max(LONG, self.rows / 2)
 
     def _branches(self, number: int) -> bool:
-        """Whether rows of an instance that multiply matrices read several others of
-        it, as in trees.
-        """
+        """Return True if rows of an instance that multiply matrices read several others
+        of it, as in trees."""
         instance = self.instances[number]
         if len(instance.units) < OFTEN or not instance.signature.multiplies:
             return False

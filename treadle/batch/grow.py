@@ -130,9 +130,8 @@ class _Growth:
         return cell
 
     def _opens(self, role: int, waits: Sequence[_Cell]) -> bool:
-        """Whether a cell that a node begins may grow: it goes on from where others
-        end.
-        """
+        """Return True if a cell that a node begins may grow: it goes on from where
+        others end."""
         if len(waits) > WAITS or role < MOVES:
             return False
         if role == PRODUCT or len(waits) > 1:
@@ -142,9 +141,8 @@ class _Growth:
         )
 
     def _joins(self, cell: _Cell, role: int, waits: Sequence[_Cell], k: int) -> bool:
-        """Whether a node can be part of a cell: that waits for nothing more then, and
-        for nothing that was made after it began.
-        """
+        """Return True if a node can be part of a cell: that waits for nothing more
+        then, and for nothing that was made after it began."""
         if role < MOVES or not cell.opens or len(waits) > WAITS + 1:
             return False
         if cell.size >= NODES:

@@ -65,7 +65,7 @@ class Iterations:
         return self.waiting.columns.nodes
 
     def _mark(self) -> Any:
-        """What all nodes of the steps are marked with."""
+        """The mark of all nodes of the steps."""
         places = self.waiting.places[np.concatenate(self.ranks)]
         if not self.waiting.columns.marked[places].any():
             return None
@@ -74,7 +74,7 @@ class Iterations:
         return NO_GRAD
 
     def is_before(self, place: int) -> bool:
-        """Whether a node is there before the first step."""
+        """Return True if a node is there before the first step."""
         return bool(self.waiting.rank[place] < self.first)
 
     def outside(self) -> Iterator[int]:
@@ -121,7 +121,7 @@ class Iterations:
 
 
 def _repeats(node: Tensor) -> bool:
-    """Whether a node may be part of a loop's body."""
+    """Return True if a node may be part of a loop's body."""
     types: Any = node.type if isinstance(node.type, TupleType) else (node.type,)
     named = any(t.axes is not None for t in types)
     return not (named or apart(node.op) or effect_of(node.op))
@@ -156,9 +156,8 @@ def slices_of(members: Iterations, value: int) -> Slices | None:
 
 
 def waits_for_data(members: Iterations, places: Sequence[int]) -> bool:
-    """Whether some of these nodes are yet to be computed of more than Variables: such
-    are no rows, and what reads them is none.
-    """
+    """Return True if some of these nodes are yet to be computed of more than Variables:
+    such are no rows, and what reads them is none."""
     waiting, nodes = members.waiting, members.nodes
     data: Marks = ~waiting.columns.waiting
     for k in np.flatnonzero(data).tolist():

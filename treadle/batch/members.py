@@ -39,7 +39,7 @@ class Graph:
     references: Numbers
 
     def read(self, k: int) -> Numbers:
-        """What a node reads."""
+        """The operands of a node."""
         return self.operands[self.starts[k] : self.starts[k + 1]]
 
 
@@ -66,7 +66,7 @@ class Members:
         return self.nodes[_ranges(self.starts, cells)]
 
     def read(self, cells: Numbers) -> Numbers:
-        """What cells of one kind read as rows, operand by operand, a row a cell."""
+        """The rows that cells of one kind read, operand by operand, a row a cell."""
         return self.rows[_ranges(self.opens, cells)]
 
 
@@ -117,7 +117,8 @@ class _Found:
         return Members(*columns)
 
     def _words(self, began: int, nodes: list[int], rows: list[int]) -> tuple[int, ...]:
-        """What a cell does, in words; the rows that it reads are added to others."""
+        """The signature of a cell in words; the rows that it reads are added to
+        others."""
         words = [self.place[began]]
         for k in nodes:
             words += self.codes[k], len(self.read[k])
@@ -132,7 +133,7 @@ class _Found:
         return tuple(words)
 
     def _seen(self) -> list[bool]:
-        """Whether others read a node than its own cell, or hold it."""
+        """Return True if others read a node than its own cell, or hold it."""
         times = Counter(x for read in self.read for x in read)
         seen = [not times[k] or n > times[k] for k, n in enumerate(self.references)]
         for k, read in enumerate(self.read):

@@ -86,7 +86,7 @@ def _type(node: Any) -> Any:
 
 
 def _what(node: Any) -> Any:
-    """What an op is equal by; a slice, wherever it begins."""
+    """The key by which an op is equal; a slice, wherever it begins."""
     op = node.op
     return (Slice, op.steps) if type(op) is Slice else sign_of(op)
 
@@ -173,7 +173,7 @@ def _pairs(waiting: Waiting, same: Marks, period: int) -> tuple[Marks, Numbers]:
 
 
 def _runs(marks: Marks) -> tuple[Numbers, Numbers]:
-    """Where what is marked in one piece begins and ends."""
+    """The bounds of the runs of marked elements."""
     changes = np.diff(np.concatenate([[False], marks, [False]]).astype(np.int8))
     return np.flatnonzero(changes == 1), np.flatnonzero(changes == -1)
 
@@ -186,9 +186,8 @@ def _earlier(
     first: int,
     period: int,
 ) -> int:
-    """Where the first step begins, which may read other things than the value of the
-    step before it, of its type.
-    """
+    """The first step, which may read other things than the value of the step before it,
+    of its type."""
     bound = max(first - period, 0)
     while first > bound and same[first - 1]:
         node = first - 1

@@ -106,7 +106,7 @@ class _Loop:
         return [x.source for x in self.slices.values()]
 
     def _read(self, value: int) -> list[tuple[str, Any]]:
-        """What a value is computed from in each step: kinds of operands, which ones."""
+        """The operands of a value in each step: their kinds, and which ones."""
         members, waiting = self.members, self.members.waiting
         first, second = (waiting.read(members.ranks[value][k]) for k in range(2))
         operands: list[tuple[str, Any]] = []
@@ -169,7 +169,7 @@ class _Loop:
         return int(self.members.waiting.columns.serials[places].min())
 
     def _wanted(self, reader: int) -> list[Tensor | int | tuple[int, int]]:
-        """What a node is to read: another node, a value of all steps, one after the
+        """The operands of a node: another node, a value of all steps, one after the
         other, or of one step."""
         members, waiting = self.members, self.members.waiting
         every: list[Tensor | int | tuple[int, int]] = []

@@ -30,7 +30,7 @@ _templates: Cache[Any, Template] = Cache("templates of rows", TEMPLATES)
 
 
 def apart(op: Op) -> bool:
-    """Whether an op is never a row: it changes state or is not written out yet."""
+    """True if an op is never a row: it changes state or is not written out yet."""
     return type(op) is Update or op.family in ("derivative", "state", "tape")
 
 
@@ -75,7 +75,7 @@ class Signature:
 
     @property
     def multiplies(self) -> bool:
-        """Whether there are products of matrices among what a unit does."""
+        """True if there are products of matrices among what a unit does."""
         memo = self.body.memo
         if "multiplies" not in memo:
             multiplies = any(isinstance(x.op, Contract) for x in self.body.nodes)
@@ -143,7 +143,7 @@ def _single(node: Tensor, inputs: Sequence[Tensor]) -> Body:
 
 
 def _loops(body: Body) -> bool:
-    """Whether a body branches or loops, which is done by programs within programs."""
+    """True if a body branches or loops, which is done by programs within programs."""
     for x in body.nodes:
         inner = type(x.op) is Call and _loops(x.op.body)
         if inner or isinstance(x.op, (Cond, Scan, While)):
@@ -152,7 +152,7 @@ def _loops(body: Body) -> bool:
 
 
 def _works(body: Body, has_rows: tuple[bool, ...]) -> bool:
-    """Whether every op of a body has a rule for rows that steps of a forest can do."""
+    """True if every op of a body has a rule for rows that steps of a forest can do."""
     key = "rows", has_rows
     if key not in body.memo and _loops(body):
         body.memo[key] = False
@@ -168,9 +168,8 @@ def template_of(
     lasting: Sequence[int] = (),
     asked: Container[int] = (),
 ) -> Template:
-    """What is done to the rows of a signature; `wanted` rows may get cotangents, those
-    of the `lasting` ones stay. What rows share gets one if it is trained or `asked`.
-    """
+    """The template of the rows of a signature; `wanted` rows may get cotangents, those
+    of the `lasting` ones stay. What rows share gets one if it is trained or `asked`."""
     body, shared = signature.body, signature.shared
     has_rows = tuple(k not in shared for k in range(len(body.arguments)))
 
@@ -189,7 +188,7 @@ def template_of(
 
 
 def _trainable(node: Tensor) -> bool:
-    """Whether a derivative goes on below what rows share."""
+    """Return True if a derivative goes on below what rows share."""
     if type(node.op) is Version:
         return bool(node.op.variable.trainable)
     return bool(node.inputs)

@@ -21,7 +21,7 @@ _THROUGH = (Add, Negative)
 
 
 def adds(node: Tensor, rowwise: set[int]) -> bool:
-    """Whether the sum of a node over rows is the node of the sums of its inputs."""
+    """True if the sum of a node over rows is the node of the sums of its inputs."""
     plain = isinstance(node.op, (Movement, *_THROUGH))
     same = all(x.type.shape == node.type.shape for x in node.inputs)
     linear = plain and (isinstance(node.op, Movement) or same)
@@ -29,9 +29,8 @@ def adds(node: Tensor, rowwise: set[int]) -> bool:
 
 
 def _has_product(node: Tensor, rowwise: set[int], known: Container[int]) -> bool:
-    """Whether a product is among what is added up to a node: it is larger as the value
-    of a row than what is multiplied. Other sums are values of rows like their parts.
-    """
+    """True if a product is among what is added up to a node: it is larger as the value
+    of a row than what is multiplied. Other sums are values of rows like their parts."""
     seen: set[int] = set()
     stack = [node]
     while stack:
@@ -73,7 +72,7 @@ def _by_rows(part: Part) -> set[int]:
 
 
 def only_rows(part: Part) -> bool:
-    """Whether all that is summed over rows are rows, or products with them."""
+    """Return True if all that is summed over rows are rows, or products with them."""
     rowwise = _by_rows(part)
     stack = list(part.body.outputs)
     while stack:

@@ -115,7 +115,7 @@ class Template:
 
     @lazy
     def sums(self) -> bool:
-        """Whether rows of zeros add nothing to the sums over rows."""
+        """Return True if rows of zeros add nothing to the sums over rows."""
         return self.total is not None and only_rows(self.total)
 
     def total_at(self, n: int) -> Body:
@@ -276,7 +276,7 @@ class _Derived:
 
 
 def _bare(x: Tensor) -> Tensor:
-    """What a reshaped tensor was before."""
+    """The tensor before it was reshaped."""
     while isinstance(x.op, Reshape):
         (x,) = x.inputs
     return x

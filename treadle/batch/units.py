@@ -203,9 +203,8 @@ def _calls(walk: Walk, members: Numbers) -> Found:
 
 
 class _Shared:
-    """What is part of a signature: literals, versions of Variables, and what is
-    computed of them alone.
-    """
+    """The part of a signature that rows share: literals, versions of Variables, and
+    what is computed of them alone."""
 
     def __init__(self, walk: Walk, ops: Ops, asked: Container[int]) -> None:
         self.versions = ops.marked(lambda op: type(op) is Version) & ~walk.waiting

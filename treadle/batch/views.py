@@ -119,7 +119,7 @@ def parts_of_data(walk: Walk, ops: Ops, asked: Container[int]) -> None:
 
 
 def _source(x: Tensor) -> Tensor:
-    """What has a value and x is a part of."""
+    """The tensor with a value that x is a part of."""
     while x.stored is None:
         x = x.inputs[0]
     return x
@@ -133,14 +133,14 @@ def _evaluated(x: Tensor) -> Any:
 
 
 def _is_data(x: Tensor, asked: Container[int]) -> bool:
-    """Whether a node has a value that nothing is derived by."""
+    """Return True if a node has a value that nothing is derived by."""
     if x.stored is None or type(x.op) is Version or x.serial in asked:
         return False
     return not carries(x)
 
 
 def carries(leaf: Tensor) -> bool:
-    """Whether a derivative may go on below a node that has a value."""
+    """Return True if a derivative may go on below a node that has a value."""
     if not is_inexact(leaf.type.dtype):
         return False
     if type(leaf.op) is Version:

@@ -44,7 +44,7 @@ class Walk:
         return np.flatnonzero(self.waiting & (self.columns.references > inside))
 
     def alike(self, which: Numbers) -> bool:
-        """Whether some nodes have one type."""
+        """Return True if some nodes have one type."""
         types = self.types(which)
         return bool((types == types[:1]).all())
 
@@ -65,7 +65,7 @@ class Walk:
         return np.array(kinds, np.bool_)[types]
 
     def has(self, family: str) -> bool:
-        """Whether an op of a family is there."""
+        """Return True if an op of a family is there."""
         first = _first(self.columns.kinds, self.columns.count)
         return any(self.nodes[k].op.family == family for k in first if k >= 0)
 
@@ -88,7 +88,7 @@ class Walk:
         return self.operands[places]
 
     def read(self, k: int) -> Numbers:
-        """What a node reads."""
+        """The operands of a node."""
         return self.operands[self.starts[k] : self.starts[k + 1]]
 
     def resize(self, sizes: Numbers, stays: Marks) -> None:
@@ -128,7 +128,7 @@ class Walk:
 
 
 def _first(values: Numbers, count: int) -> Numbers:
-    """Where each number below `count` comes first; -1 for one that does not."""
+    """The first place of each number below `count`; -1 for one that is not there."""
     first = np.full(count, -1, np.int64)
     first[values[::-1]] = np.arange(len(values))[::-1]  # the last one written stays
     return first

@@ -83,5 +83,5 @@ NUMBERS = (np.generic, Awaited)  # single ones that computing gives out
 
 
 def waited(x: Any) -> Any:
-    """What is given, or the number that it is once it is there."""
+    """The value, or the number that it is once it is there."""
     return x.value if isinstance(x, Awaited) else x

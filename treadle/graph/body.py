@@ -175,7 +175,7 @@ def bodies(op: Op) -> dict[str, Body]:
 
 
 def effect_of(op: Op) -> str:
-    """What is seen from outside of an op or of those in its bodies: as in Traits."""
+    """The effect of an op, or of those in its bodies, as in Traits."""
     effect = op.traits.effect
     for body in bodies(op).values() if op.family == "control" else ():
         known = body.memo.get("effect")
@@ -188,7 +188,7 @@ def effect_of(op: Op) -> str:
 
 
 def is_repeatable(op: Op) -> bool:
-    """Whether an op, with those in its bodies, comes to the same when done again."""
+    """True if an op, with those in its bodies, comes to the same when done again."""
     return op.traits.repeatable and all(
         is_repeatable(node.op) for body in bodies(op).values() for node in body.nodes
     )
@@ -203,7 +203,8 @@ def with_bodies(op: Op, make: Callable[[Body], Body]) -> Op:
 
 
 def sign_of(op: Op) -> Any:
-    """What an op is equal by, without its bodies themselves: for tables that stay."""
+    """The key by which an op is equal, without its bodies themselves: for tables that
+    stay."""
     kind, names = type(op), _names(op)
     if not names:
         return kind

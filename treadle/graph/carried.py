@@ -39,7 +39,7 @@ class Carried:
 
     @property
     def is_here(self) -> bool:
-        """Whether this very thread is in that run."""
+        """True if this very thread is in that run."""
         return is_mine(self.lock)
 
     def wait(self) -> None:

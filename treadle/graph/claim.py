@@ -102,7 +102,7 @@ class Claim:
         return None
 
     def has_taken(self, node: Tensor) -> bool:
-        """Whether a node is one of the versions before."""
+        """Return True if a node is one of the versions before."""
         return any(node is x for x in self.before)
 
     def taken_from(self, variable: Variable) -> Tensor | None:

@@ -16,7 +16,7 @@ Pairs = list[tuple[Tensor, Tensor]]
 
 
 def alike(x: Any, y: Any) -> bool:
-    """Whether the graphs of two trees of tensors have the same structure.
+    """Return True if the graphs of two trees of tensors have the same structure.
 
     Constants are compared by their bits, Variables by identity, bodies of calls and
     loops by their graphs; names, marks, draws and stored values are not looked at.
@@ -50,7 +50,8 @@ def alike(x: Any, y: Any) -> bool:
 
 
 def _inside(a: Tensor, b: Tensor) -> Pairs | None:
-    """What else two nodes need to be alike, or None where they are not."""
+    """The other pairs that have to be alike for two nodes to be; None where they are
+    not."""
     constants = isinstance(a.op, Constant) and isinstance(b.op, Constant)
     if (type(a.op) is not type(b.op) and not constants) or a.type != b.type:
         return None

@@ -118,7 +118,7 @@ def _type(type_: Type) -> str:
 def _head(
     node: Tensor, said: Callable[[Any], str], keep: Callable[[Array], str]
 ) -> str:
-    """What a node is, before its operands."""
+    """The text of a node before its operands."""
     op = node.op
     if isinstance(op, Argument):
         return "argument"

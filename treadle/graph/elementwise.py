@@ -212,11 +212,11 @@ class ElementwiseMethods:
         return functions.floor_divide(self, other)
 
     def remainder(self, other: Any) -> Tensor:
-        """What is left of a division, with the sign of y."""
+        """The remainder of a division, with the sign of y."""
         return functions.remainder(self, other)
 
     def fmod(self, other: Any) -> Tensor:
-        """What is left of a division, with the sign of x."""
+        """The remainder of a division, with the sign of x."""
         return functions.fmod(self, other)
 
     def pow(self, other: Any) -> Tensor:

@@ -215,7 +215,7 @@ def _body(body: Body, extents: list[int]) -> Any:
 
 
 def sized(literal: Any) -> bool:
-    """Whether a number may come from a size."""
+    """Return True if a number may come from a size."""
     if literal.dtype.kind not in "fiu":
         return False
     value = float(literal)
@@ -223,7 +223,7 @@ def sized(literal: Any) -> bool:
 
 
 def is_extent(x: Any) -> bool:
-    """Whether an integer may be another one in a graph of the same family."""
+    """Return True if an integer may be another one in a graph of the same family."""
     return type(x) is int and x >= LEAST
 
 

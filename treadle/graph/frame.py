@@ -43,9 +43,8 @@ def _depth() -> int:
 
 
 def in_handler(depth: int = 0) -> bool:
-    """Whether a signal handler is running, called by a frame so deep or deeper: what it
-    does has nothing to do with what it has interrupted.
-    """
+    """Return True if a signal handler is running, called by a frame so deep or deeper:
+    what it does has nothing to do with what it has interrupted."""
     if threading.current_thread() is not threading.main_thread():
         return False
     codes = set()

@@ -79,6 +79,6 @@ def deferred(
 
 
 def is_initial(node: Tensor) -> bool:
-    """Whether a node is the first version of a Variable, and has yet to run."""
+    """Return True if a node is the first version of a Variable, and has yet to run."""
     op = node.op
     return isinstance(op, Update) and op.variable.committed is node

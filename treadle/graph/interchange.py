@@ -33,9 +33,7 @@ _shared: WeakValueDictionary[int, np.ndarray[Any, Any]] = WeakValueDictionary()
 
 
 def is_shared(array: Any) -> bool:
-    """Whether the memory of a value was handed out, to a library that may write to it
-    although it is told not to.
-    """
+    """True if a value's memory was handed out to a library that may write to it."""
     return array is not None and bool(_shared) and _shared.get(id(array)) is array
 
 
@@ -102,7 +100,7 @@ class Interchange(_Buffer):
 
     @property
     def device(self) -> str:
-        """Where the value is for who looks at it: always the host."""
+        """The device of the value for who looks at it: always the host."""
         return HOST
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Tensor:

@@ -115,7 +115,7 @@ class Version(Leaf):
 
 
 def is_older(node: Tensor) -> bool:
-    """Whether a node is a version of a Variable that has a newer one."""
+    """Return True if a node is a version of a Variable that has a newer one."""
     return type(node.op) is Version and node.op.variable.committed is not node
 
 
@@ -198,7 +198,7 @@ def literal_node(value: Any, dtype: DType) -> Tensor:
 
 
 def _is_literal(value: Any) -> bool:
-    """Whether a number is one that rules look for, and stands in code.
+    """Return True if a number is one that rules look for, and stands in code.
 
     Python's whole numbers and halves up to 8: NumPy's scalars are data.
     """
@@ -206,7 +206,7 @@ def _is_literal(value: Any) -> bool:
 
 
 def is_small(value: Any) -> bool:
-    """Whether a number of Python's is whole or a half, and no more than 8."""
+    """Return True if a number of Python's is whole or a half, and no more than 8."""
     if type(value) is int:
         return -_SMALL <= value <= _SMALL
     within = type(value) is float and -_SMALL <= value <= _SMALL
@@ -289,7 +289,7 @@ def _aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
 
 
 def _has_none(value: Any) -> bool:
-    """Whether None is among the items of lists in lists."""
+    """Return True if None is among the items of lists in lists."""
     if isinstance(value, (list, tuple)):
         return any(map(_has_none, value))
     return value is None
@@ -348,7 +348,7 @@ def weak_operand(value: Any, partner: Tensor) -> Tensor:
 
 
 def is_lent(array: np.ndarray[Any, Any]) -> bool:
-    """Whether an array lies in memory that others hold too: a file's, an array's."""
+    """True if an array lies in memory that others hold too: a file's, an array's."""
     base = array.base
     while isinstance(base, np.ndarray):
         # Referred to by what it is the base of, by `base` and by the call alone?

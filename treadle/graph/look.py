@@ -182,7 +182,7 @@ def _word(node: Tensor, owned: Owned) -> int | None:
 
 
 def _is_constant(op: Op, derived: bool) -> bool:
-    """Whether a leaf is one for a derivative that is taken, or to be."""
+    """Return True if a leaf is one for a derivative that is taken, or to be."""
     carried = derived and isinstance(op, Cut) and op.carried
     return op.closed and not carried
 
@@ -194,7 +194,7 @@ def _ends_before(
     roots: int,
     place: dict[int, int],
 ) -> bool:
-    """Whether only ops that end a derivative read what is lost to it."""
+    """Return True if only ops that end a derivative read what is lost to it."""
     readers = (nodes[k] for k in followed if nodes[k].op.traits.differentiable)
     read = {place[y.serial] for x in readers for y in x.inputs}
     return lost.isdisjoint(read) and lost.isdisjoint(range(roots))

@@ -16,7 +16,7 @@ from treadle.graph.origin import Origin, describe
 
 
 def is_empty(op: Op, type_: Type | TupleType) -> bool:
-    """Whether an op gives an array without elements, and nothing else is seen of it.
+    """True if an op gives an array without elements, and nothing else is seen of it.
 
     No engine computes such a value: it is known from its type.
     """

@@ -36,7 +36,7 @@ class Size(int):
 
 
 def _listed(items: tuple[Any, ...]) -> Any:
-    """What is given one by one or as one sequence."""
+    """The items, passed one by one or as one sequence."""
     return items[0] if len(items) == 1 else items
 
 
@@ -214,7 +214,7 @@ class Methods(ElementwiseMethods):
         return functions.astype(self, "bool")
 
     def is_floating_point(self) -> builtins.bool:
-        """Whether the elements are floats."""
+        """Return True if the elements are floats."""
         return kind(self.type.dtype) == "float"
 
     def detach(self) -> Tensor:

@@ -33,7 +33,7 @@ def number(x: Any, before: int | None = None) -> int:
 
 
 def known_by(n: int) -> Any:
-    """What has a number; None if too much has been numbered since."""
+    """The object of a number; None if too much has been numbered since."""
     return _things.get(n)
 
 

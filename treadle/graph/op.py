@@ -289,7 +289,7 @@ _PLAIN |= {"Axes", "Integers", "Names", "Pairs", "Shape", "Type", "Widths"}
 
 
 def _is_plain(annotation: Any) -> bool:
-    """Whether what is annotated so is plain data."""
+    """Return True if what is annotated so is plain data."""
     return _PLAIN.issuperset(re.findall(r"\w+", str(annotation)))
 
 

@@ -239,11 +239,11 @@ class Operand(Methods, Interchange):
         return functions.prod(self, axis, dtype=dtype, keepdims=keepdims)
 
     def all(self, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-        """Whether all elements over dimensions are true."""
+        """The truth of all elements over dimensions."""
         return functions.all(self, axis, keepdims=keepdims)
 
     def any(self, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-        """Whether an element over dimensions is true."""
+        """The truth of any element over dimensions."""
         return functions.any(self, axis, keepdims=keepdims)
 
     def var(

@@ -175,8 +175,8 @@ def _numbers_of(code: CodeType) -> Iterator[tuple[_Place | None, float]]:
 
 
 def is_written(value: float, frame: FrameType | None) -> bool:
-    """Whether a number stands in the expression that asked for an op, rather than in
-    data; `frame` is the innermost that may have.
+    """Return True if a number stands in the expression that asked for an op, rather
+    than in data; `frame` is the innermost that may have.
 
     Numbers in the library's own rules do; a user's if he wrote it there, not if it has
     a name or was computed. A wrong guess costs a compilation or a rewriting, never a

@@ -23,7 +23,7 @@ __all__: list[str] = []
 
 @provide
 def pickled(x: Operand) -> Any:
-    """What `__reduce__` of an operand returns."""
+    """The result of `__reduce__` of an operand."""
     if top().tracing:
         raise TraceError(
             "a pickle has values, and this is a trace",

@@ -114,9 +114,8 @@ def _put(keys: set[bytes], key: bytes) -> None:
 
 
 def _meet(args: Iterable[Any]) -> bool:
-    """Whether a Variable is read that is another argument too, or is read as one: which
-    of them a node reads would not be told.
-    """
+    """Return True if a Variable is read that is another argument too: a node would not
+    tell which."""
     things = list(things_of(args))
     nodes = {x.serial for x in things if isinstance(x, Tensor)}
     read = {id(x): x.committed.serial for x in things if isinstance(x, Variable)}
@@ -153,7 +152,7 @@ def _operator(f: F, recorded: _Recorded) -> F:
 
 
 def _plan(args: Sequence[Any], result: Any, start: int, key: bytes) -> Plan | None:
-    """What a call made from serial `start` on; None where that is no plan."""
+    """The plan of the nodes made from serial `start` on; None where that is no plan."""
     things = list(things_of(args))
     pairs = [*zip(things, kinds_of(key), strict=True)]
     operands = [x for x, k in pairs if isinstance(x, Tensor) or k in (NUMBER, SCALAR)]
@@ -215,8 +214,8 @@ def _plan(args: Sequence[Any], result: Any, start: int, key: bytes) -> Plan | No
 
 
 def _is_leaf_of_number(t: Type, scalars: bool) -> bool:
-    """Whether a leaf made in a call may be a number that was given: one beside tensors
-    is none of what a comparison has found by itself."""
+    """Return True if a leaf made in a call may be a number that was given: one beside
+    tensors is none of what a comparison has found by itself."""
     return not t.shape and t.dtype.kind != "b" if scalars else t is INTEGER
 
 
@@ -233,7 +232,7 @@ def _made(results: Sequence[Tensor], place: dict[int, int], start: int) -> list[
 
 
 def _plain(node: Tensor) -> bool:
-    """Whether a node is no more than its op on its inputs."""
+    """Return True if a node is no more than its op on its inputs."""
     new = node.mark is None or node.mark is NO_GRAD  # as each that a plan makes
     bare = node.stored is None and new and node._name is None
     same = node._metadata is thread_state().notes

@@ -35,8 +35,8 @@ def counted(nodes: Sequence[Tensor]) -> list[int]:
 
 
 def untouched(node: Tensor, listed: int = 0) -> bool:
-    """Whether nobody but this node has its value, or looks at a part of it. If that is
-    a Future, it may also be `listed` so many times.
+    """Return True if nobody but this node has its value, or looks at a part of it. If
+    that is a Future, it may also be `listed` so many times.
 
     >>> x = as_tensor([1.0, 2.0])
     >>> untouched(x)
@@ -64,10 +64,9 @@ def untouched(node: Tensor, listed: int = 0) -> bool:
 def in_place(
     versions: Sequence[Tensor], values: Sequence[Future], counts: bytes
 ) -> bool:
-    """Whether so many (int64) refer to each version besides the tuple of them, nobody
-    to its Future but the tuple of these, itself and another version, nobody to its
-    array.
-    """
+    """Return True if so many (int64) refer to each version besides the tuple of them,
+    nobody to its Future but the tuple of these, itself and another version, nobody to
+    its array."""
     if native is not None:
         return native.in_place(versions, values, counts)
     expected = np.frombuffer(counts, np.int64).tolist()
@@ -80,7 +79,7 @@ def in_place(
 
 
 def _alone() -> int:
-    """What is counted of what one attribute and a local name refer to."""
+    """The count of references to what one attribute and a local name refer to."""
     node = Tensor(Cut(), (), as_tensor(0.0).type, np.zeros(1))
     stored = node.stored
     return sys.getrefcount(stored)

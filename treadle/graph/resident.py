@@ -131,11 +131,11 @@ class Ticket(Protocol):
 
     @property
     def is_over(self) -> bool:
-        """Whether it is, which nobody may have been told yet."""
+        """True if it is, which nobody may have been told yet."""
 
     @property
     def is_queued(self) -> bool:
-        """Whether it is, to the very instruction."""
+        """True if native code has the run, to the very instruction."""
 
     def wait(self) -> None:
         """Be there until it is over; raises RunError."""
@@ -166,12 +166,12 @@ class Futures:
 
     @property
     def is_over(self) -> bool:
-        """Whether the run is, which nobody may have been told yet."""
+        """True if the run is, which nobody may have been told yet."""
         return self._over or self.ticket is None or self.ticket.is_over
 
     @property
     def went_well(self) -> bool:
-        """Whether the run is known to be over, and has written all."""
+        """True if the run is known to be over, and has written all."""
         return self._over and not self.lost
 
     def done(self, well: bool) -> None:

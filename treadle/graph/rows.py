@@ -43,7 +43,7 @@ def repeated(x: Tensor, n: int) -> Tensor:
 
 
 def no_rows(op: Op, *xs: Tensor) -> Tensor:
-    """What an op of two operands comes to for no rows of both: it reads them all."""
+    """The result of an op of two operands for no rows of both: it reads them all."""
     t: Any = op.infer(*map(row_type, xs))
     x, y = (functions.reshape(x, (0, *t.shape)) for x in xs)
     return x + y
@@ -150,7 +150,7 @@ def _batched(body: Body, has_rows: HasRows, n: int) -> Body | None:
 def rows_made(
     outputs: Iterable[Tensor], values: dict[int, Tensor], rows: set[int], n: int
 ) -> list[Tensor]:
-    """What `follow` made of the outputs, those without rows repeated n times."""
+    """The results that `follow` made, those without rows repeated n times."""
     results = []
     for y in outputs:
         result = values.get(y.serial, y)

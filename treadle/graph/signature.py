@@ -114,7 +114,7 @@ def _told(
 
 
 def _is_fixed(x: Any) -> bool:
-    """Whether this very object always stands for the same: no data, no list."""
+    """Return True if this very object always stands for the same: no data, no list."""
     if isinstance(x, tuple):
         return all(map(_is_fixed, x))
     return isinstance(x, Variable) or not isinstance(x, _TAKEN)

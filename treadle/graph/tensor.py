@@ -226,9 +226,8 @@ Site = tuple["CodeType | None", int, "Notes | None", bool]
 
 
 def site(above: int = 2) -> Site:
-    """What nodes made here have in common, as the last arguments of `make_node`: code
-    and offset of the call, notes, and whether they are closed if their ops are.
-    """
+    """The last arguments of `make_node` for nodes made here: code and offset of the
+    call, notes, and whether they are closed if their ops are."""
     code, offset = capture(above)
     notes = local.state.notes
     return code, offset, notes, notes is None or notes.closed
@@ -279,7 +278,7 @@ if native_calls is not None:
 
 
 def results(node: Tensor, ops: Sequence[Op]) -> tuple[Tensor, ...]:
-    """What a node of several results comes to: one node for each, made where it was."""
+    """The results of a node that has several: one node for each, made where it was."""
     nodes = make_results(Tensor, node, ops)
     if watchers:
         for result in nodes:

@@ -48,7 +48,7 @@ def short(value: np.ndarray[Any, Any]) -> str:
 
 
 def head(node: Tensor, names: Mapping[int, str] | None = None) -> str:
-    """What a node is, without its inputs."""
+    """The text of a node without its inputs."""
     variable = variable_of(node)
     op = node.op
     if variable is not None and not node.inputs:

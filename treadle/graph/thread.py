@@ -113,9 +113,8 @@ class Frame:
         return taken
 
     def alone(self) -> bool:
-        """Whether all versions that are seen are to be carried out here, one of each
-        Variable.
-        """
+        """Return True if all versions that are seen are to be carried out here, one of
+        each Variable."""
         seen = self.versions
         if len(seen) != len(self.pending):
             return False
@@ -165,9 +164,8 @@ def orphans() -> list[Tensor]:
 
 
 class ThreadState:
-    """What one thread is doing; `notes` are what its new nodes carry. The scopes around
-    are those of its tasks (`Modes` of base/options.py).
-    """
+    """The state of one thread; `notes` are those of its new nodes. The scopes around
+    are those of its tasks (`Modes` of base/options.py)."""
 
     __slots__ = ("frames", "notes")
 

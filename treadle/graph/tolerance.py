@@ -34,7 +34,7 @@ def widened(x: Any) -> Array:
 
 
 def difference(got: Any, want: Any, tolerance: str, terms: int = 1) -> str:
-    """What is wrong with the result of one op; nothing if it is right by its class.
+    """The error of the result of one op as text; empty if it is right by its class.
 
     "E" means the same bits, "U" some ulps, "R" the rounding of sums of `terms`.
 
@@ -70,7 +70,8 @@ def difference(got: Any, want: Any, tolerance: str, terms: int = 1) -> str:
 
 
 def strays(got: Any, expected: Any, wide: Any, noise: float) -> Array:
-    """Where a graph's result is off: |got - wide| > 4 |expected - wide| + 8 noise.
+    """The mask of where a graph's result is off: |got - wide| > 4 |expected - wide| + 8
+    noise.
 
     `expected` is the reference's in the graph's precision, `wide` in double; `noise` is
     the unit roundoff of the largest value on the way. Where the reference is not finite

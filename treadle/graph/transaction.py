@@ -69,7 +69,7 @@ class Transaction:
         self.versions[version.serial] = weakref.ref(version)
 
     def is_foreign(self, version: Tensor) -> bool:
-        """Whether a version is one that was assigned outside of this block."""
+        """Return True if a version is one that was assigned outside of this block."""
         op = version.op
         mine = type(op) is not Update or op.explicit or version.serial in self.versions
         return not mine

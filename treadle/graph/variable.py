@@ -151,7 +151,7 @@ class Variable(Operand):
 
     @property
     def trainable(self) -> bool:
-        """Whether optimizers without a list update it; modules around it may forbid."""
+        """True if optimizers without a list update it; modules around it may forbid."""
         return self._trainable
 
     @trainable.setter
@@ -376,7 +376,7 @@ class Placeholder(Variable):
 
 
 def _blank(type_: Type) -> Tensor:
-    """What stands for the old version where there is none; it takes no memory."""
+    """The stand-in for an old version that is not there; it takes no memory."""
     nothing = np.broadcast_to(np.zeros((), type_.dtype), type_.shape)
     return Tensor(CONSTANT, (), type_, nothing)
 

@@ -75,7 +75,8 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def verify(y: Any) -> tuple[bool, str]:
-    """Whether the graph of `y` (a tensor, or a tree of them) is sound, and why not.
+    """Return whether the graph of `y` (a tensor, or a tree of them) is sound, and why
+    not.
 
     The message names the first node that breaks a rule, and its line.
 

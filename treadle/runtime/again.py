@@ -58,7 +58,7 @@ class Plans:
         return Plans, ()
 
     def owned(self, owned: Owned, updates: Sequence[Tensor]) -> Owned:
-        """What a caller owns, and what was assigned, with numbers for keys."""
+        """The objects that a caller owns, and assignments, with numbers for keys."""
         more = {}
         for x in updates:
             variable = variable_of(x)

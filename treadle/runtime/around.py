@@ -15,7 +15,7 @@ __all__ = ["settings"]
 
 
 def settings() -> tuple[Any, ...] | None:
-    """What decides beside a graph what its run is; None where more is made of it than
+    """The settings beside a graph that decide its run; None where it makes more than
     values, or somebody looks on."""
     frame, around = top(), modes.get()
     now = around.options

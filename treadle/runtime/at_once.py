@@ -71,7 +71,7 @@ def at_once(plan: Plan, programs: Sequence[Any], nodes: int) -> Any:
 
 @dataclass
 class CallPlan:
-    """What a call of a body does, without the graph that it records.
+    """A call of a body, without the graph that it records.
 
     results: of each the slot, and the type and leaf of the node that has it.
     """

@@ -19,19 +19,19 @@ __all__ = ["describe", "fits", "fitting"]
 
 
 def describe(x: Any) -> str:
-    """What a value is, in short."""
+    """A short text for a value."""
     if isinstance(x, (Operand, np.ndarray, *NUMBERS)):
         return repr(x.type) if isinstance(x, Operand) else f"{x.dtype}{[*x.shape]}"
     return repr(x) if isinstance(x, (int, float)) else type(x).__name__
 
 
 def fits(p: Placeholder, x: Any) -> bool:
-    """Whether a value is what a placeholder takes, as it is."""
+    """Return True if a value is what a placeholder takes, as it is."""
     return type(x) is np.ndarray and x.dtype == p.dtype and x.shape == p.shape
 
 
 def _spreads(shape: Shape, wanted: Shape) -> bool:
-    """Whether a value of a shape can stand for one of another."""
+    """Return True if a value of a shape can stand for one of another."""
     try:
         return broadcast_shapes(shape, wanted) == wanted
     except ShapeError:

@@ -127,7 +127,7 @@ class Computation:
         return computation
 
     def _make_calls(self) -> None:
-        """What calls hang on, whatever is bound."""
+        """Make the tables that calls depend on, whatever is bound."""
         self.call = Call(self.body)
         self.calls = Calls(self.variables)
         self.names = {p.name: p for p in self.placeholders}
@@ -249,7 +249,7 @@ class Computation:
         return outputs[: self.count], names
 
     def _results(self, inputs: list[Any]) -> Sequence[Any]:
-        """What the body makes of these inputs, where engines left it."""
+        """The body's results for these inputs, where engines left them."""
         if self.rerun is not None:
             if top().pending:
                 run([])
@@ -305,7 +305,7 @@ class Computation:
 
 
 def _node(variable: Variable) -> Tensor:
-    """What a Variable that is not bound is read as."""
+    """The node that a Variable is read as where it is not bound."""
     now = settled(variable)
     return now if variable.persistent else variable.committed
 

@@ -21,8 +21,8 @@ def _at_once(node: Tensor) -> None:
 
 
 def _waits(node: Tensor) -> bool:
-    """Whether a node is computed from what only a call knows: a placeholder without a
-    value, an argument of a body."""
+    """Return True if a node is computed from what only a call knows: a placeholder
+    without a value, an argument of a body."""
     seen: set[int] = set()
     stack = [x for x in node.inputs if x.stored is None]
     while stack:

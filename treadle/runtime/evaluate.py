@@ -145,9 +145,8 @@ def _run_anew(
 
 
 def _is_free(carried: Carried, wanted: Sequence[Tensor]) -> bool:
-    """Whether a run may carry out all updates that it needs, others being over: not
-    where this very thread is carrying one out, as in a signal handler.
-    """
+    """Return True if a run may carry out all updates that it needs, others being over:
+    not where this very thread is carrying one out, as in a signal handler."""
     while True:
         changes = [x for x in pending(wanted) if isinstance(x.op, Update)]
         other = carried.take(changes)

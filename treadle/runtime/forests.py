@@ -68,9 +68,8 @@ class Exits:
 
 
 class Rows:
-    """What the runs of forests that look alike have in common: a program, the exits,
-    and the parts of its gradient by serial.
-    """
+    """The common part of the runs of forests that look alike: a program, the exits, and
+    the parts of its gradient by serial."""
 
     def __init__(self, program: Any, forest: Forest, exits: Exits) -> None:
         self.program = program
@@ -117,14 +116,13 @@ class RowsRun:
 
     @property
     def futures(self) -> Futures | None:
-        """What the exits are yet to come of, if the run goes on."""
+        """The Futures of the exits, if the run goes on."""
         return self.made.futures
 
     @property
     def is_sure(self) -> Callable[[], bool]:
-        """What tells, as long as the leaves are there, whether nothing can be found
-        wrong with the run, as far as that is known beforehand; it holds no arrays.
-        """
+        """The test, as long as the leaves are there, that nothing can be found wrong
+        with the run, as far as that is known beforehand; it holds no arrays."""
         return self.made.is_sure
 
     def arrays(self) -> list[Any]:

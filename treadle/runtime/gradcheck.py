@@ -81,7 +81,7 @@ class _Function:
         return x.dtype.itemsize == 8 and self.double
 
     def allowed(self, x: np.ndarray[Any, Any]) -> tuple[float, float]:
-        """What may be wrong of a derivative by x: relative, absolute."""
+        """The relative and absolute error allowed of a derivative by x."""
         return SHARP[1:] if self._sharp(x) else ROUGH[1:]
 
 
@@ -150,7 +150,7 @@ def _several(node: Tensor) -> bool:
 
 
 class _Same:
-    """Whether a node is one of these: by identity, for == is element by element."""
+    """A set of nodes by identity, for == is element by element."""
 
     def __init__(self, nodes: Sequence[Tensor]) -> None:
         self.ids = {id(node) for node in nodes}

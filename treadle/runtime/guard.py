@@ -220,7 +220,7 @@ class Guard:
         return "dict", tuple(pairs)
 
     def _named_in(self, x: types.ModuleType, depth: int) -> Any:
-        """What the function names of a user's Python module."""
+        """The names that the function uses of a user's Python module."""
         file = getattr(x, "__file__", None) or ""
         top = x.__name__.partition(".")[0]
         if top in _BUILT_IN or file.startswith(_LIBRARIES):
@@ -249,7 +249,7 @@ class Guard:
         return of_class, self._pairs(named, depth + 1)
 
     def _slots(self, x: Any, depth: int) -> Any:
-        """What the function names of an object's slots."""
+        """The names that the function uses of an object's slots."""
         tokens = []
         for owner in type(x).__mro__:
             for name, place in vars(owner).items():
@@ -260,9 +260,8 @@ class Guard:
         return tuple(tokens)
 
     def _class(self, cls: type, depth: int) -> Any:
-        """What the function names of a user's class: what its methods and properties
-        name in turn, and other attributes.
-        """
+        """The names that the function uses of a user's class: those of its methods and
+        properties in turn, and other attributes."""
         tokens: dict[str, Any] = {}
         attributes = attributes_of(cls)
         while True:
@@ -344,7 +343,7 @@ EXACT = 1 << 12  # bytes of an array up to which they are compared themselves
 
 
 def is_fixed(x: np.ndarray[Any, Any]) -> bool:
-    """Whether nobody can write an array, nor what it is a part of."""
+    """Return True if nobody can write an array, nor what it is a part of."""
     while type(x) is np.ndarray and not x.flags.writeable:
         if x.base is None:
             return True
@@ -353,7 +352,7 @@ def is_fixed(x: np.ndarray[Any, Any]) -> bool:
 
 
 def content_of(x: np.ndarray[Any, Any]) -> Any:
-    """What an array holds: its shape, dtype and bytes, or what stands for many."""
+    """The content of an array: its shape, dtype and bytes, or a digest for many."""
     if x.dtype.hasobject:
         return x.shape, x.dtype.str, tuple([id(item) for item in x.flat])
     if x.nbytes <= EXACT:
@@ -363,7 +362,7 @@ def content_of(x: np.ndarray[Any, Any]) -> Any:
 
 
 def _same(parts: Iterable[Any], objects: list[Any]) -> bool:
-    """Whether the parts are these very objects, as far as there are any."""
+    """Return True if the parts are these very objects, as far as there are any."""
     return all(map(is_, parts, objects))
 
 

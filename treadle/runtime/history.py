@@ -138,21 +138,20 @@ def trained_by(nodes: Sequence[Tensor], chosen: Set[int]) -> frozenset[int] | No
 
 
 def trains(tape: Tape, but: Set[int] = frozenset()) -> bool:
-    """Whether a trainable Variable was read for a tape, `but` for those of some ids."""
+    """True if a trainable Variable was read for a tape, `but` for those of some ids."""
     read = [variable_of(x) for x in behind([tape])]
     return any(v is not None and v.trainable and id(v) not in but for v in read)
 
 
 def lasting(roots: Sequence[Tensor], chosen: Set[int]) -> set[int]:
-    """What of a graph keeps its recipe when the `chosen` Variables are updated by its
-    roots, which do not: other Variables may be trained by it yet.
-    """
+    """The nodes that keep their recipe when roots update the `chosen` Variables: other
+    Variables may be trained by them yet."""
     dependent = depends(reach(roots), chosen)
     return dependent.difference([root.serial for root in roots])
 
 
 def carries(node: Tensor) -> bool:
-    """Whether an evaluated node depends on what was trainable."""
+    """Return True if an evaluated node depends on what was trainable."""
     return bool(node.mark and node.mark.get("carried"))
 
 

@@ -88,7 +88,7 @@ def _at_home(value: Any) -> Array:
 
 
 def _same(a: Tensor, b: Tensor) -> bool:
-    """Whether two evaluated nodes have the same value, bit for bit."""
+    """Return True if two evaluated nodes have the same value, bit for bit."""
     if a is b or a.array is b.array:
         return True
     x, y = a.array, b.array

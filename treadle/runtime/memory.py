@@ -193,7 +193,7 @@ def fits(
     optimizer: Stepping | None = None,
     recompute: bool = True,
 ) -> bool:
-    """Whether running tensors needs no more than a workspace; nothing runs.
+    """Return True if running tensors needs no more than a workspace; nothing runs.
 
     The workspace is that of the options if none is given. Without `recompute` it has to
     do with no value computed again.
@@ -244,7 +244,7 @@ def _lowered(
 
 
 def _roots(tensors: Any) -> list[Tensor]:
-    """What is asked for, of computations what a call computes."""
+    """The roots of a request; of computations those of a call."""
     roots: list[Tensor] = []
     for leaf in trees.flatten(tensors)[0]:
         if isinstance(leaf, Computation):
@@ -256,7 +256,7 @@ def _roots(tensors: Any) -> list[Tensor]:
 
 
 def _leaves(nodes: Sequence[Tensor], states: Set[int]) -> Iterator[tuple[str, int]]:
-    """What a run reads, each once: what it is, and its bytes."""
+    """The leaves that a run reads, each once: name and bytes."""
     seen: set[int] = set()
     for node in nodes:
         if node.op is LITERAL or (node.inputs and node.stored is None):

@@ -78,9 +78,8 @@ class Moved:
         self._order = [order[k] for k in range(len(sources))]
 
     def take(self, look: Look) -> InPlace | None:
-        """What all lie in where they did, taken away from them, if nobody looks at one;
-        else they are let go of.
-        """
+        """The arrays, taken from their nodes, if all lie where they did and nobody
+        looks at one; else they are let go of."""
         held, others = self.together.held, look.others
         # The Variable and what holds them refer to a version of the graph besides it.
         if held is not None and not any(others[k] > 2 for k in self._places):

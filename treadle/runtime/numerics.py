@@ -174,7 +174,7 @@ def _watched(body: Body, outside: Tensor) -> Callable[[Arrays], Any]:
 
 
 def _error(node: Tensor, values: Values, root: Tensor) -> RunError:
-    """What a node made of what, where, and what came of it."""
+    """The error of a node: its inputs, its line, and what came of it."""
     operands = [x for x in node.inputs if x.serial in values]
     shown = [_shown(part) for part in _parts(values[node.serial]) if not _finite(part)]
     what = " and ".join(shown)

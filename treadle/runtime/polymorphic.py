@@ -41,7 +41,7 @@ class Sizes:
         self._table = Cache("plans of steps for sizes", FAMILIES)
 
     def key(self, key: Sequence[Any], look: Look) -> Open | None:
-        """What the plans of a family have in common, and the extents of a graph."""
+        """The key of the plans of a family, and the extents of a graph."""
         opened = family_of(look)
         if opened is None or not opened[1]:
             return None
@@ -49,7 +49,7 @@ class Sizes:
         return (opened[0], rest), opened[1]
 
     def is_known(self, opened: Open | None) -> bool:
-        """Whether others of a graph's family were seen; it is one of them now."""
+        """True if others of a graph's family were seen; it is one of them now."""
         if opened is None:
             return False
         known = opened[0] in self._table
@@ -154,7 +154,7 @@ def _table(seen: Sequence[tuple[Extents, Extents]]) -> IntegerTable | None:
 
 
 def _is_one(plan: Plan) -> bool:
-    """Whether a plan is one program of a graph with extents, and nothing is noted."""
+    """True if a plan is one program of a graph with extents, and nothing is noted."""
     part = plan.parts[0]
     if len(plan.parts) != 1 or type(part) is not Computed:
         return False
@@ -171,7 +171,7 @@ def _are_same(xs: Sequence[Array], ys: Sequence[Array]) -> bool:
 
 
 def _takes(program: Any, sources: Sequence[Any], look: Look) -> bool:
-    """Whether the arguments of a program have the shapes of what it is given."""
+    """Return True if the arguments of a program have the shapes of what it is given."""
     for source, t in zip(sources, program.types, strict=True):
         if type(source) is int:
             actual = look.nodes[source].type

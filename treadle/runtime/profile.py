@@ -176,7 +176,7 @@ def threads_of(events: Iterable[Event]) -> list[str]:
 
 
 def _sum(name: str, calls: Sequence[Sequence[Event]]) -> Timed:
-    """What calls with a name in common come to; each is a step's parts."""
+    """The sum of the calls with a name in common; each is a step's parts."""
     seconds = sum(max(e.end for e in c) - min(e.begin for e in c) for c in calls)
     busy = sum(e.end - e.begin for parts in calls for e in parts)
     size, flops = (sum(getattr(c[0], k) for c in calls) for k in ("bytes", "flops"))

@@ -99,9 +99,8 @@ known: Cache[Any, RowsPlan] = Cache("graphs that are rows", KNOWN)
 
 
 def key_of(seen: Look, asked: Container[int], once: bool) -> Any:
-    """What decides how a graph runs as rows; None of one that reads what others made,
-    behind which a derivative may go on, or that somebody looks at.
-    """
+    """The key of a graph that runs as rows; None of one that reads what others made,
+    behind which a derivative may go on, or that somebody looks at."""
     around, nodes = settings(), seen.nodes
     if around is None or recorder() is not None:
         return None

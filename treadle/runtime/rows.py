@@ -43,9 +43,8 @@ ALIKE = 2  # nodes of a kind there have to be at a depth, on average
 
 
 def irregular(table: Columns, once: bool) -> bool:
-    """Whether it may pay to look for rows: many nodes do the same at one depth, or even
-    one after the other.
-    """
+    """Return True if it may pay to look for rows: many nodes do the same at one depth,
+    or even one after the other."""
     count = len(table.nodes)
     if count < FEW:
         return False
@@ -143,7 +142,7 @@ def rerolled(roots: Sequence[Tensor], seen: Look | None) -> bool:
 
 
 def _may_be_rows() -> bool:
-    """Whether the options let graphs run as rows, and nobody traces this one."""
+    """Return True if the options let graphs run as rows, and nobody traces this one."""
     options = current()
     if not options.autobatch or options.eager or top().tracing or not options.optimize:
         return False
@@ -197,15 +196,14 @@ def _run_rows(
 
 
 def _fewer(program: Any) -> bool:
-    """Whether rows take half the records of what they do one by one, or would be
-    another program for each graph.
-    """
+    """Return True if rows take half the records of what they do one by one, or would be
+    another program for each graph."""
     together, alone = program.costs()
     return 2 * together <= alone or bool(program.forest.varies)
 
 
 def _looks(table: Columns, asked: Container[int]) -> Any:
-    """What decides whether a graph pays: how it is built, what is held and asked."""
+    """The key by which a graph pays or does not: how it is built, what is asked."""
     digest = hashlib.blake2b(digest_size=16)
     fields = table.ops, table.types, table.sizes, table.operands, table.references
     for field in (*fields, table.waiting, table.marked):
@@ -259,5 +257,5 @@ def _exits(forest: Forest, roots: Sequence[Tensor], held: Numbers) -> Exits:
 
 
 def _joins(op: Op) -> bool:
-    """Whether an op puts its operands one after the other."""
+    """Return True if an op puts its operands one after the other."""
     return isinstance(op, Concat) and op.axis == 0

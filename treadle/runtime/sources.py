@@ -70,7 +70,7 @@ class Values:
         return value
 
     def there(self, slot: Slot) -> Any:
-        """What a node gets of rows: their array, when it has been written."""
+        """The array of rows that a node gets, when it has been written."""
         array, run = self.made[slot], self.late.get(slot)
         if run is None or run.went_well:
             return array

@@ -136,7 +136,7 @@ class Computed:
         return self.runs >= RUNS and self.seconds > WORTH
 
     def is_sure(self, values: Values) -> bool:
-        """Whether nothing can be found wrong, as far as that is known beforehand."""
+        """True if nothing can be found wrong, as far as that is known beforehand."""
         if self.needs is None:
             return False
         return all(are_below(values(x), n) for x, n in self.needs)
@@ -191,7 +191,7 @@ class Rowed:
         values.put({k: rows_run.ids(k) for k, _ in self.ids}, self.ids)
 
     def is_sure(self, values: Values) -> bool:
-        """Whether nothing can be found wrong, as far as that is known beforehand."""
+        """True if nothing can be found wrong, as far as that is known beforehand."""
         return values.sure[self.number]()
 
 

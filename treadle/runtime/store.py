@@ -52,7 +52,7 @@ def updates_of(changes: Changes, since: int | None = None) -> list[Tensor]:
 
 
 def _is_free(variables: Sequence[Variable]) -> bool:
-    """Whether nothing waits to be carried out before, and nobody notes what runs."""
+    """True if nothing waits to be carried out before, and nobody notes what runs."""
     waiting = top().versions
     return not observers.every and all(
         id(v) not in waiting

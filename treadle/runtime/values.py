@@ -32,7 +32,7 @@ def values_of(
     sure: bool = False,
     claim: Claim | None = None,
 ) -> Values:
-    """What the engine makes of a graph; that of `old` nodes it may overwrite.
+    """The values of a graph by the engine; that of `old` nodes it may overwrite.
 
     Under `td.options(check=True)` a graph that breaks a rule is refused, and results
     that are not the reference's; with `check_numerics` those that are not finite among

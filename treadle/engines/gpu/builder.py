@@ -54,13 +54,12 @@ class DeviceBuilder(Builder):
     def folded(
         self, x: Value, lanes: int, combine: Callable[[Value, Value], Value]
     ) -> Value | None:
-        """What the first lanes of a group have, combined in halves, for all its items;
-        None where that takes memory which they share.
-        """
+        """The values of a group's lanes, combined in halves, for all its items; None
+        where the memory that they share for it is too small."""
         return None
 
     def guarded(self, kind: str, condition: Value, pointer: Value) -> Value:
-        """What lies at a pointer where a condition holds, and 0 elsewhere, unread."""
+        """The value at a pointer where a condition holds, and 0 elsewhere, unread."""
         place = self.private(kind)
         self.store(self.constant(kind, 0), place)
         with self.when(condition):

@@ -214,11 +214,11 @@ class ItemEmitter(Emitter):
         self.report()
 
     def _below_total(self, place: Value) -> Value:
-        """Whether a step is one of the grid."""
+        """Return True if a step is one of the grid."""
         return self.b.compare("slt", place, self.slot(self.kernel.integers))
 
     def _step(self, place: Value) -> None:
-        """What is done for one step of the grid."""
+        """The code of one step of the grid."""
         self.scopes.append({})
         self._take_apart(self.grid.axes, place)
         self.run(self.grid.body)

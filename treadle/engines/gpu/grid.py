@@ -85,7 +85,7 @@ def crossed(loop: Loop, a: Accumulator) -> int:
 
 
 def _reads_back(kernel: Kernel) -> bool:
-    """Whether a kernel reads what it has stored."""
+    """Return True if a kernel reads what it has stored."""
     stores = [s for s in statements(kernel.body) if isinstance(s, Store)]
     read = {x.buffer for x in kernel.expressions if isinstance(x, Load)}
     read |= {s.buffer for s in stores if s.combine is not None}
@@ -111,7 +111,7 @@ def slots_of(kernel: Kernel) -> tuple[Slot, ...]:
 
 
 def wide_integers(kernel: Kernel) -> bool:
-    """Whether integers of 64 bits are among the data."""
+    """Return True if integers of 64 bits are among the data."""
     kinds = [x.dtype for x in kernel.expressions]
     kinds += [a.dtype for a in kernel.arguments]
     return any(d.kind in "iu" and d.itemsize == 8 for d in kinds)

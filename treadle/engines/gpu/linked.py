@@ -83,7 +83,7 @@ class Linked:
         return self.plan.size + max((x.arena for x in self.within), default=0)
 
     def finds_nothing_wrong(self, values: Sequence[GpuValue]) -> bool:
-        """Whether that follows from arguments that the host has as well."""
+        """Return True if the arguments that the host has as well rule out errors."""
         if not self.checks:
             return True
         if self.needs is None:
@@ -226,7 +226,7 @@ class _Run:
     # -- the end -----------------------------------------------------------------------
 
     def finds_wrong(self) -> bool:
-        """Whether a position was out of range: the host waits for the run."""
+        """Return True if a position was out of range: the host waits for the run."""
         if self.status is None:
             return False
         status = np.empty(1, np.int32)

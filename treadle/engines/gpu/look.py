@@ -14,8 +14,8 @@ __all__ = ["lowered"]
 
 
 def lowered(linked: Linked, graph: str) -> Lowered:
-    """What a linked program was made of; its kernels as the device's compiler reads
-    them stand for LLVM IR and assembly."""
+    """The levels of a linked program; its kernels as the device's compiler reads them
+    stand for LLVM IR and assembly."""
     program, driver = linked.program, linked.store.driver
 
     def texts() -> str:
@@ -38,7 +38,7 @@ def lowered(linked: Linked, graph: str) -> Lowered:
 
 
 def footprint(linked: Linked) -> Footprint:
-    """What a program takes of the device's memory."""
+    """The memory of the device that a program takes."""
     buffers = linked.program.buffers
     return Footprint(
         arena=linked.arena,
@@ -50,7 +50,7 @@ def footprint(linked: Linked) -> Footprint:
 
 
 def _works(linked: Linked) -> Iterator[Work]:
-    """What all launches do, those of bodies last."""
+    """The works of all launches, those of bodies last."""
     for ready in linked.ready.values():
         yield ready.work
     for inner in linked.within:

@@ -35,7 +35,7 @@ class DeviceBlock:
 
     @property
     def place(self) -> Place:
-        """Where it begins."""
+        """The place of its first byte."""
         return self.memory, 0
 
 
@@ -57,7 +57,7 @@ class GpuValue(Resident):
 
     @property
     def place(self) -> Place:
-        """Where it lies."""
+        """Its place on the device."""
         assert self.block is not None, "its memory belongs to the next version"
         return self.block.place
 

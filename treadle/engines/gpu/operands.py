@@ -50,7 +50,7 @@ class Whole:
         return self._compared("sge", other)
 
     def equals(self, other: Whole | int) -> Whole:
-        """Whether they are the same."""
+        """Return True if they are the same."""
         return self._compared("eq", other)
 
     def _compared(self, how: str, other: Whole | int) -> Whole:
@@ -73,7 +73,7 @@ class Sides(NamedTuple):
 
 
 def operands_of(step: Product) -> Sides:
-    """What a product multiplies, as rows and columns of terms."""
+    """The operands of a product, as rows and columns of terms."""
     if isinstance(step.layout, Convolution):
         return _convolution(step.layout, step.offsets)
     layout = step.layout
@@ -179,7 +179,7 @@ class Operand:
         return tap.split(self.n["kernel1"])
 
     def _weight(self, output: Whole, channel: Whole, tap: Whole) -> Whole:
-        """Where a weight of the group lies."""
+        """The place of a weight of the group."""
         n = self.n
         down, right = self._tap(tap)
         place = (self.group * n["o"] + output) * n["w0"] + channel * n["w1"] + n["w"]
@@ -208,7 +208,7 @@ class Operand:
         return self._pixel(image, channel, pixel, tap)
 
     def _result_pixel(self, image: Whole, output: Whole, pixel: Whole) -> Whole:
-        """Where a pixel of y lies."""
+        """The place of a pixel of y."""
         n = self.n
         down, right = pixel.split(n["count1"])
         place = image * n["y0"] + (self.group * n["o"] + output) * n["y1"] + n["y"]
@@ -242,7 +242,7 @@ class Operand:
         return self.batch, row, column
 
     def place(self, row: Whole, column: Whole) -> Whole:
-        """Where an element of the result lies."""
+        """The place of an element of the result."""
         n = self.n
         if self.computes == "product":
             return self.batch * n["c0"] + row * n["c1"] + column * n["c2"]

@@ -314,7 +314,7 @@ class _Finish(ItemEmitter):
 
 
 class _Body:
-    """What an emitter asks of its work, of the kernel that finishes a product."""
+    """The work of the kernel that finishes a product, as an emitter asks for it."""
 
     def __init__(self, work: ProductWork) -> None:
         assert work.finish is not None

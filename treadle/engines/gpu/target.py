@@ -19,7 +19,7 @@ def target_of(driver: DeviceDriver) -> Target:
     device = driver.device
 
     def computes(node: Tensor) -> bool:
-        """Whether kernels of the device can compute a node."""
+        """Return True if kernels of the device can compute a node."""
         dtypes = [d for x in (node, *node.inputs) for d in dtypes_of(x)]
         if isinstance(node.op, Reduction):
             dtypes += [wide(d) for d in dtypes_of(node)]

@@ -84,7 +84,7 @@ class TextBuilder(DeviceBuilder):
         return f"{letter}{self._count}"
 
     def once(self, key: Any, make: Any) -> Any:
-        """What is declared before the first statement, and but once."""
+        """The name of a declaration before the first statement, written once."""
         if key not in self._known:
             self._known[key] = make()
         return self._known[key]
@@ -116,7 +116,7 @@ class TextBuilder(DeviceBuilder):
 
     @abstractmethod
     def is_nan(self, x: Value) -> str:
-        """Whether a float is none."""
+        """The test for NaN of a float."""
 
     # -- constants and arithmetic ----------------------------------------------------
 
@@ -201,7 +201,7 @@ class TextBuilder(DeviceBuilder):
 
     @abstractmethod
     def element(self, kind: str, pointer: Pointer, place: str) -> str:
-        """What is read there."""
+        """The value read at a place."""
 
     def guarded(self, kind: str, condition: Value, pointer: Value) -> Value:
         variable = Value(self.fresh("g"), kind)

@@ -77,7 +77,7 @@ class Library:
             raise self._error(name, code)
 
     def handle(self, name: str, *arguments: Any) -> c_void_p:
-        """What a function whose first argument is a pointer to a handle makes."""
+        """The handle that a function makes whose first argument is a pointer to it."""
         handle = c_void_p()
         self.call(name, byref(handle), *arguments)
         return handle

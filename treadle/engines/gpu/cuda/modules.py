@@ -85,7 +85,7 @@ class Modules:
         return ptx_of(text_of(work), self._target)
 
     def _image(self, work: Work) -> bytes:
-        """What the device runs, as a file."""
+        """The file that the device runs."""
         cache, state = disk_cache(), sources()
         if cache is None or not state:
             return self._linked(self.text(work))

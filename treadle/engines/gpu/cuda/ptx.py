@@ -45,7 +45,7 @@ OLDEST = _KNOWN[0].capability
 
 
 def architecture(capability: tuple[int, int]) -> Architecture:
-    """What is written for a device of a compute capability.
+    """The architecture of devices of a compute capability.
 
     >>> architecture((9, 2)).processor
     'sm_90'

@@ -89,7 +89,7 @@ class WgslBuilder(TextBuilder):
         )
 
     def _is_atomic(self, k: int) -> bool:
-        """Whether parts of words of a buffer are stored."""
+        """Return True if parts of words of a buffer are stored."""
         buffer = self.work.buffers[k]
         return buffer.written and buffer.dtype.itemsize < 4
 

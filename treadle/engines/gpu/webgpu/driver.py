@@ -189,7 +189,7 @@ class WebGpuDriver:
         return self._written(work)[1]
 
     def _written(self, work: Work) -> tuple[bool, str]:
-        """Whether the integers of a kernel are of 64 bits, and its text."""
+        """The text of a kernel, and True before it if its integers are of 64 bits."""
         for wide in (work.wide, True):
             builder = WgslBuilder(work, wide)
             try:

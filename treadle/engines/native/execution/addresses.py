@@ -14,7 +14,7 @@ __all__ = ["addresses_of"]
 
 
 def addresses_of(arrays: Sequence[np.ndarray[Any, Any]]) -> Numbers:
-    """Where the first element of each array lies.
+    """The addresses of the first elements of arrays.
 
     >>> x, y = np.zeros(3), np.ones(2)
     >>> addresses_of([x, y]).tolist() == [x.ctypes.data, y.ctypes.data]

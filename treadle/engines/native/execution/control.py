@@ -66,7 +66,7 @@ def _kind(op: Any, count: int) -> _Kind:
 
 
 def is_native(step: Step, program: Program) -> bool:
-    """Whether the core can run a step: a branch or loop of native programs alone."""
+    """True if the core can run a step: a branch or loop of native programs alone."""
     return native is not None and is_controlled(step, program.buffers)
 
 
@@ -106,7 +106,7 @@ class _Memory:
         self.size = lines(size)
 
     def take(self, size: int) -> int:
-        """Where the next ones begin."""
+        """The place of the next ones."""
         place = self.size
         self.size += lines(size)
         return place
@@ -154,8 +154,8 @@ def _frame(linked: Linked, arguments: Sequence[Any], operands: Sequence[int]) ->
 def _outputs(
     inner: Linked, operands: Mapping[int, int], kind: _Kind, memory: _Memory
 ) -> list[tuple[int, int, int, int, int]]:
-    """What becomes of each output of a body, as the core reads it: the kind, buffer,
-    bytes, the output or carry that it goes with, and where its second block lies."""
+    """The outputs of a body, as the core reads them: the kind, buffer, bytes, the
+    output or carry that it goes with, and the place of its second block."""
     results = [n for _, n, _ in inner.program.results]
     buffers = inner.program.buffers
     home: dict[int, int] = {}  # where a buffer is written: a stack if there is one

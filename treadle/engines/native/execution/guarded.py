@@ -47,11 +47,11 @@ class Guarded:
             at += span + PAGE
 
     def addresses(self) -> list[int]:
-        """Where the buffers begin."""
+        """The addresses of the buffers."""
         return [self._base + offset for offset in self.offsets]
 
     def damaged(self, number: int) -> bool:
-        """Whether bytes beside a buffer, but inside its pages, were written."""
+        """Return True if bytes beside a buffer, but inside its pages, were written."""
         if self._closed[number]:
             return False
         low, high = self._spans[number]

@@ -48,7 +48,7 @@ class _Known:
     panels: tuple[tuple[Array, int], ...] | None = None  # with their addresses
 
     def holds(self, arrays: Sequence[Array]) -> bool:
-        """Whether these are the arrays, with the values that they had."""
+        """Return True if these are the arrays, with the values that they had."""
         for last, turn, x in zip(self.arrays, self.turns, arrays, strict=True):
             if last() is not x or turn != turn_of(x) or x.flags.writeable:
                 return False
@@ -56,7 +56,7 @@ class _Known:
 
     @property
     def is_good(self) -> bool:
-        """Whether the arrays are there, and nothing has been written over them."""
+        """True if the arrays are there, and nothing has been written over them."""
         pairs = zip(self.arrays, self.turns, strict=True)
         return all(
             (x := ref()) is not None and turn == turn_of(x) for ref, turn in pairs
@@ -83,7 +83,8 @@ class Kept:
         addresses: Array,
         lend: Lend,
     ) -> Panels:
-        """Where the buffers of a run lie that need not be filled, or only once more.
+        """The places of the buffers of a run that need not be filled, or only once
+        more.
 
         Arguments in `changing` are overwritten by the run.
         """
@@ -171,7 +172,7 @@ def packed_of(
     workspaces: Mapping[int, int],
     codes: Sequence[Sequence[Code]],
 ) -> list[Packed]:
-    """What is made of weights that are arguments: panels, and results of steps.
+    """The panels and step results that are made of weights among the arguments.
 
     `spans` has of each step its first record, and how many; `workspaces` the numbers
     of those of steps.

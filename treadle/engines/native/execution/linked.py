@@ -310,7 +310,7 @@ class Linked:
 
     @property
     def endless(self) -> bool:
-        """Whether the length of a loop is data: an interrupt alone may end it."""
+        """True if the length of a loop is data: an interrupt alone may end it."""
         return any(x.parts >= ENDLESS for x in self.controls)
 
     @lazy
@@ -331,7 +331,7 @@ class Linked:
         return needs(self.program)
 
     def finds_nothing_wrong(self, values: Sequence[Any]) -> bool:
-        """Whether that follows from the arguments that are there already."""
+        """Return True if the arguments that are there already rule out errors."""
         if self.needs is None:
             return False
         pairs = [(values[k], extent) for k, extent in self.needs]
@@ -359,7 +359,7 @@ class Linked:
         return error.located("", "", where[0] if where else "")
 
     def about(self) -> list[StepNote]:
-        """What is told of each record to those who watch."""
+        """The notes on each record, for those who watch."""
         if self.notes is None:
             self.notes = notes_of(self.program, self.spans)
         return self.notes

@@ -45,13 +45,13 @@ class Ticket:
 
     @property
     def is_over(self) -> bool:
-        """Whether this run is, which nobody may have been told yet."""
+        """True if this run is, which nobody may have been notified of yet."""
         state = self.pool._state
         return state is None or bool(state.over >= self.number)
 
     @property
     def is_queued(self) -> bool:
-        """Whether native code has it, to the very instruction."""
+        """True if native code has it, to the very instruction."""
         state = self.pool._state
         return state is None or bool(state.queued >= self.number)
 
@@ -193,7 +193,7 @@ class Pool:
 
     @property
     def helped(self) -> bool:
-        """Whether there are workers."""
+        """True if there are workers."""
         return bool((self._state or self._start()).workers)
 
     def _wait(self, state: Any, number: int) -> None:

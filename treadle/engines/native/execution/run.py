@@ -63,9 +63,8 @@ def memory_of(mode: str) -> Memory:
 
 
 def beside() -> bool:
-    """Whether a run may go on beside the caller: nobody watches it, no memory is to be
-    found out about, and there are workers.
-    """
+    """Return True if a run may be asynchronous: nobody watches it or its memory, and
+    there are workers."""
     now = current()
     if watchers or now.arena != "fast" or modes.get().transactions:
         return False

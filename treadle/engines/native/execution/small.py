@@ -36,7 +36,7 @@ def workers() -> int:
 
 
 def is_brief(records: Numbers) -> bool:
-    """Whether steps take no longer than Python lets a thread wait for its lock.
+    """Return True if steps take no longer than Python lets a thread wait for its lock.
 
     They keep it: a loop that lets go of it at every turn, and takes it again at once,
     starves the threads that wait (CPython wakes them too late, each time).
@@ -117,8 +117,8 @@ def _made(linked: Linked, scratch: int) -> Any:
 
 
 def awaits_panels(linked: Linked) -> bool:
-    """Whether a program is worth running by the core only where what depends on weights
-    alone need not be computed again."""
+    """Return True if a program is worth a run by the core only with the panels of its
+    weights computed."""
     over = {argument for _, argument in linked.interface.shared}
     sources = {n for one in linked.kept.packed for n in one.sources}
     time = sum(x.time for x in linked.invariants)

@@ -91,8 +91,8 @@ class Tables:
                 self._known[k] = ref
 
     def over(self, held: InPlace | None) -> Over | None:
-        """What is known of runs over these arrays, if the last run was one: they have
-        the addresses that they had then."""
+        """The tables of the last run if it was one over these arrays: they have the
+        addresses that they had then."""
         last = self._over
         if last is not None and (held is None or last.of() is not held):
             last = self._over = None
@@ -125,9 +125,8 @@ def straight(x: Array) -> Array:
 
 
 def memory_under(x: Array) -> Any:
-    """What holds the memory of an array while a run reads it, and is no array that
-    somebody looks at: an update may lie where weights do that are being read.
-    """
+    """The owner of the memory of an array while a run reads it, and no array that
+    somebody looks at: an update may lie where weights do that are being read."""
     while type(x) is np.ndarray and x.base is not None:
         x = x.base
     return x

@@ -34,7 +34,7 @@ class StepNote:
 
 
 def notes_of(program: Program, spans: Sequence[tuple[int, int]]) -> list[StepNote]:
-    """What is told of each record of a program; `spans` has those of each step."""
+    """The notes on each record of a program; `spans` has those of each step."""
     notes: list[StepNote] = []
     pairs = zip(program.steps, program.about, spans, strict=True)
     for k, (step, about, (first, records)) in enumerate(pairs):
@@ -87,7 +87,7 @@ class Timing:
 
 
 def first_lines(nodes: Sequence[Tensor]) -> dict[Key, int]:
-    """Where among the nodes of a run each origin is found first.
+    """The first place of each origin among the nodes of a run.
 
     Programs are kept by structure: another graph like it was written in other lines.
     """

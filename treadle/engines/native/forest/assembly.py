@@ -261,7 +261,7 @@ class Assembly:
 
 
 def once(like: Compiled, numbers: Numbers, body: Body) -> list[np.ndarray[Any, Any]]:
-    """What steps make of some arguments of their body, always the same."""
+    """The results that steps make of some arguments of their body, always the same."""
     draw = np.random.default_rng(0)
     arrays = [
         draw.standard_normal(t.shape).astype(t.dtype)

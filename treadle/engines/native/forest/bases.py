@@ -28,7 +28,7 @@ _SHIFT = 48  # addresses have fewer binary digits
 
 
 def block(number: int) -> int:
-    """Where the block of a number begins.
+    """The first address of the block of a number.
 
     >>> number(block(3) + 64), number(64)
     (3, 0)

@@ -85,7 +85,7 @@ class Read:
         self.wide = [place[k] for k in every if k not in inside]
 
     def addresses(self, arrays: Sequence[Array]) -> tuple[Numbers, list[Any]]:
-        """Where each value lies, and what is to be kept alive; arrays of `whole`.
+        """The addresses of values, and the objects to keep alive; arrays of `whole`.
 
         Of what may be the value of a Variable that is the memory, not the array.
         """
@@ -130,15 +130,14 @@ class Matrices:
         self.size += -(-size_bucket(rows) * type_.nbytes // LINE) * LINE
 
     def address(self, number: int, place: Place, row: int = 0) -> int:
-        """Where a row begins."""
+        """The address of a row."""
         key = number, place
         return self.base + self.offsets[key] + row * self.types[key].nbytes
 
     @lazy
     def unused(self) -> list[tuple[int, int]]:
-        """Where the rows begin that there is room for and that are none, and end: when
-        all are there.
-        """
+        """The bounds of the rows that there is room for and that are none: when all are
+        there."""
         ranges = []
         for (number, place), offset in self.offsets.items():
             rows, size = self.rows[number], self.types[number, place].nbytes
@@ -185,7 +184,7 @@ def blocks(
 
 
 def outputs(forest: Forest, matrices: Matrices) -> Numbers:
-    """Where each value that a unit makes lies in a block; 0 if it does not."""
+    """The places in a block of the values that a unit makes; 0 for one without."""
     offsets = np.zeros(forest.all.count, np.int64)
     for number, instance in enumerate(forest.instances):
         first = forest.first[instance.units]

@@ -127,7 +127,7 @@ _NAMES: dict[DType, tuple[str, int, int]] = {
 
 
 def adds(dtype: DType) -> bool:
-    """Whether rows of a dtype can be added up."""
+    """Return True if rows of a dtype can be added up."""
     return dtype in _NAMES
 
 

@@ -155,7 +155,7 @@ class Rows:
         return filled
 
     def possible(self, counts: Numbers) -> bool:
-        """Whether there are native steps for these numbers of rows."""
+        """Return True if there are native steps for these numbers of rows."""
         return all(self.at(n)[0].possible for n in dict.fromkeys(counts.tolist()))
 
     def alike(self, counts: Numbers) -> Iterator[tuple[Compiled, Numbers, Any]]:

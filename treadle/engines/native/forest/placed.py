@@ -28,7 +28,7 @@ class Gathered:
         self.count = 0
 
     def add(self, values: Numbers) -> int:
-        """Where the addresses of some values will be."""
+        """The place of the addresses of some values."""
         place = INDEX + 8 * self.count
         self.parts.append(values)
         self.count += len(values)

@@ -59,13 +59,13 @@ class Places:
                 self.values.add(number, instance.count, place, t)
 
     def forward_of(self, instance: Instance) -> Part:
-        """What is done to the rows of an instance."""
+        """The part that makes the rows of an instance."""
         template = instance.template
         return template.forward if self.gradient else template.plain
 
     @lazy
     def cotangents(self) -> Cotangents:
-        """Where cotangents lie."""
+        """The places of cotangents."""
         return Cotangents(self.forest, self.read)
 
     @lazy
@@ -93,9 +93,8 @@ class Places:
         return tables
 
     def ids_of(self, number: int, sparse: Sparse) -> tuple[int, int, Type, Numbers]:
-        """Where the ids lie that an instance reads rows by, how many there are, of
-        which type, and the turn in which they are known.
-        """
+        """The ids that an instance reads rows by: their place, count and type, and the
+        turn in which they are known."""
         matrices, owner, place = self.home(number, sparse.ids)
         t, groups = matrices.types[owner, place], self.forest.instances[owner].groups
         count, turn = matrices.rows[owner] * t.size, groups.turns.max(keepdims=True)
@@ -126,9 +125,8 @@ class Places:
         return self.cotangents.fresh if fresh else self.values, number, (kind, k)
 
     def address(self, number: int, source: Source) -> tuple[int, int]:
-        """Where row 0 of a source lies, and how far apart its rows do: not at all, if
-        rows share it.
-        """
+        """The address of row 0 of a source, and the distance of its rows: 0 if rows
+        share it."""
         kind, k = source
         serials = self.forest.instances[number].signature.serials
         if kind == "input" and k in serials:

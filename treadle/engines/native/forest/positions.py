@@ -70,7 +70,7 @@ class Positions:
         self._told = address, len(leaves), type_.size, extent
 
     def are_right(self, place: int) -> bool:
-        """Whether they are; the address of each leaf stands at a place in memory."""
+        """True if they are; the address of each leaf stands at a place in memory."""
         return bool(self._below(place, *self._told))
 
 

@@ -35,7 +35,7 @@ class Program(Places):
         self._back: dict[tuple[int, ...], tuple[Sequence[Spots], Backward]] = {}
 
     def possible(self) -> bool:
-        """Whether every body has native steps alone."""
+        """Return True if every body has native steps alone."""
         pairs = [(compiled_part(self.forward_of(x)), x) for x in self.forest.instances]
         return all(rows.possible(instance.groups.counts) for rows, instance in pairs)
 
@@ -117,7 +117,7 @@ class Forward:
             self.positions += positions
 
     def are_right(self, addresses: Numbers) -> bool:
-        """Whether no position can be out of range; `addresses` of the leaves."""
+        """Return True if no position can be out of range; `addresses` of the leaves."""
         positions = self.positions
         if not positions:
             return positions is not None
@@ -155,7 +155,7 @@ class Forward:
 
 
 def adds_up(forest: Forest) -> bool:
-    """Whether cotangents can be added to those of all floats that rows read and make.
+    """True if cotangents can be added to those of all floats that rows read and make.
 
     Those of 16 bits cannot: they go node by node.
     """
