@@ -270,6 +270,12 @@ def op(**traits: Any) -> Callable[[C], C]:
     return register
 
 
+@dataclass_transform(frozen_default=True)
+def family(cls: C) -> C:
+    """Make a class a family whose fields its ops have, before their own."""
+    return _base(cls)
+
+
 def _compare_by_fields(op_class: Any) -> None:
     """Objects of a class are equal, and hashed, by their fields; dataclasses write and
     compile functions for that.

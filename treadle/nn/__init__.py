@@ -28,7 +28,6 @@ from treadle.nn.quantized import *
 from treadle.nn.recurrent import *
 from treadle.nn.sampling import *
 from treadle.nn.shortlist import *
-from treadle.nn.shrinkage import *
 from treadle.nn.similarity import *
 from treadle.nn.transformer import *
 from treadle.nn.universal import *

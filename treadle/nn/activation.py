@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from dataclasses import InitVar
+from typing import Any
 
 from treadle.graph.scope import param
 from treadle.graph.tensor import Tensor
 from treadle.nn import functional as F
+from treadle.nn.applied import Applied, settings
 from treadle.nn.linear import above_zero
 from treadle.nn.module import Module
 
@@ -16,6 +17,7 @@ __all__ = [
     "ELU",
     "GELU",
     "GLU",
+    "Hardshrink",
     "Hardsigmoid",
     "Hardswish",
     "Hardtanh",
@@ -24,29 +26,29 @@ __all__ = [
     "LogSoftmax",
     "Mish",
     "PReLU",
+    "RReLU",
     "ReLU",
     "ReLU6",
     "SELU",
     "SiLU",
     "Sigmoid",
     "Softmax",
+    "Softmax2d",
+    "Softmin",
     "Softplus",
+    "Softshrink",
     "Softsign",
     "Tanh",
+    "Tanhshrink",
+    "Threshold",
 ]
 
 
-class _Plain(Module):
-    """A function without settings."""
+@settings
+class _Plain(Applied):
+    """A function without settings; `inplace` is for torch: memory is the planner's."""
 
-    function: ClassVar[Callable[..., Tensor]]
-
-    def __init__(self, inplace: bool = False) -> None:
-        """`inplace` is taken for torch's sake: memory is the planner's matter."""
-
-    def forward(self, x: Any) -> Tensor:
-        function: Callable[..., Tensor] = type(self).function
-        return function(x)
+    inplace: InitVar[bool] = False
 
 
 class ReLU(_Plain):
@@ -159,21 +161,17 @@ class Hardswish(_Plain):
     function = staticmethod(F.hardswish)
 
 
-class LeakyReLU(Module):
+@settings
+class LeakyReLU(Applied):
     """x where it is positive, negative_slope x elsewhere.
 
     >>> td.nn.LeakyReLU(0.5)([-2.0, 2.0]).tolist()
     [-1.0, 2.0]
     """
 
-    def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
-        self.negative_slope = negative_slope
-
-    def forward(self, x: Any) -> Tensor:
-        return F.leaky_relu(x, self.negative_slope)
-
-    def extra_repr(self) -> str:
-        return f"negative_slope={self.negative_slope}"
+    function = staticmethod(F.leaky_relu)
+    negative_slope: float = 0.01
+    inplace: InitVar[bool] = False
 
 
 class PReLU(Module):
@@ -197,139 +195,192 @@ class PReLU(Module):
         return f"num_parameters={self.num_parameters}"
 
 
-class ELU(Module):
+@settings
+class ELU(Applied):
     """x where it is positive, alpha (e^x - 1) elsewhere. Clevert et al. 2016.
 
     >>> f"{float(td.nn.ELU()(-1.0)):.4f}"
     '-0.6321'
     """
 
-    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
-        self.alpha = alpha
-
-    def forward(self, x: Any) -> Tensor:
-        return F.elu(x, self.alpha)
-
-    def extra_repr(self) -> str:
-        return f"alpha={self.alpha}"
+    function = staticmethod(F.elu)
+    alpha: float = 1.0
+    inplace: InitVar[bool] = False
 
 
-class CELU(Module):
+@settings
+class CELU(Applied):
     """max(x, 0) + min(alpha (e^(x / alpha) - 1), 0). Barron 2017.
 
     >>> f"{float(td.nn.CELU(2.0)(-1.0)):.4f}"
     '-0.7869'
     """
 
-    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
-        self.alpha = alpha
-
-    def forward(self, x: Any) -> Tensor:
-        return F.celu(x, self.alpha)
-
-    def extra_repr(self) -> str:
-        return f"alpha={self.alpha}"
+    function = staticmethod(F.celu)
+    alpha: float = 1.0
+    inplace: InitVar[bool] = False
 
 
-class GELU(Module):
+@settings
+class GELU(Applied):
     """x Phi(x), or with approximate="tanh" its common approximation. Hendrycks 2016.
 
     >>> f"{float(td.nn.GELU()(1.0)):.4f}"
     '0.8413'
     """
 
-    def __init__(self, approximate: str = "none") -> None:
-        self.approximate = approximate
-
-    def forward(self, x: Any) -> Tensor:
-        return F.gelu(x, self.approximate)
-
-    def extra_repr(self) -> str:
-        return f"approximate={self.approximate!r}"
+    function = staticmethod(F.gelu)
+    approximate: str = "none"
 
 
-class GLU(Module):
+@settings
+class GLU(Applied):
     """a sigmoid(b) for the halves a, b of x along `dim`. Dauphin et al. 2017.
 
     >>> td.nn.GLU()([3.0, 0.0]).tolist()
     [1.5]
     """
 
-    def __init__(self, dim: int = -1) -> None:
-        self.dim = dim
-
-    def forward(self, x: Any) -> Tensor:
-        return F.glu(x, self.dim)
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}"
+    function = staticmethod(F.glu)
+    dim: int = -1
 
 
-class Hardtanh(Module):
+@settings
+class Hardtanh(Applied):
     """x brought into [min_val, max_val].
 
     >>> td.nn.Hardtanh()([-3.0, 0.5]).tolist()
     [-1.0, 0.5]
     """
 
-    def __init__(
-        self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
-    ) -> None:
-        self.min_val, self.max_val = min_val, max_val
-
-    def forward(self, x: Any) -> Tensor:
-        return F.hardtanh(x, self.min_val, self.max_val)
-
-    def extra_repr(self) -> str:
-        return f"min_val={self.min_val}, max_val={self.max_val}"
+    function = staticmethod(F.hardtanh)
+    min_val: float = -1.0
+    max_val: float = 1.0
+    inplace: InitVar[bool] = False
 
 
-class Softplus(Module):
+@settings
+class Softplus(Applied):
     """log(1 + e^(beta x)) / beta.
 
     >>> f"{float(td.nn.Softplus()(0.0)):.4f}"
     '0.6931'
     """
 
-    def __init__(self, beta: float = 1.0) -> None:
-        self.beta = beta
-
-    def forward(self, x: Any) -> Tensor:
-        return F.softplus(x, self.beta)
-
-    def extra_repr(self) -> str:
-        return f"beta={self.beta}"
+    function = staticmethod(F.softplus)
+    beta: float = 1.0
 
 
-class Softmax(Module):
+@settings
+class Softmax(Applied):
     """e^x / sum of e^x along `dim`.
 
     >>> td.nn.Softmax()([1.0, 1.0]).tolist()
     [0.5, 0.5]
     """
 
-    def __init__(self, dim: int = -1) -> None:
-        self.dim = dim
-
-    def forward(self, x: Any) -> Tensor:
-        return F.softmax(x, self.dim)
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}"
+    function = staticmethod(F.softmax)
+    dim: int = -1
 
 
-class LogSoftmax(Module):
+@settings
+class LogSoftmax(Applied):
     """log(softmax(x)) along `dim`.
 
     >>> f"{float(td.nn.LogSoftmax()([0.0, 0.0])[0]):.4f}"
     '-0.6931'
     """
 
-    def __init__(self, dim: int = -1) -> None:
-        self.dim = dim
+    function = staticmethod(F.log_softmax)
+    dim: int = -1
+
+
+class Tanhshrink(Applied):
+    """x - tanh(x).
+
+    >>> f"{float(td.nn.Tanhshrink()(1.0)):.4f}"
+    '0.2384'
+    """
+
+    function = staticmethod(F.tanhshrink)
+
+
+@settings
+class Hardshrink(Applied):
+    """x where it is beyond [-lambd, lambd], else 0.
+
+    >>> td.nn.Hardshrink()([-1.0, 0.25]).tolist()
+    [-1.0, 0.0]
+    """
+
+    function = staticmethod(F.hardshrink)
+    lambd: float = 0.5
+
+
+@settings
+class Softshrink(Applied):
+    """x brought nearer to 0 by lambd, 0 within [-lambd, lambd].
+
+    >>> td.nn.Softshrink()([-1.0, 0.25]).tolist()
+    [-0.5, 0.0]
+    """
+
+    function = staticmethod(F.softshrink)
+    lambd: float = 0.5
+
+
+@settings
+class Softmin(Applied):
+    """softmax(-x) along `dim`.
+
+    >>> td.nn.Softmin()([1.0, 1.0]).tolist()
+    [0.5, 0.5]
+    """
+
+    function = staticmethod(F.softmin)
+    dim: int = -1
+
+
+class Softmax2d(Module):
+    """softmax over the channels of (n, channels, height, width).
+
+    >>> td.nn.Softmax2d()(td.zeros((1, 2, 1, 1))).ravel().tolist()
+    [0.5, 0.5]
+    """
 
     def forward(self, x: Any) -> Tensor:
-        return F.log_softmax(x, self.dim)
+        return F.softmax(x, -3)
+
+
+@settings
+class Threshold(Applied):
+    """x where it is above the threshold, else `value`.
+
+    >>> td.nn.Threshold(1.0, -1.0)([0.5, 2.0]).tolist()
+    [-1.0, 2.0]
+    """
+
+    function = staticmethod(F.threshold)
+    threshold: float
+    value: float
+    inplace: InitVar[bool] = False
+
+
+class RReLU(Module):
+    """LeakyReLU with slopes drawn from [lower, upper] in training. Xu et al. 2015.
+
+    >>> td.nn.RReLU(0.25, 0.75).eval()([-2.0, 2.0]).tolist()
+    [-1.0, 2.0]
+    """
+
+    def __init__(
+        self, lower: float = 1 / 8, upper: float = 1 / 3, inplace: bool = False
+    ) -> None:
+        self.lower = lower
+        self.upper = upper
+
+    def forward(self, x: Any) -> Tensor:
+        return F.rrelu(x, self.lower, self.upper, self.training)
 
     def extra_repr(self) -> str:
-        return f"dim={self.dim}"
+        return f"lower={self.lower}, upper={self.upper}"

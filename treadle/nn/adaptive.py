@@ -37,8 +37,7 @@ class _Adaptive(Module):
         self.output_size = output_size
 
     def forward(self, x: Any) -> Tensor:
-        function: Callable[..., Tensor] = type(self).function
-        return function(x, self.output_size)
+        return type(self).function(x, self.output_size)
 
     def extra_repr(self) -> str:
         return f"output_size={self.output_size}"
@@ -121,8 +120,7 @@ class _NormPool(Module):
         self.stride, self.ceil_mode = stride, ceil_mode
 
     def forward(self, x: Any) -> Tensor:
-        function: Callable[..., Tensor] = type(self).function
-        return function(
+        return type(self).function(
             x, self.norm_type, self.kernel_size, self.stride, self.ceil_mode
         )
 

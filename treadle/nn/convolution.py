@@ -216,8 +216,7 @@ class _ConvTranspose(_Convolution):
         self._build(channels, kernel_size, sliding, groups, bias, dtype, weight_init)
 
     def forward(self, x: Any) -> Tensor:
-        function: Callable[..., Tensor] = type(self).function
-        return function(
+        return type(self).function(
             x,
             self.weight,
             self.bias,

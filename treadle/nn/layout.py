@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from treadle.graph.tensor import Tensor
 from treadle.nn import functional as F
+from treadle.nn.applied import Applied, settings
 from treadle.nn.linear import above_zero
 from treadle.nn.module import Module
 
@@ -33,58 +34,49 @@ __all__ = [
 ]
 
 
-class PixelShuffle(Module):
+@settings
+class PixelShuffle(Applied):
     """x[..., c r², h, w] as [..., c, h r, w r]. Shi et al. 2016.
 
     >>> td.nn.PixelShuffle(2)(td.ones((1, 4, 2, 3))).shape
     (1, 1, 4, 6)
     """
 
-    def __init__(self, upscale_factor: int) -> None:
-        above_zero(upscale_factor=upscale_factor)
-        self.upscale_factor = upscale_factor
+    function = staticmethod(F.pixel_shuffle)
+    upscale_factor: int
 
-    def forward(self, x: Any) -> Tensor:
-        return F.pixel_shuffle(x, self.upscale_factor)
-
-    def extra_repr(self) -> str:
-        return f"upscale_factor={self.upscale_factor}"
+    def __post_init__(self) -> None:
+        above_zero(upscale_factor=self.upscale_factor)
 
 
-class PixelUnshuffle(Module):
+@settings
+class PixelUnshuffle(Applied):
     """x[..., c, h r, w r] as [..., c r², h, w].
 
     >>> td.nn.PixelUnshuffle(2)(td.ones((1, 1, 4, 6))).shape
     (1, 4, 2, 3)
     """
 
-    def __init__(self, downscale_factor: int) -> None:
-        above_zero(downscale_factor=downscale_factor)
-        self.downscale_factor = downscale_factor
+    function = staticmethod(F.pixel_unshuffle)
+    downscale_factor: int
 
-    def forward(self, x: Any) -> Tensor:
-        return F.pixel_unshuffle(x, self.downscale_factor)
-
-    def extra_repr(self) -> str:
-        return f"downscale_factor={self.downscale_factor}"
+    def __post_init__(self) -> None:
+        above_zero(downscale_factor=self.downscale_factor)
 
 
-class ChannelShuffle(Module):
+@settings
+class ChannelShuffle(Applied):
     """x[n, c, ...] with the channels of groups by turns. Zhang et al. 2018.
 
     >>> td.nn.ChannelShuffle(2)([[[1.0], [2.0], [3.0], [4.0]]]).ravel().tolist()
     [1.0, 3.0, 2.0, 4.0]
     """
 
-    def __init__(self, groups: int) -> None:
-        above_zero(groups=groups)
-        self.groups = groups
+    function = staticmethod(F.channel_shuffle)
+    groups: int
 
-    def forward(self, x: Any) -> Tensor:
-        return F.channel_shuffle(x, self.groups)
-
-    def extra_repr(self) -> str:
-        return f"groups={self.groups}"
+    def __post_init__(self) -> None:
+        above_zero(groups=self.groups)
 
 
 class Unfold(Module):

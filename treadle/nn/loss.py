@@ -50,8 +50,7 @@ class Loss(Reduced):
     function: ClassVar[Callable[..., Tensor]]
 
     def forward(self, prediction: Any, target: Any) -> Tensor:
-        function: Callable[..., Tensor] = type(self).function
-        return function(prediction, target, reduction=self.reduction)
+        return type(self).function(prediction, target, reduction=self.reduction)
 
 
 class CrossEntropyLoss(Loss):

@@ -55,8 +55,7 @@ class _MaxPool(Module):
         self.padding, self.dilation, self.ceil_mode = padding, dilation, ceil_mode
 
     def forward(self, x: Any) -> Tensor:
-        function: Callable[..., Tensor] = type(self).function
-        return function(
+        return type(self).function(
             x,
             self.kernel_size,
             self.stride,
@@ -124,8 +123,7 @@ class _AvgPool(Module):
         self.count_include_pad = count_include_pad
 
     def forward(self, x: Any) -> Tensor:
-        function: Callable[..., Tensor] = type(self).function
-        return function(
+        return type(self).function(
             x,
             self.kernel_size,
             self.stride,

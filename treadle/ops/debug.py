@@ -11,7 +11,7 @@ import numpy as np
 
 from treadle.base.dtypes import as_dtype
 from treadle.graph.leaves import as_tensor
-from treadle.graph.op import Array, Cotangents, Input, Sample, op
+from treadle.graph.op import Array, Cotangents, Input, Sample, family, op
 from treadle.graph.operators import provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.families import Elementwise
@@ -70,13 +70,14 @@ class Observed(Elementwise):
         return None  # what is told is of one value
 
 
+@family
 class Logged(Observed):
     """x, told in the log under a message, by the op that it is the result of."""
 
     __slots__ = ()
     message: str
-    origin: str
-    dtype: str
+    origin: str = ""
+    dtype: str = ""
     kind: ClassVar[str]
 
     def tell(self, x: Array) -> None:
@@ -87,10 +88,9 @@ class Logged(Observed):
 
     @classmethod
     def samples(cls) -> list[Sample]:
-        make: Any = cls
         return [
-            Sample(make("a value"), (Input((2, 3)),)),
-            Sample(make("nothing"), (Input((0, 3)),)),
+            Sample(cls("a value"), (Input((2, 3)),)),
+            Sample(cls("nothing"), (Input((0, 3)),)),
         ]
 
 
@@ -98,9 +98,6 @@ class Logged(Observed):
 class Debug(Logged):
     """x, told in the log when it is computed; its cotangent too."""
 
-    message: str
-    origin: str = ""
-    dtype: str = ""  # halves are computed in float32, so the array does not tell
     kind = "Debug"
 
 
@@ -108,9 +105,6 @@ class Debug(Logged):
 class DebugGradient(Logged):
     """The cotangent of what Debug has told; by several operands it is derived twice."""
 
-    message: str
-    origin: str = ""
-    dtype: str = ""
     kind = "Debug Grad"
 
 

@@ -11,7 +11,7 @@ from treadle.base.dtypes import bool_, int32, int64
 from treadle.base.errors import ArgumentError
 from treadle.base.types import Type, normalize_axes
 from treadle.graph.leaves import as_tensor
-from treadle.graph.op import Cotangents, Input, Mistake, Sample, op
+from treadle.graph.op import Cotangents, Input, Mistake, Sample, family, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.recorded import recorded
 from treadle.graph.rows import along_axes
@@ -50,32 +50,27 @@ class Extremum(Reduction):
 
     @classmethod
     def samples(cls) -> list[Sample]:
-        make: Any = cls
         return [
-            Sample(make((1,), False), (Input((2, 3), apart=0.01),)),
-            Sample(make((0, 1), False), (Input((7, 5), apart=0.01),)),
-            Sample(make((0,), True), (Input((2, 3, 4), apart=0.01),)),
-            Sample(make((), False), (Input((3,), apart=0.01),)),
-            Sample(make((1,), False), (Input((0, 3), apart=0.01),)),
-            Sample(make((0,), False), (Input((5, 2), int32, -9, 9),)),
+            Sample(cls((1,), False), (Input((2, 3), apart=0.01),)),
+            Sample(cls((0, 1), False), (Input((7, 5), apart=0.01),)),
+            Sample(cls((0,), True), (Input((2, 3, 4), apart=0.01),)),
+            Sample(cls((), False), (Input((3,), apart=0.01),)),
+            Sample(cls((1,), False), (Input((0, 3), apart=0.01),)),
+            Sample(cls((0,), False), (Input((5, 2), int32, -9, 9),)),
         ]
 
     @classmethod
     def mistakes(cls) -> list[Mistake]:
-        make: Any = cls
         empty = as_tensor(np.zeros((0, 3), np.float32))
         return [
             *super().mistakes(),
-            Mistake(lambda: make((0,), False)(empty), ArgumentError, "of nothing"),
+            Mistake(lambda: cls((0,), False)(empty), ArgumentError, "of nothing"),
         ]
 
 
 @op()
 class Max(Extremum):
     """The greatest element over `axes`; NaN where there is one."""
-
-    axes: tuple[int, ...]
-    keepdims: bool = False
 
     def numpy(self, *arrays: Any) -> Any:
         return np.max(arrays[0], self.axes, keepdims=self.keepdims)
@@ -104,9 +99,6 @@ def max(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
 class Min(Extremum):
     """The least element over `axes`; NaN where there is one."""
 
-    axes: tuple[int, ...]
-    keepdims: bool = False
-
     def numpy(self, *arrays: Any) -> Any:
         return np.min(arrays[0], self.axes, keepdims=self.keepdims)
 
@@ -134,8 +126,6 @@ def min(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
 class Prod(Reduction):
     """The product over `axes`."""
 
-    axes: tuple[int, ...]
-    keepdims: bool = False
     takes = "numeric"
 
     def numpy(self, x: Any) -> Any:
@@ -196,20 +186,16 @@ class Truth(Reduction):
 
     @classmethod
     def samples(cls) -> list[Sample]:
-        make: Any = cls
         return [
-            Sample(make((1,), False), (Input((2, 3), bool_),)),
-            Sample(make((0, 1), True), (Input((2, 3), bool_),)),
-            Sample(make((0,), False), (Input((0, 3), bool_),)),
+            Sample(cls((1,), False), (Input((2, 3), bool_),)),
+            Sample(cls((0, 1), True), (Input((2, 3), bool_),)),
+            Sample(cls((0,), False), (Input((0, 3), bool_),)),
         ]
 
 
 @op(differentiable=False, tolerance="E")
 class All(Truth):
     """Whether every element over `axes` is true."""
-
-    axes: tuple[int, ...]
-    keepdims: bool = False
 
     def numpy(self, *arrays: Any) -> Any:
         return np.all(arrays[0], self.axes, keepdims=self.keepdims)
@@ -237,9 +223,6 @@ def all(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
 class Any_(Truth):
     """Whether some element over `axes` is true."""
 
-    axes: tuple[int, ...]
-    keepdims: bool = False
-
     def numpy(self, *arrays: Any) -> Any:
         return np.any(arrays[0], self.axes, keepdims=self.keepdims)
 
@@ -262,6 +245,7 @@ def any(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     return Any_(axes, keepdims)(astype(node, bool_))
 
 
+@family
 class Position(Opaque):
     """The place of the first greatest or least element along one axis."""
 
@@ -269,7 +253,7 @@ class Position(Opaque):
     arity = 1
     takes = "real"
     axis: int
-    keepdims: bool
+    keepdims: bool = False
     rows = along_axes
 
     def infer(self, *types: Type) -> Type:
@@ -280,30 +264,25 @@ class Position(Opaque):
 
     @classmethod
     def samples(cls) -> list[Sample]:
-        make: Any = cls
         tied = np.array([[1.0, 1.0], [np.nan, 2.0]], np.float32)
         return [
-            Sample(make(1, False), (Input((2, 3)),)),
-            Sample(make(0, True), (Input((7, 5), int32, -3, 3),)),
-            Sample(make(1, False), (tied,)),
+            Sample(cls(1, False), (Input((2, 3)),)),
+            Sample(cls(0, True), (Input((7, 5), int32, -3, 3),)),
+            Sample(cls(1, False), (tied,)),
         ]
 
     @classmethod
     def mistakes(cls) -> list[Mistake]:
-        make: Any = cls
         empty = as_tensor(np.zeros((0, 3), np.float32))
         return [
             *super().mistakes(),
-            Mistake(lambda: make(0, False)(empty), ArgumentError, "in nothing"),
+            Mistake(lambda: cls(0, False)(empty), ArgumentError, "in nothing"),
         ]
 
 
 @op(differentiable=False, tolerance="E")
 class ArgMax(Position):
     """The place of the first greatest element along `axis`."""
-
-    axis: int
-    keepdims: bool = False
 
     def numpy(self, *arrays: Any) -> Any:
         return np.argmax(arrays[0], self.axis, keepdims=self.keepdims)
@@ -325,9 +304,6 @@ def argmax(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
 @op(differentiable=False, tolerance="E")
 class ArgMin(Position):
     """The place of the first least element along `axis`."""
-
-    axis: int
-    keepdims: bool = False
 
     def numpy(self, *arrays: Any) -> Any:
         return np.argmin(arrays[0], self.axis, keepdims=self.keepdims)

@@ -41,6 +41,7 @@ from treadle.graph.op import (
     Sample,
     Traits,
     common_axes,
+    family,
     op,
 )
 from treadle.graph.operators import functions
@@ -189,6 +190,7 @@ class Unary(Elementwise):
     takes = "inexact"
 
 
+@family
 class Reduction(Family):
     """A monoid folded over `axes` (non-negative, sorted); fields axes and keepdims."""
 
@@ -197,7 +199,7 @@ class Reduction(Family):
     arity = 1
     traits = Traits(tolerance="R")
     axes: tuple[int, ...]
-    keepdims: bool
+    keepdims: bool = False
     rows = along_axes
 
     def infer(self, *types: Any, **_: Any) -> Type:

@@ -45,13 +45,12 @@ class OfSquare(OfMatrices):
 
     @classmethod
     def samples(cls) -> list[Sample]:
-        make: Any = cls
         return [
-            Sample(make(), (well(3, 3),)),
-            Sample(make(), (well(2, 1, 4, 4),), None, False),
-            Sample(make(), (Input((2, 1, 1), low=0.5, high=2.0),)),
-            Sample(make(), (Input((0, 0)),), ()),
-            Sample(make(), (well(2, 3, 3, dtype=complex64),), ()),
+            Sample(cls(), (well(3, 3),)),
+            Sample(cls(), (well(2, 1, 4, 4),), None, False),
+            Sample(cls(), (Input((2, 1, 1), low=0.5, high=2.0),)),
+            Sample(cls(), (Input((0, 0)),), ()),
+            Sample(cls(), (well(2, 3, 3, dtype=complex64),), ()),
         ]
 
     @classmethod

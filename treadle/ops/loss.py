@@ -82,8 +82,6 @@ def _mean(
 class CrossEntropy(OfLabels):
     """-log softmax(scores)[label] along `axis`, finite wherever the scores are."""
 
-    axis: int = 1
-
     def numpy(self, x: Any, labels: Any) -> Array:
         shifted = x - x.max(self.axis, keepdims=True)
         total = np.log(np.exp(shifted).sum(self.axis))
@@ -172,8 +170,6 @@ def _soft(x: Tensor, t: Tensor, axis: int, weight: Any, smoothing: Any) -> Tenso
 class PickLabel(OfLabels):
     """scores[label] along `axis`."""
 
-    axis: int = 1
-
     def numpy(self, *arrays: Any) -> Array:
         return _at(arrays[0], arrays[1], self.axis)
 
@@ -216,8 +212,6 @@ def nll_loss(
 class Unlikelihood(OfLabels):
     """-log(1 - softmax(scores)[label]) along `axis`, from the other classes alone."""
 
-    axis: int = 1
-
     def numpy(self, x: Any, labels: Any) -> Array:
         places = np.expand_dims(known_labels(labels, x.shape[self.axis]), self.axis)
         others = x.copy()
@@ -255,8 +249,6 @@ def unlikelihood(
 @op()
 class SparsemaxLoss(OfLabels):
     """(|x - hot|² - |x - p|²) / 2 along `axis`, where p = sparsemax(x)."""
-
-    axis: int = 1
 
     def numpy(self, x: Any, labels: Any) -> Array:
         z = x - x.max(self.axis, keepdims=True)

@@ -12,7 +12,7 @@ from treadle.base.dtypes import accumulator
 from treadle.base.errors import ArgumentError, AxisError, ShapeError, TreadleError
 from treadle.base.types import Type, normalize_axes, normalize_axis, resolve_axis
 from treadle.graph.leaves import as_tensor, constant_node
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
+from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, family, op
 from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.rows import shifted
 from treadle.graph.tensor import Tensor
@@ -43,6 +43,7 @@ def _wide(x: Tensor) -> Tensor:
     return astype(plain, accumulator(x.type.dtype))
 
 
+@family
 class Scaled(Composite):
     """x on a scale found over `axes`; the second input, a float scalar, is epsilon."""
 
@@ -67,34 +68,30 @@ class Scaled(Composite):
 
     @classmethod
     def samples(cls) -> list[Sample]:
-        make: Any = cls
         eps = np.array(0.01, np.float32)
         return [
-            Sample(make((1,)), (Input((2, 3)), eps)),
-            Sample(make((0, 1)), (Input((7, 5)), eps)),
-            Sample(make((1, 2)), (Input((2, 3, 4)), eps)),
-            Sample(make((0,)), (Input((1,), low=1), eps)),
-            Sample(make((1,)), (Input((0, 3)), eps)),
+            Sample(cls((1,)), (Input((2, 3)), eps)),
+            Sample(cls((0, 1)), (Input((7, 5)), eps)),
+            Sample(cls((1, 2)), (Input((2, 3, 4)), eps)),
+            Sample(cls((0,)), (Input((1,), low=1), eps)),
+            Sample(cls((1,)), (Input((0, 3)), eps)),
         ]
 
     @classmethod
     def mistakes(cls) -> list[Mistake]:
-        make: Any = cls
         x = as_tensor([1.0])
         eps = constant_node(np.array(0.01, np.float32))
         return [
             *super().mistakes(),
-            Mistake(lambda: make((1,))(x, eps), AxisError, "out of range"),
-            Mistake(lambda: make((0,))(x, x), ShapeError, "epsilon is a scalar"),
-            Mistake(lambda: make(())(x, eps), AxisError, "at least one axis"),
+            Mistake(lambda: cls((1,))(x, eps), AxisError, "out of range"),
+            Mistake(lambda: cls((0,))(x, x), ShapeError, "epsilon is a scalar"),
+            Mistake(lambda: cls(())(x, eps), AxisError, "at least one axis"),
         ]
 
 
 @op()
 class Standardize(Scaled):
     """(x - mean) / sqrt(var + epsilon) over `axes`: mean 0 and variance 1."""
-
-    axes: Axes
 
     def numpy(self, x: Any, eps: Any) -> Array:
         centered = x - np.mean(x, self.axes, keepdims=True)
@@ -171,8 +168,6 @@ def layer_norm(
 class RootMeanSquare(Scaled):
     """x / sqrt(mean(x²) + epsilon) over `axes`."""
 
-    axes: Axes
-
     def numpy(self, x: Any, eps: Any) -> Array:
         size = np.mean(np.square(x), self.axes, keepdims=True) + eps.astype(x.dtype)
         return np.divide(x, np.sqrt(size))
@@ -205,8 +200,6 @@ def rms_norm(x: Any, weight: Any = None, axis: Any = -1, eps: Any = 1e-6) -> Ten
 @op()
 class Normalize(Scaled):
     """x / max(|x|, epsilon) with the Euclidean norm over `axes`."""
-
-    axes: Axes
 
     def numpy(self, x: Any, eps: Any) -> Array:
         norm = np.sqrt(np.sum(np.square(x), self.axes, keepdims=True))

@@ -11,7 +11,16 @@ from treadle.base.dtypes import float32, int32, int64
 from treadle.base.errors import ArgumentError, AxisError, ShapeError
 from treadle.base.types import TupleType, Type, normalize_axis, resolve_axis
 from treadle.graph.leaves import SCALARS, as_tensor
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, Traits, op
+from treadle.graph.op import (
+    Array,
+    Cotangents,
+    Input,
+    Mistake,
+    Sample,
+    Traits,
+    family,
+    op,
+)
 from treadle.graph.operators import functions, provide
 from treadle.graph.rows import along_axes, widened
 from treadle.graph.tensor import Tensor
@@ -37,6 +46,7 @@ def ordered(x: Array, axis: int, descending: bool) -> Array:
     return np.flip(x.shape[axis] - 1 - turned, axis)
 
 
+@family
 class Ordering(Family):
     """An op that puts elements in order along `axis`."""
 
@@ -46,7 +56,7 @@ class Ordering(Family):
     takes = "real"
     traits = Traits(tolerance="E")
     axis: int
-    descending: bool
+    descending: bool = False
     rows = along_axes
 
     def infer(self, *types: Type) -> Type:
@@ -55,32 +65,27 @@ class Ordering(Family):
 
     @classmethod
     def samples(cls) -> list[Sample]:
-        make: Any = cls
         tied = np.array([[2.0, np.nan, 1.0, 2.0]], np.float32)
         return [
-            Sample(make(0, False), (Input((5, 3), float32, apart=0.01),)),
-            Sample(make(1, True), (Input((2, 7), float32, apart=0.01),)),
-            Sample(make(1, True), (Input((3, 6), int32, -2, 2),)),
-            Sample(make(1, True), (tied,), ()),
-            Sample(make(0, False), (Input((0, 3)),)),
+            Sample(cls(0, False), (Input((5, 3), float32, apart=0.01),)),
+            Sample(cls(1, True), (Input((2, 7), float32, apart=0.01),)),
+            Sample(cls(1, True), (Input((3, 6), int32, -2, 2),)),
+            Sample(cls(1, True), (tied,), ()),
+            Sample(cls(0, False), (Input((0, 3)),)),
         ]
 
     @classmethod
     def mistakes(cls) -> list[Mistake]:
-        make: Any = cls
         x = as_tensor([1.0])
         return [
             *super().mistakes(),
-            Mistake(lambda: make(1, False)(x), AxisError, "out of range"),
+            Mistake(lambda: cls(1, False)(x), AxisError, "out of range"),
         ]
 
 
 @op(differentiable=False)
 class ArgSort(Ordering):
     """The positions of the elements in sorted order: int64."""
-
-    axis: int
-    descending: bool = False
 
     def infer(self, *types: Type) -> Type:
         return super().infer(*types).with_dtype(int64)
@@ -108,9 +113,6 @@ def argsort(
 @op(idempotent=True)
 class Sort(Ordering, Composite):
     """The elements in order."""
-
-    axis: int
-    descending: bool = False
 
     def numpy(self, x: Any) -> Array:
         places = ordered(x, self.axis, self.descending)

@@ -28,7 +28,7 @@ from treadle.base.errors import ArgumentError, DTypeError, ShapeError
 from treadle.base.options import current
 from treadle.base.types import Shape, Type, as_shape, broadcast_shapes, resolve_axis
 from treadle.graph.leaves import as_tensor, draw_node
-from treadle.graph.op import Array, Mistake, Sample, Traits, op
+from treadle.graph.op import Array, Mistake, Sample, Traits, family, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import binary
@@ -111,6 +111,7 @@ def each_draw(t: Type) -> Shape:
     return t.shape[:-1]
 
 
+@family
 class Random(Family):
     """Numbers of a draw alone, (seed, number) as uint64[2], or of each of several."""
 
@@ -147,35 +148,30 @@ class Random(Family):
 
     @classmethod
     def samples(cls) -> list[Sample]:
-        make: Any = cls
         draw = np.array([7, 3], np.uint64)
         return [
-            Sample(make((2, 3), float32), (draw,)),
-            Sample(make((), float32), (draw,)),
-            Sample(make((5,), float64), (draw,)),
-            Sample(make((0, 2), float32), (draw,)),
-            Sample(make((7,), float16), (draw,)),
-            Sample(make((5,), float32), (np.array([[7, 3], [7, 4]], np.uint64),)),
-            Sample(make((3, 3), bfloat16), (draw,)),
+            Sample(cls((2, 3), float32), (draw,)),
+            Sample(cls((), float32), (draw,)),
+            Sample(cls((5,), float64), (draw,)),
+            Sample(cls((0, 2), float32), (draw,)),
+            Sample(cls((7,), float16), (draw,)),
+            Sample(cls((5,), float32), (np.array([[7, 3], [7, 4]], np.uint64),)),
+            Sample(cls((3, 3), bfloat16), (draw,)),
         ]
 
     @classmethod
     def mistakes(cls) -> list[Mistake]:
-        make: Any = cls
         x = as_tensor([1.0])
         return [
             *super().mistakes(),
-            Mistake(lambda: make((2,), float32)(x), DTypeError, "uint64[2]"),
-            Mistake(lambda: make((2,), int64), DTypeError, "are floats"),
+            Mistake(lambda: cls((2,), float32)(x), DTypeError, "uint64[2]"),
+            Mistake(lambda: cls((2,), int64), DTypeError, "are floats"),
         ]
 
 
 @op()
 class UniformBits(Random):
     """Numbers equally likely in [0, 1)."""
-
-    shape: Shape
-    dtype: DType
 
     def numbers(self, draw: Array) -> Array:
         return unit(draw, self.shape, self.dtype)
@@ -187,9 +183,6 @@ class NormalBits(Random):
 
     Elements 2k and 2k + 1 are the cosine and the sine of one pair of uniform numbers.
     """
-
-    shape: Shape
-    dtype: DType
 
     def numbers(self, draw: Array) -> Array:
         count = math.prod(self.shape)

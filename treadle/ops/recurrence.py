@@ -9,7 +9,16 @@ import numpy as np
 from treadle.base.errors import AxisError, ShapeError
 from treadle.base.types import Type, broadcast_shapes, normalize_axis, resolve_axis
 from treadle.graph.leaves import as_tensor
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, Traits, op
+from treadle.graph.op import (
+    Array,
+    Cotangents,
+    Input,
+    Mistake,
+    Sample,
+    Traits,
+    family,
+    op,
+)
 from treadle.graph.operators import functions, provide
 from treadle.graph.rows import along_axes
 from treadle.graph.tensor import Tensor
@@ -21,6 +30,7 @@ from treadle.ops.families import Family, same_dtype
 __all__ = ["linear_recurrence"]
 
 
+@family
 class Chain(Family):
     """Values of which each is made of the one before, along `axis`.
 
@@ -31,7 +41,7 @@ class Chain(Family):
     family = "scan"
     traits = Traits(tolerance="R")
     axis: int
-    reverse: bool
+    reverse: bool = False
     rows = along_axes
 
     def step(self, y: Tensor, *xs: Tensor) -> Tensor:
@@ -43,8 +53,6 @@ class Chain(Family):
 class LinearRecurrence(Chain):
     """y[i] = a[i] y[i - 1] + b[i] along `axis`, from 0; with `reverse` from the end."""
 
-    axis: int
-    reverse: bool = False
     arity = 2
     takes = "inexact"
 

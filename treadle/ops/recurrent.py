@@ -56,12 +56,11 @@ class Cell(Composite):
 
     @classmethod
     def mistakes(cls) -> list[Mistake]:
-        make: Any = cls
         x = as_tensor(np.ones((2, 3), np.float32))
         wrong = [x] * (cls.arity or 1)
         return [
             *super().mistakes(),
-            Mistake(lambda: make()(*wrong), ShapeError, "gates of state"),
+            Mistake(lambda: cls()(*wrong), ShapeError, "gates of state"),
         ]
 
 

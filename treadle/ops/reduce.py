@@ -52,8 +52,6 @@ def summed(x: Any, axes: tuple[int, ...], keepdims: bool = False) -> Any:
 class Sum(Reduction):
     """The sum over `axes`."""
 
-    axes: tuple[int, ...]
-    keepdims: bool = False
     takes = "numeric"
 
     def numpy(self, x: Any) -> Any:

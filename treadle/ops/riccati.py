@@ -56,25 +56,23 @@ class Riccati(Equation):
 
     @classmethod
     def samples(cls) -> list[Sample]:
-        make: Any = cls
         r = np.float32(2) * np.eye(2, dtype=np.float32)
         a, q = well(3, 3) * np.float32(0.3), positive(3, 3) * np.float32(0.1)
         z = well(2, 2, 2, dtype=complex64) * np.float32(0.3)
         p = positive(2, 2, 2, dtype=complex64)
         return [
-            Sample(make(), (a, a, q, q)),
-            Sample(make(), (a, well(3, 2), q, r), None, False),
-            Sample(make(), (z, z, p, p), ()),
+            Sample(cls(), (a, a, q, q)),
+            Sample(cls(), (a, well(3, 2), q, r), None, False),
+            Sample(cls(), (z, z, p, p), ()),
         ]
 
     @classmethod
     def mistakes(cls) -> list[Mistake]:
-        make: Any = cls
         x, b, none = (as_tensor(np.ones((2, n), np.float32)) for n in (2, 3, 0))
         return [
             *super().mistakes(),
-            Mistake(lambda: make()(x, b, x, x), ShapeError, "r is float32"),
-            Mistake(lambda: make()(x, none, x, none), ShapeError, "to control by"),
+            Mistake(lambda: cls()(x, b, x, x), ShapeError, "r is float32"),
+            Mistake(lambda: cls()(x, none, x, none), ShapeError, "to control by"),
         ]
 
 

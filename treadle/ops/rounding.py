@@ -8,7 +8,7 @@ import numpy as np
 
 from treadle.base.dtypes import complex64, float32, int32, kind
 from treadle.base.errors import ArgumentError
-from treadle.graph.op import FLAT, Cotangents, Input, Mistake, Sample, op
+from treadle.graph.op import FLAT, Cotangents, Input, Mistake, Sample, family, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import operands
@@ -85,23 +85,23 @@ def sign(x: Any) -> Tensor:
     return Sign()(*operands(x))
 
 
+@family
 class Rounding(Elementwise):
     """A whole number near x; its derivative is 0, or 1 when passed straight through."""
 
     __slots__ = ()
     arity = 1
     takes = "float"
-    straight: bool
+    straight: bool = False
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g if self.straight else FLAT,)
 
     @classmethod
     def samples(cls) -> list[Sample]:
-        flat: Any = cls
         return [
-            *unary_samples(flat(False), apart=0.05),
-            Sample(flat(True), (Input((5,), low=-3, high=3),), differentiable=()),
+            *unary_samples(cls(False), apart=0.05),
+            Sample(cls(True), (Input((5,), low=-3, high=3),), differentiable=()),
         ]
 
     @classmethod
@@ -132,7 +132,6 @@ def whole(op_: Rounding, x: Any) -> Tensor:
 class Floor(Rounding):
     """The greatest whole number not above x."""
 
-    straight: bool = False
     ufunc = np.floor
 
 
@@ -152,7 +151,6 @@ def floor(x: Any, gradient: str = "zero") -> Tensor:
 class Ceil(Rounding):
     """The least whole number not below x."""
 
-    straight: bool = False
     ufunc = np.ceil
 
 
@@ -172,7 +170,6 @@ def ceil(x: Any, gradient: str = "zero") -> Tensor:
 class Trunc(Rounding):
     """The whole part of x."""
 
-    straight: bool = False
     ufunc = np.trunc
 
 
@@ -192,7 +189,6 @@ def trunc(x: Any, gradient: str = "zero") -> Tensor:
 class Round(Rounding):
     """The nearest whole number, the even one of two; of both parts of complex ones."""
 
-    straight: bool = False
     takes = "inexact"
     ufunc = np.rint
 

@@ -15,7 +15,7 @@ from treadle.base.errors import AxisError
 from treadle.base.symbolic import arange
 from treadle.base.types import Type, normalize_axis, resolve_axis
 from treadle.graph.leaves import as_tensor, constant_node
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
+from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, family, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import as_float, astype, summand
@@ -38,6 +38,7 @@ def off_infinity(samples: list[Sample]) -> list[Sample]:
     ]
 
 
+@family
 class Running(Chain):
     """A monoid folded over the elements up to each place along `axis`.
 
@@ -47,7 +48,7 @@ class Running(Chain):
     __slots__ = ()
     arity = 1
     takes = "numeric"
-    exclusive: bool
+    exclusive: bool = False
 
     def infer(self, *types: Type) -> Type:
         normalize_axis(self.axis, types[0].ndim)
@@ -102,32 +103,26 @@ class Running(Chain):
 
     @classmethod
     def samples(cls) -> list[Sample]:
-        make: Any = cls
         return [
-            Sample(make(0, False, False), (Input((4, 3), apart=0.01),)),
-            Sample(make(1, True, False), (Input((2, 5), apart=0.01),)),
-            Sample(make(0, False, True), (Input((4,), apart=0.01),)),
-            Sample(make(1, True, True), (Input((2, 3, 2), apart=0.01),)),
-            Sample(make(0, False, False), (Input((0, 3)),)),
+            Sample(cls(0, False, False), (Input((4, 3), apart=0.01),)),
+            Sample(cls(1, True, False), (Input((2, 5), apart=0.01),)),
+            Sample(cls(0, False, True), (Input((4,), apart=0.01),)),
+            Sample(cls(1, True, True), (Input((2, 3, 2), apart=0.01),)),
+            Sample(cls(0, False, False), (Input((0, 3)),)),
         ]
 
     @classmethod
     def mistakes(cls) -> list[Mistake]:
-        make: Any = cls
         x = as_tensor([1.0])
         return [
             *super().mistakes(),
-            Mistake(lambda: make(1, False, False)(x), AxisError, "out of range"),
+            Mistake(lambda: cls(1, False, False)(x), AxisError, "out of range"),
         ]
 
 
 @op(linear=True)
 class CumulativeSum(Running):
     """The sum up to each place."""
-
-    axis: int
-    reverse: bool = False
-    exclusive: bool = False
 
     def accumulate(self, x: Array) -> Array:
         wide = np.float64 if x.dtype == np.float32 else x.dtype
@@ -168,10 +163,6 @@ def cumulative_sum(
 @op()
 class CumulativeProd(Running):
     """The product up to each place."""
-
-    axis: int
-    reverse: bool = False
-    exclusive: bool = False
 
     def accumulate(self, x: Array) -> Array:
         return np.cumprod(x, 0, dtype=x.dtype)
@@ -214,9 +205,6 @@ def cumulative_prod(
 class CumulativeLogSumExp(Running):
     """The logarithm of the sum of e**x up to each place, without overflow."""
 
-    axis: int
-    reverse: bool = False
-    exclusive: bool = False
     takes = "float"
 
     def accumulate(self, x: Array) -> Array:
@@ -259,9 +247,6 @@ def cumulative_logsumexp(
 class CumulativeMax(Running):
     """The greatest element up to each place; the first of equals has the derivative."""
 
-    axis: int
-    reverse: bool = False
-    exclusive: bool = False
     takes = "ordered"
 
     def accumulate(self, x: Array) -> Array:

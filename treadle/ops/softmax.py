@@ -9,7 +9,7 @@ import numpy as np
 from treadle.base.symbolic import arange
 from treadle.base.types import Type, resolve_axis
 from treadle.graph.leaves import as_tensor, constant_node
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
+from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, family, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.recorded import recorded
 from treadle.graph.rows import along_axes
@@ -21,13 +21,14 @@ from treadle.ops.flow import stop_gradient
 __all__ = ["log_softmax", "softmax", "softmin", "sparsemax"]
 
 
+@family
 class AlongAxis(Composite):
     """A composite that keeps the type and works along `axis`."""
 
     __slots__ = ()
     arity = 1
     takes = "float"
-    axis: int
+    axis: int = -1
     rows = along_axes
 
     def infer(self, *types: Type) -> Type:
@@ -36,29 +37,25 @@ class AlongAxis(Composite):
 
     @classmethod
     def samples(cls) -> list[Sample]:
-        make: Any = cls
         return [
-            Sample(make(1), (Input((2, 3), low=-3, high=3, apart=0.02),)),
-            Sample(make(0), (Input((7, 5), low=-3, high=3, apart=0.02),)),
+            Sample(cls(1), (Input((2, 3), low=-3, high=3, apart=0.02),)),
+            Sample(cls(0), (Input((7, 5), low=-3, high=3, apart=0.02),)),
             Sample(
-                make(2), (Input((2, 1, 33), low=-3, high=3, apart=0.02),), None, False
+                cls(2), (Input((2, 1, 33), low=-3, high=3, apart=0.02),), None, False
             ),
-            Sample(make(0), (Input((1,)),)),
+            Sample(cls(0), (Input((1,)),)),
         ]
 
     @classmethod
     def mistakes(cls) -> list[Mistake]:
         mistakes = super().mistakes()
-        make: Any = cls
         x = as_tensor([1.0])
-        return [*mistakes, Mistake(lambda: make(3)(x), Exception, "out of range")]
+        return [*mistakes, Mistake(lambda: cls(3)(x), Exception, "out of range")]
 
 
 @op()
 class Softmax(AlongAxis):
     """e**x over its sum along `axis`, shifted by the maximum."""
-
-    axis: int = -1
 
     def numpy(self, *arrays: Any) -> Array:
         e = np.exp(arrays[0] - arrays[0].max(self.axis, keepdims=True))
@@ -87,8 +84,6 @@ def softmax(x: Any, axis: Any = -1) -> Tensor:
 @op()
 class LogSoftmax(AlongAxis):
     """The logarithm of softmax along `axis`, finite wherever x is."""
-
-    axis: int = -1
 
     def numpy(self, *arrays: Any) -> Array:
         shifted = arrays[0] - arrays[0].max(self.axis, keepdims=True)
@@ -127,8 +122,6 @@ def softmin(x: Any, axis: Any = -1) -> Tensor:
 @op()
 class Sparsemax(AlongAxis):
     """The nearest distribution to x along `axis`, with zeros where x is small."""
-
-    axis: int = -1
 
     def numpy(self, *arrays: Any) -> Array:
         x = np.moveaxis(arrays[0], self.axis, -1)

@@ -11,7 +11,7 @@ from treadle.base.dtypes import complex64, int64, real_of
 from treadle.base.symbolic import counted
 from treadle.base.types import Type
 from treadle.graph.leaves import as_tensor
-from treadle.graph.op import Cotangents, Input, Sample, op
+from treadle.graph.op import Cotangents, Input, Sample, family, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.recorded import recorded
 from treadle.graph.rows import along_axes
@@ -46,6 +46,7 @@ def kept(y: Tensor, x: Tensor, axes: tuple[int, ...], keepdims: bool) -> Tensor:
     return functions.reshape(y, t.shape, axes=t.axes)
 
 
+@family
 class Folded(Composite):
     """A composite that folds `axes`."""
 
@@ -53,7 +54,7 @@ class Folded(Composite):
     arity = 1
     takes = "inexact"
     axes: tuple[int, ...]
-    keepdims: bool
+    keepdims: bool = False
     rows = along_axes
 
     def infer(self, *types: Type) -> Type:
@@ -61,21 +62,17 @@ class Folded(Composite):
 
     @classmethod
     def samples(cls) -> list[Sample]:
-        make: Any = cls
         return [
-            Sample(make((1,), False), (Input((2, 3)),)),
-            Sample(make((0, 1), False), (Input((7, 5)),)),
-            Sample(make((0, 2), True), (Input((2, 3, 4)),)),
-            Sample(make((), False), (Input((3,)),)),
+            Sample(cls((1,), False), (Input((2, 3)),)),
+            Sample(cls((0, 1), False), (Input((7, 5)),)),
+            Sample(cls((0, 2), True), (Input((2, 3, 4)),)),
+            Sample(cls((), False), (Input((3,)),)),
         ]
 
 
 @op(linear=True)
 class Mean(Folded):
     """The mean over `axes`."""
-
-    axes: tuple[int, ...]
-    keepdims: bool = False
 
     def numpy(self, x: Any) -> Any:
         total = summed(x, self.axes, self.keepdims)
@@ -219,9 +216,6 @@ def moment(x: Any, k: int, axis: Any = None, *, keepdims: bool = False) -> Tenso
 @op()
 class LogSumExp(Folded):
     """The logarithm of the sum of e**x over `axes`, shifted by the maximum."""
-
-    axes: tuple[int, ...]
-    keepdims: bool = False
 
     def numpy(self, x: Any) -> Any:
         top = np.max(x.real, self.axes, keepdims=True, initial=-np.inf)

@@ -166,22 +166,20 @@ class OfLyapunov(Equation):
 
     @classmethod
     def samples(cls) -> list[Sample]:
-        make: Any = cls
         z = well(2, 2, 2, dtype=complex64)
         return [
-            Sample(make(), (well(3, 3), Input((3, 3)))),
-            Sample(make(), (well(2, 2, 2), Input((2, 2, 2))), None, False),
-            Sample(make(), (Input((0, 0)), Input((0, 0))), ()),
-            Sample(make(), (z, Input((2, 2, 2), complex64)), ()),
+            Sample(cls(), (well(3, 3), Input((3, 3)))),
+            Sample(cls(), (well(2, 2, 2), Input((2, 2, 2))), None, False),
+            Sample(cls(), (Input((0, 0)), Input((0, 0))), ()),
+            Sample(cls(), (z, Input((2, 2, 2), complex64)), ()),
         ]
 
     @classmethod
     def mistakes(cls) -> list[Mistake]:
-        make: Any = cls
         one, three = (as_tensor(np.eye(n, dtype=np.float32)) for n in (2, 3))
         return [
             *super().mistakes(),
-            Mistake(lambda: make()(one, three), ShapeError, "beside a of order 2"),
+            Mistake(lambda: cls()(one, three), ShapeError, "beside a of order 2"),
         ]
 
 

@@ -84,7 +84,7 @@ def _cut(op: Reduction, x: Tensor) -> Tensor | None:
     if at == op.axes[0] and size == 1:
         if math.prod(extents) == shape[at]:  # parts would be no fewer elements
             return None
-        inner = replace(op, axes=op.axes[1:], keepdims=True)(x)  # type: ignore[type-var]
+        inner = replace(op, axes=op.axes[1:], keepdims=True)(x)
         return _fold_parts(op, inner)
     n = shape[at]
     if size >= n:
@@ -98,7 +98,7 @@ def _cut(op: Reduction, x: Tensor) -> Tensor | None:
     split = (*shape[:at], parts, size, *shape[at + 1 :])
     wide = Reshape(split)(x)
     inside = tuple(k + 1 for k in op.axes if k >= at)
-    part = replace(op, axes=inside, keepdims=True)(wide)  # type: ignore[type-var]
+    part = replace(op, axes=inside, keepdims=True)(wide)
     kept = (*split[: at + 1], *part.type.shape[at + 2 :])
     return _fold_parts(op, Reshape(kept)(part))
 
