@@ -9,6 +9,7 @@ import pytest
 
 import treadle as td
 from treadle.engines.base import engine
+from treadle.engines.native.translation import residuals
 
 
 @pytest.fixture(autouse=True)
@@ -88,7 +89,10 @@ def test_who_never_derives_keeps_nothing() -> None:
     assert not engine("native").residuals._wishes  # type: ignore[attr-defined]
 
 
-def test_what_gradients_no_longer_follow_is_not_kept() -> None:
+def test_what_gradients_no_longer_follow_is_not_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(residuals, "IDLE", 8)
     train(True, steps=3)
     model, x, t = network(), rows(32, 8), np.arange(32) % 3
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import treadle as td
+from treadle.engines.native.translation import residuals
 from treadle.runtime import again, evaluate, steps
 
 STEPS = 14
@@ -179,8 +180,11 @@ def test_spellings_in_turn_follow_plans_all_the_same() -> None:
     assert runs >= 20
 
 
-def test_a_value_no_gradient_follows_is_not_kept_for_one() -> None:
+def test_a_value_no_gradient_follows_is_not_kept_for_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """What is kept for gradients is told by those that follow, plan or not."""
+    monkeypatch.setattr(residuals, "IDLE", 8)
     net = Net()
 
     def kept() -> int:

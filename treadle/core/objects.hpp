@@ -84,6 +84,11 @@ extern Scopes scopes;
 
 extern PyObject* part;  // the mark of what lies in data (graph/marks.py)
 
+// The array of a Future, borrowed, or the value itself if it is none; whether that has
+// been written, and no run is about to write over it (graph/resident.py).
+PyObject* array_behind(PyObject* value);
+bool has_arrived(PyObject* value);
+
 inline bool waits(PyObject* node) { return nodes.stored.of(node) == Py_None; }
 inline long long number(PyObject* x) { return PyLong_AsLongLong(x); }
 

@@ -438,10 +438,8 @@ class Running {
       if (x.base >= 0 && now != node(static_cast<size_t>(x.base))) return false;
     }
     for (const Part& part : plan_.parts)
-      for (const Source& x : part.sources) {
-        PyObject* array = x.kind == Source::made ? nullptr : read(x);
-        if (x.kind != Source::made && !is_straight(array)) return false;
-      }
+      for (size_t k = 0; k < part.sources.size(); k++)
+        if (part.sources[k].kind != Source::made && !is_there(part, k)) return false;
     for (const Part& part : plan_.parts)
       if (!has_panels(part)) return false;
     return true;
@@ -565,16 +563,28 @@ class Running {
   }
 
   PyObject* read(const Source& x) const {
-    switch (x.kind) {
-      case Source::place: {
-        PyObject* given = node(x.number);  // or an array in the place of one
-        return is_array(given) ? given : nodes.stored.of(given);
-      }
-      case Source::made: return made_[x.number].get();
-      case Source::variable:
-        return nodes.stored.of(variables.committed.of(x.object.get()));
-      default: return x.object.get();
-    }
+    return x.kind == Source::made ? made_[x.number].get() : array_behind(value(x));
+  }
+
+  // The value of a source that no part makes.
+  PyObject* value(const Source& x) const {
+    if (x.kind == Source::variable)
+      return nodes.stored.of(variables.committed.of(x.object.get()));
+    if (x.kind != Source::place) return x.object.get();
+    PyObject* given = node(x.number);  // or an array in the place of one
+    return is_array(given) ? given : nodes.stored.of(given);
+  }
+
+  // Whether an argument of a part is there to be read, as it will be, if a result lies
+  // in it.
+  bool is_there(const Part& part, size_t k) const {
+    PyObject* now = value(part.sources[k]);
+    if (!now || !has_arrived(now) || !is_straight(array_behind(now))) return false;
+    if (is_array(now)) return true;
+    const Program& own = *reinterpret_cast<ProgramObject*>(part.program.get())->program;
+    for (const Result& x : own.results)
+      if (k < own.arguments.size() && own.arguments[k] == x.buffer) return false;
+    return true;
   }
 
   // Whether a program awaits no panels, or has those of its arguments.

@@ -147,6 +147,22 @@ PyType_Spec buffer_spec = {"treadle.core.native.Buffer", sizeof(PyObject), 0,
 
 }  // namespace
 
+PyObject* array_behind(PyObject* value) {
+  return futures.kind && Py_TYPE(value) == futures.kind ? futures.array.of(value) : value;
+}
+
+bool has_arrived(PyObject* value) {
+  if (!futures.kind || Py_TYPE(value) != futures.kind) return true;
+  static PyObject *const claim = PyUnicode_InternFromString("claim"),
+                  *const over = PyUnicode_InternFromString("_over"),
+                  *const lost = PyUnicode_InternFromString("lost");
+  PyObject* run = futures.run.of(value);
+  Ref claimed(PyObject_GetAttr(run, claim)), is_over(PyObject_GetAttr(run, over)),
+      is_lost(PyObject_GetAttr(run, lost));
+  if (!claimed || !is_over || !is_lost) return PyErr_Clear(), false;
+  return claimed.get() == Py_None && is_over.get() == Py_True && is_lost.get() == Py_False;
+}
+
 PyMethodDef value_functions[] = {
     {"bind_futures", bind_futures, METH_O, "bind_futures(Future): values yet to come."},
     {"forget", forget, METH_O, "forget(nodes): empty a list, the last node first."},

@@ -12,9 +12,35 @@ from treadle.graph.leaves import CONSTANT, Cut, Version, cut_of
 from treadle.graph.marks import NO_GRAD, PART
 from treadle.graph.tensor import Tensor, cut, settle
 
-__all__ = ["settle_part"]
+__all__ = ["LONGEST", "is_differentiable_part", "is_move", "settle_part"]
 
 SMALL = 1 << 16  # bytes
+LONGEST = 16  # moves, one after the other
+
+
+def is_move(x: Tensor) -> bool:
+    """Whether a node is a part of its first input, or that in another order, which no
+    data decides but single positions that are there."""
+    if x.op.family != "gather":
+        return x.op.family == "movement"
+    return all(i.op is CONSTANT and not i.type.shape for i in x.inputs[1:])
+
+
+def is_differentiable_part(x: Tensor) -> bool:
+    """Whether a tensor is, or is part of, what derivatives may go on behind and has a
+    value."""
+    for _ in range(LONGEST):
+        if x.stored is not None or not is_move(x):
+            break
+        x = x.inputs[0]
+    return _is_differentiable(x)
+
+
+def _is_differentiable(whole: Tensor) -> bool:
+    """Whether a tensor has a value that derivatives may go on behind."""
+    if whole.stored is None or whole.mark is PART or not whole.inputs:
+        return False
+    return not whole.mark or whole.mark.get("carried", True)
 
 
 def settle_part(part: Tensor, whole: Tensor, key: Any) -> None:
@@ -30,7 +56,7 @@ def settle_part(part: Tensor, whole: Tensor, key: Any) -> None:
     if whole.op is CONSTANT or whole.mark is PART:
         mark = PART
     elif whole.inputs:
-        if not whole.mark or whole.mark.get("carried", True):
+        if _is_differentiable(whole):
             return
         mark = {"carried": False}
     elif type(whole.op) is not Cut or whole.op.carried:

@@ -19,11 +19,11 @@ from treadle.base.errors import (
 from treadle.base.slices import SliceRange
 from treadle.base.types import Names, Shape, Type
 from treadle.graph.frame import top
-from treadle.graph.leaves import as_tensor
+from treadle.graph.leaves import INTEGER, as_tensor, integer_node
 from treadle.graph.op import Op
 from treadle.graph.operators import Operand, provide
 from treadle.graph.origin import capture, describe
-from treadle.graph.parts import settle_part
+from treadle.graph.parts import is_differentiable_part, settle_part
 from treadle.graph.tensor import Tensor, new_node
 from treadle.ops.families import some
 from treadle.ops.gather import Index
@@ -31,6 +31,9 @@ from treadle.ops.movement import Reshape, reshape
 from treadle.ops.slice import SetSlice, Slice, extents
 
 __all__ = ["IndexRangeError", "nonzero"]
+
+
+WHOLE = (int, np.integer)
 
 
 class IndexRangeError(ArgumentError, IndexError):
@@ -219,6 +222,28 @@ def item_step(x: Tensor, key: Any) -> Step | None:
     return op, (x,), t
 
 
+def _data_step(x: Tensor, key: Any) -> Step | None:
+    """The op, the inputs and the type of x[key] for whole numbers as data, where x is
+    part of a value that is yet to be derived: who reads a part looks alike for each."""
+    if not is_differentiable_part(x) or top().tracing:
+        return None
+    numbers = key if type(key) is tuple else (key,)
+    whole_numbers = all(isinstance(k, WHOLE) and type(k) is not bool for k in numbers)
+    if not whole_numbers or not 0 < len(numbers) <= x.type.ndim:
+        return None
+    shape, (op, t) = x.type.shape, _indexed(x.type, len(numbers))
+    if not all(-n <= k < n for k, n in zip(numbers, shape, strict=False)):
+        return None
+    return op, (x, *[integer_node(int(k)) for k in numbers]), t
+
+
+@cached(4096)
+def _indexed(t: Type, count: int) -> tuple[Op, Type]:
+    """A part of a type by positions along the first axes, and its type."""
+    op = Index(tuple(range(count)))
+    return op, op.infer(t, *[INTEGER] * count)
+
+
 def _plain(key: Any) -> Any:
     """A key of numbers and ranges, to look it up by; None of any other."""
     if type(key) is int:
@@ -259,7 +284,8 @@ def _moves(t: Type, plain: Any) -> list[tuple[Op, Type]] | None:
 def getitem(x: Any, key: Any) -> Tensor:
     """`x[key]` as NumPy indexes: integers, slices, None, '...', arrays and masks.
 
-    Integer tensors are data of the graph; a mask is evaluated at the call.
+    Integer tensors are data of the graph, and so are whole numbers where x is part of a
+    value that derivatives go behind; a mask is evaluated at the call.
 
     >>> import treadle as td
     >>> x = td.asarray([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
@@ -267,7 +293,7 @@ def getitem(x: Any, key: Any) -> Tensor:
     ([6.0, 4.0], [6.0, 1.0])
     """
     node = as_tensor(x)
-    step = item_step(node, key)
+    step = _data_step(node, key) or item_step(node, key)
     if step is not None:
         part = new_node(*step)
         settle_part(part, node, key)

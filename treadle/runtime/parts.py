@@ -6,13 +6,12 @@ import numpy as np
 
 from treadle.base.options import current
 from treadle.graph.marks import NO_GRAD
+from treadle.graph.parts import LONGEST, is_move
 from treadle.graph.tensor import Tensor, settle
 from treadle.graph.traversal import reach
 from treadle.runtime.history import depends, remember
 
 __all__ = ["read_part"]
-
-LONG = 16  # moves, one after the other
 
 
 def read_part(node: Tensor) -> bool:
@@ -21,15 +20,15 @@ def read_part(node: Tensor) -> bool:
     chain, x = list[Tensor](), node
     while x.stored is None:
         plain = x.mark is None or x.mark is NO_GRAD
-        if x.op.family != "movement" or not plain or len(chain) == LONG:
+        if not is_move(x) or not plain or len(chain) == LONGEST:
             return False
         chain.append(x)
-        (x,) = x.inputs
+        x = x.inputs[0]
     if current().engine != "auto":  # somebody wants to know what that one does
         return False
     value = x.array
     for y in reversed(chain):
-        value = y.op.numpy(value)
+        value = y.op.numpy(value, *[i.array for i in y.inputs[1:]])
     settle(node, np.array(value, order="C"))
     known = x.mark.get("carried") if x.mark and x.inputs else None
     if known is None:

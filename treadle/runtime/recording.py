@@ -174,10 +174,9 @@ class Recording(Recorder):
                     self.arrays[id(x)] = x, slot
                 self.below[slot] = part.source.type.shape[0]
                 ids.append((part.source.serial, slot))
-        variables = {id(variable_of(x)) for x in tape.sources}
-        serials = {node.serial for node in rows.exits.nodes}
-        self.reads.append((variables, serials))
-        self.trained |= dict.fromkeys(serials, trainable(behind([tape])))
+        serials, read_by = {node.serial for node in rows.exits.nodes}, behind([tape])
+        self.reads.append(({id(variable_of(x)) for x in read_by}, serials))
+        self.trained |= dict.fromkeys(serials, trainable(read_by))
         self.parts.append(Rowed(number, rows, leaves, shared, exits, ids))
 
     @_foreseen
@@ -343,7 +342,7 @@ class Recording(Recorder):
         among = set(self.held)
         held = {serial for serial, k in self.place.items() if k in among}
         for node in nodes:
-            if node.serial in held:
+            if node.serial in held and node.serial not in self.trained:
                 self.trained[node.serial] = trainable(reach([node]))
 
     def _stale(self) -> set[int]:

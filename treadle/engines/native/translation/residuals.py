@@ -29,7 +29,7 @@ __all__ = ["KeptInside", "Residuals", "gathered", "known"]
 Key = tuple[int, ...]
 PROGRAMS = 256
 BYTES = 256 << 20
-IDLE = 8  # runs without a gradient after which nothing is kept any more
+IDLE = 256  # runs without a gradient after which nothing is kept any more
 # The mark of a value: the key it was made under, the places, and what had values.
 NOTE = "program"
 INSIDE = "inside"  # the mark of a call: what it computed, by nodes of its body
