@@ -44,6 +44,52 @@ def test_weights_and_logs_are_those_of_one_rank() -> None:
         assert ranks(count, FIT, "none", "3", "-1") == [alone] * count
 
 
+STEPS = """
+folder, epochs = sys.argv[1], int(sys.argv[2])
+td.set_options(seed=2)
+x = np.random.default_rng(0).normal(size=(100, 6)).astype(np.float32)
+y = (x.sum(1) > 0).astype(np.int64)
+net = td.nn.Sequential(td.nn.Linear(6, 8), td.nn.Dropout(0.2), td.nn.Linear(8, 2))
+opt = td.distributed.DataParallel(td.optim.Adam(lr=0.01), net, shards=4)
+model = td.Model(net, "cross_entropy", opt)
+class Kill(td.train.Callback):
+    def on_batch_begin(self, batch):
+        if sys.argv[3] == "kill" and self.fit.epoch == 1 and batch * size() == 8:
+            time.sleep(0.5)
+            sys.exit("killed")
+calls = [td.train.BackupAndRestore(folder, every=1), Kill()]
+history = model.fit(x, y, batch_size=4, epochs=epochs, steps_per_epoch=16, verbose=0,
+                    callbacks=calls)
+names = sorted(os.listdir(folder))
+bits = b"".join(v.tobytes() for v in net.state_dict().values()).hex()
+tell([bits, history.history["loss"], opt.updates, names])
+"""
+
+
+@NEEDS_MPI
+def test_steps_of_an_epoch_are_those_of_all_ranks_after_a_restart_too(
+    tmp_path: Path,
+) -> None:
+    folders = [str(tmp_path / name) for name in "abc"]
+    (tmp_path / "a").mkdir()
+    (alone,) = ranks(1, STEPS, folders[0], "3", "")
+    assert alone[2] == 12  # updates of 4 shards
+    for first, second, folder in ((1, 4, "b"), (4, 2, "c")):
+        (tmp_path / folder).mkdir()
+        words = str(tmp_path / folder), "3"
+        with pytest.raises(AssertionError, match="killed"):
+            ranks(first, STEPS, *words, "kill")
+        assert ranks(second, STEPS, *words, "") == [alone] * second
+
+
+def test_an_epoch_is_whole_updates() -> None:
+    net = td.nn.Linear(2, 1)
+    opt = td.distributed.DataParallel(td.optim.SGD(), net, shards=4)
+    x = np.zeros((8, 2), np.float32)
+    with pytest.raises(td.ArgumentError, match="6 batches is no whole number of"):
+        td.Model(net, "mse", opt).fit(x, x[:, :1], steps_per_epoch=6)
+
+
 EVALUATE = """
 draws = np.random.default_rng(0)
 x = draws.normal(size=(101, 6)).astype(np.float32)
@@ -86,8 +132,9 @@ def test_ranks_evaluate_their_share_with_the_bits_of_one() -> None:
 def test_a_training_goes_on_after_a_kill_on_any_number_of_ranks(tmp_path: Path) -> None:
     (alone,) = ranks(1, FIT, "none", "4", "-1")
     job = Job(2, FIT, str(tmp_path), "4", "2")
-    code, _ = job.finish()
+    code, text = job.finish()
     assert code != 0 and not job.told()
+    assert text.count("epoch 1/4: ") == 1  # rank 0 speaks
     assert [bits for bits, _ in ranks(4, FIT, str(tmp_path), "4", "-1")] == [
         alone[0]
     ] * 4

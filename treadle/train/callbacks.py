@@ -52,7 +52,7 @@ class BackupAndRestore(Callback):
         point = load_checkpoint(self.folder)
         if point is not None:
             self.fit.restore(self.folder, point)
-            self._saved_step = point.step
+            self._saved_step = self.fit.steps
 
     def on_batch_end(self, batch: int, logs: Logs) -> None:
         if self.every is None and self.seconds is None:

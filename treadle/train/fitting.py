@@ -44,11 +44,12 @@ class Fit:
         class_weight: Mapping[int, float] | None = None,
     ) -> None:
         self.model, self.batches, self.epochs = model, batches, epochs
-        self.steps_per_epoch = steps_per_epoch
         self.validation, self.validation_freq = validation, validation_freq
         self.split, self.flush, self.class_weight = split, flush, class_weight
         optimizer = model.optimizer
         self.parallel = optimizer if isinstance(optimizer, DataParallel) else None
+        self.ranks = self.parallel.communicator.size if self.parallel else 1
+        self.steps_per_epoch = self._share_of(steps_per_epoch)
         self.history = History()
         self.callbacks = sorted(callbacks, key=lambda c: c.last)
         self.epoch = self.position = self.steps = 0
@@ -58,6 +59,20 @@ class Fit:
             callback.fit = self
         self._batch_begin = self._overriding("on_batch_begin")
         self._batch_end = self._overriding("on_batch_end")
+
+    def _share_of(self, steps: int | None) -> int | None:
+        """This rank's part of the batches of an epoch, which are whole updates: then
+        every number of ranks takes the same ones."""
+        if steps is None or self.parallel is None:
+            return steps
+        shards = self.parallel.shards
+        if steps % shards:
+            raise ArgumentError(
+                f"an epoch of {steps} batches is no whole number of updates, each of "
+                f"which has {shards}, one a shard",
+                hint="steps_per_epoch counts the batches of all ranks",
+            )
+        return steps // self.ranks
 
     def _overriding(self, hook: str) -> list[Any]:
         """The callbacks' methods of that name that do something."""
@@ -196,15 +211,15 @@ class Fit:
         for k, callback in enumerate([self.history, *self.callbacks]):
             for name, value in callback.state().items():
                 history[f"callback.{k}.{name}"] = np.asarray(value)
-        facts = {
+        facts = {  # counts are those of all ranks, which may be others later on
             "epoch": self.epoch,
-            "position": self.position,
+            "position": self.position * self.ranks,
             "callbacks": [type(c).__name__ for c in self.callbacks],
             "stopped": self.model.stop_training,
         }
         save_snapshot(
             folder,
-            self.steps,
+            self.steps * self.ranks,
             self.model.module,
             self.model.optimizer,
             self.batches.loader,
@@ -240,7 +255,8 @@ class Fit:
             raise ModelFileError(f"{place}: there is no {missing}") from missing
         if self.tally is not None:
             self.tally.begin()
-        self.epoch, self.position, self.steps = epoch, position, point.step
+        self.epoch, self.position = epoch, position // self.ranks
+        self.steps = point.step // self.ranks
         self.model.stop_training = bool(facts.get("stopped"))
 
 
