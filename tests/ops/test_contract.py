@@ -29,7 +29,7 @@ from treadle.ops.families import (
     Reduction,
     outputs_of,
 )
-from treadle.ops.sampling import drawn
+from treadle.ops.sampling import drawn, mistakes_of
 
 # Leaves, results and state have no samples: tests/graph and tests/runtime cover them.
 SPECIAL = {Output, *(registry[x] for x in ("Update", "Derivative", "TapeGradient"))}
@@ -72,7 +72,7 @@ def test_an_op_is_complete(name: str) -> None:
     cls = OPS[name]
     samples = cls.samples()
     assert samples, "an op needs samples"
-    assert cls.mistakes(), "an op needs wrong applications that are refused"
+    assert mistakes_of(cls), "an op needs wrong applications that are refused"
     assert cls.traits.tolerance in ("E", "U", "R"), "an op needs a tolerance class"
     assert cls.numpy is not Op.numpy, "an op needs its NumPy meaning"
     assert cls.__doc__ and not cls.__doc__.startswith(f"{name}("), "needs a sentence"
@@ -84,7 +84,7 @@ def test_an_op_is_complete(name: str) -> None:
 
 @pytest.mark.parametrize("name", OPS)
 def test_mistakes_are_refused_with_a_sentence(name: str) -> None:
-    for mistake in OPS[name].mistakes():
+    for mistake in mistakes_of(OPS[name]):
         with pytest.raises(mistake.error) as caught:
             mistake.call()
         assert mistake.says in str(caught.value)

@@ -62,7 +62,6 @@ class InRange(Composite):
     def mistakes(cls) -> list[Mistake]:
         far, below = as_tensor(np.array([4])), as_tensor(np.array([-1]))
         return [
-            *super().mistakes(),
             Mistake(lambda: cls(3, "start")(far).numpy(), RunError, "start 4 is not"),
             Mistake(lambda: cls(3)(below).numpy(), RunError, "from 0 to 3"),
         ]
@@ -114,7 +113,6 @@ class Outcome(Composite):
         empty = as_tensor(np.zeros((2, 0)))
         none, nan = as_tensor([-np.inf, -np.inf]), as_tensor([0.0, np.nan])
         return [
-            *super().mistakes(),
             Mistake(lambda: cls(1)(empty), ShapeError, "no outcome along axis 1"),
             Mistake(lambda: cls(0)(none).numpy(), RunError, "no outcome is possible"),
             Mistake(lambda: cls(0)(nan).numpy(), RunError, "no outcome is possible"),

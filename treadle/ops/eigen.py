@@ -82,7 +82,7 @@ class Eig(OfMatrices):
 
     @classmethod
     def mistakes(cls) -> list[Mistake]:
-        return [*super().mistakes(), of_square(cls)]
+        return [of_square(cls)]
 
 
 class EigFactors(NamedTuple):

@@ -355,10 +355,7 @@ class Diagonal(Composite):
     @classmethod
     def mistakes(cls) -> list[Mistake]:
         vector = as_tensor([1.0])
-        return [
-            *super().mistakes(),
-            Mistake(lambda: cls()(vector), ShapeError, "no diagonal"),
-        ]
+        return [Mistake(lambda: cls()(vector), ShapeError, "no diagonal")]
 
 
 def _where_diagonal(m: int, n: int, offset: int) -> Any:

@@ -93,7 +93,7 @@ class MatrixExp(OfMatrices):
 
     @classmethod
     def mistakes(cls) -> list[Mistake]:
-        return [*super().mistakes(), of_square(cls)]
+        return [of_square(cls)]
 
 
 @of_stacks

@@ -48,10 +48,7 @@ class AlongOne(Opaque):
     def mistakes(cls) -> list[Mistake]:
         sample = cls.samples()[0]
         number = as_tensor(np.ones((), sample.inputs[0].dtype))
-        return [
-            *super().mistakes(),
-            Mistake(lambda: sample.op(number), AxisError, "out of range"),
-        ]
+        return [Mistake(lambda: sample.op(number), AxisError, "out of range")]
 
 
 def resized(t: Type, axis: int, n: int, dtype: Any) -> Type:
@@ -179,7 +176,4 @@ class InverseRealFourier(AlongOne):
     @classmethod
     def mistakes(cls) -> list[Mistake]:
         x = as_tensor(np.ones(3, np.complex64))
-        return [
-            *super().mistakes(),
-            Mistake(lambda: cls(0, 8)(x), ShapeError, "8 real numbers have 5"),
-        ]
+        return [Mistake(lambda: cls(0, 8)(x), ShapeError, "8 real numbers have 5")]

@@ -89,7 +89,6 @@ class OfLabels(Composite):
         named = functions.name_axes(x, "n", "c")
         other = functions.name_axes(labels, "b")
         return [
-            *super().mistakes(),
             Mistake(lambda: cls(1)(x, x), DTypeError, "labels are integers"),
             Mistake(lambda: cls(1)(far, far), DTypeError, "float scores"),
             Mistake(lambda: cls(0)(x, labels), ShapeError, "scores float32"),

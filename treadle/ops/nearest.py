@@ -89,7 +89,6 @@ class NearestCodes(Family):
         query = as_tensor(np.zeros((4, 2), uint8))
         signed = [as_tensor(np.zeros((2, 2), np.int64))] * 2
         return [
-            *super().mistakes(),
             Mistake(lambda: nearest_codes(codes, query, 4), ArgumentError, "k is 4"),
             Mistake(lambda: cls(1)(codes, codes), ShapeError, "do not meet"),
             Mistake(lambda: cls(1)(*signed), DTypeError, "unsigned"),

@@ -81,10 +81,7 @@ class PseudoInverse(OfMatrices):
     def mistakes(cls) -> list[Mistake]:
         x = as_tensor(np.ones((2, 2), np.float32))
         far = as_tensor([1.0, 2.0])
-        return [
-            *super().mistakes(),
-            Mistake(lambda: cls()(x, far), ShapeError, "bounds are floats"),
-        ]
+        return [Mistake(lambda: cls()(x, far), ShapeError, "bounds are floats")]
 
 
 @of_stacks

@@ -163,7 +163,6 @@ class Random(Family):
     def mistakes(cls) -> list[Mistake]:
         x = as_tensor([1.0])
         return [
-            *super().mistakes(),
             Mistake(lambda: cls((2,), float32)(x), DTypeError, "uint64[2]"),
             Mistake(lambda: cls((2,), int64), DTypeError, "are floats"),
         ]

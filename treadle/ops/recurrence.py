@@ -97,7 +97,6 @@ class LinearRecurrence(Chain):
         x, y = as_tensor([1.0]), as_tensor([1.0, 2.0])
         named = as_tensor([1.0], axes=("n",))
         return [
-            *super().mistakes(),
             Mistake(lambda: cls(1)(x, x), AxisError, "out of range"),
             Mistake(lambda: cls(0)(x, y), ShapeError, "differ in shape"),
             Mistake(lambda: cls(0)(named, x), AxisError, "differ in axis names"),

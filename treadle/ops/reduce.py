@@ -79,10 +79,7 @@ class Sum(Reduction):
 
     @classmethod
     def mistakes(cls) -> list[Mistake]:
-        return [
-            *super().mistakes(),
-            Mistake(lambda: sum([1.0], 1), AxisError, "out of range"),
-        ]
+        return [Mistake(lambda: sum([1.0], 1), AxisError, "out of range")]
 
 
 @provide

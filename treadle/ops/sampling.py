@@ -11,12 +11,13 @@ import numpy as np
 
 from treadle.base.dtypes import float32, kind
 from treadle.graph.leaves import as_tensor
-from treadle.graph.op import Array, Input, Op, Sample
+from treadle.graph.op import Array, Input, Mistake, Op, Sample
 from treadle.graph.tensor import Tensor
 
 __all__ = [
     "binary_samples",
     "drawn",
+    "mistakes_of",
     "replace_shape",
     "tensors_of",
     "unary_samples",
@@ -55,6 +56,12 @@ def tensors_of(sample: Sample) -> list[Tensor]:
 def replace_shape(x: Any, shape: tuple[int, ...]) -> Any:
     """A sample's input in another shape."""
     return replace(x, shape=shape) if isinstance(x, Input) else np.resize(x, shape)
+
+
+def mistakes_of(op: type[Op]) -> list[Mistake]:
+    """The mistakes of an op, after those of its families."""
+    rules = [vars(c)["mistakes"] for c in reversed(op.__mro__) if "mistakes" in vars(c)]
+    return [mistake for rule in rules for mistake in rule.__get__(None, op)()]
 
 
 def unary_samples(

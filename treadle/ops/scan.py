@@ -114,10 +114,7 @@ class Running(Chain):
     @classmethod
     def mistakes(cls) -> list[Mistake]:
         x = as_tensor([1.0])
-        return [
-            *super().mistakes(),
-            Mistake(lambda: cls(1, False, False)(x), AxisError, "out of range"),
-        ]
+        return [Mistake(lambda: cls(1, False, False)(x), AxisError, "out of range")]
 
 
 @op(linear=True)

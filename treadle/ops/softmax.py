@@ -48,9 +48,8 @@ class AlongAxis(Composite):
 
     @classmethod
     def mistakes(cls) -> list[Mistake]:
-        mistakes = super().mistakes()
         x = as_tensor([1.0])
-        return [*mistakes, Mistake(lambda: cls(3)(x), Exception, "out of range")]
+        return [Mistake(lambda: cls(3)(x), Exception, "out of range")]
 
 
 @op()

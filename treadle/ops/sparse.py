@@ -99,7 +99,6 @@ class CSRMatMul(Composite):
         far = as_tensor([7])
         op = cls(1)
         return [
-            *super().mistakes(),
             Mistake(lambda: op(x, x, starts, x), DTypeError, "are integers"),
             Mistake(lambda: op(x, starts, starts, x), ShapeError, "hint: a matrix"),
             Mistake(lambda: cls(2)(x, k, starts, x), ShapeError, "of 2 columns"),
@@ -164,7 +163,6 @@ class CSRDots(Composite):
         x, k, starts = as_tensor([1.0]), as_tensor([0]), as_tensor([0, 1])
         far = as_tensor([7])
         return [
-            *super().mistakes(),
             Mistake(lambda: cls()(x, starts, x, x), DTypeError, "are integers"),
             Mistake(lambda: cls()(k, starts, x, x[None]), ShapeError, "1 rows do not"),
             Mistake(lambda: cls()(far, starts, x, x).numpy(), RunError, "7 is out"),

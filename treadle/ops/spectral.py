@@ -75,7 +75,7 @@ class Eigh(OfMatrices):
 
     @classmethod
     def mistakes(cls) -> list[Mistake]:
-        return [*super().mistakes(), of_square(cls)]
+        return [of_square(cls)]
 
 
 class EighFactors(NamedTuple):
