@@ -287,7 +287,6 @@ def getitem(x: Any, key: Any) -> Tensor:
     Integer tensors are data of the graph, and so are whole numbers where x is part of a
     value that derivatives go behind; a mask is evaluated at the call.
 
-    >>> import treadle as td
     >>> x = td.asarray([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
     >>> x[1, ::-2].tolist(), x[[1, 0], [2, 0]].tolist()
     ([6.0, 4.0], [6.0, 1.0])
@@ -313,7 +312,6 @@ def nonzero(x: Any) -> tuple[Tensor, ...]:
 
     Evaluated at the call, because their number depends on the values.
 
-    >>> import treadle as td
     >>> [i.tolist() for i in td.nonzero([[0, 3], [4, 0]])]
     [[0, 1], [1, 0]]
     """

@@ -272,7 +272,7 @@ class Recording(Recorder):
         return nodes, lasts
 
     def _residuals(self, kept: Sequence[int]) -> list[tuple[Slot, int, bool]]:
-        """What is kept for gradients besides, of some serials."""
+        """The other values, of some serials, that are kept for gradients."""
         places = [(s, self.place[s]) for s in kept]
         return [
             (self.made[s], k, s in self.carried)
@@ -330,7 +330,7 @@ class Recording(Recorder):
         return Moved(together, numbers, sources, self.uses)
 
     def _trained_by(self) -> frozenset[int] | None:
-        """What is behind the nodes that are cut, where nothing was cut before."""
+        """The serials behind the nodes that are cut, where nothing was cut before."""
         return None if self.cut else frozenset(self.chosen)
 
     def _reads(self, source: Source) -> int:
@@ -346,7 +346,7 @@ class Recording(Recorder):
                 self.trained[node.serial] = trainable(reach([node]))
 
     def _stale(self) -> set[int]:
-        """What is known to depend on the chosen Variables."""
+        """The serials known to depend on the chosen Variables."""
         rows = [rows for by, rows in self.reads if not self.chosen.isdisjoint(by)]
         return self.stale.union(*rows)
 
@@ -370,7 +370,7 @@ class Recording(Recorder):
     def _needs(
         self, entry: Found, sources: Sequence[Source]
     ) -> list[tuple[Source, int]] | None:
-        """What is to be looked at before a run, for it to find nothing wrong."""
+        """The values to look at before a run, for it to find nothing wrong."""
         needs = []
         for k, extent in entry.needs or ():
             source = sources[k]
@@ -384,7 +384,7 @@ class Recording(Recorder):
         return None if entry.needs is None else needs
 
     def _source(self, node: Tensor) -> Source:
-        """Where the value of a node comes from; raises _Unforeseen."""
+        """The source of the value of a node; raises _Unforeseen."""
         known = self.made.get(node.serial)
         if known is not None:
             return known
