@@ -7,14 +7,13 @@ average (Neubig et al., "On-the-fly operation batching in dynamic computation gr
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+
+from treadle.base.arrays import Numbers
 
 __all__ = ["agenda"]
 
 FAR = 16  # a table of so many times as many values is counted in
-Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def agenda(

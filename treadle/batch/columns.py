@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
 from operator import attrgetter, is_, is_not
-from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Marks, Numbers
 from treadle.core import native
 from treadle.graph.references import references
 from treadle.graph.tensor import Tensor
@@ -22,8 +22,6 @@ __all__ = ["Columns", "Marks", "Numbers", "columns", "grouped", "order_of", "spl
 
 _MOST = 1 << 62  # of a code
 
-Numbers = np.ndarray[Any, np.dtype[np.int64]]
-Marks = np.ndarray[Any, np.dtype[np.bool_]]
 
 _op, _type = attrgetter("op"), attrgetter("type")
 _serial, _stored, _mark, _depth = map(attrgetter, ("serial", "stored", "mark", "depth"))

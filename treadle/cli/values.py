@@ -6,10 +6,10 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.dtypes import as_dtype
 from treadle.base.errors import DataFileError, DTypeError
 from treadle.cli.parser import CommandError, UsageError
@@ -19,7 +19,6 @@ from treadle.io.tensors import load_arrays
 
 __all__ = ["arrays_of", "is_array_file", "placeholder_of"]
 
-Array = np.ndarray[Any, Any]
 _SHAPE = re.compile(r"(?:([A-Za-z_]\w*)=)?([\d,x ]*|scalar)(?::(\w+))?")
 _NAMED = re.compile(r"([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
 

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.errors import ArgumentError, ShapeError
 
 __all__ = [
@@ -20,7 +21,6 @@ __all__ = [
     "permutation",
 ]
 
-Array = np.ndarray[Any, Any]
 Batch = tuple[Array, ...]
 
 

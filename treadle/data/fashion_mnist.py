@@ -7,17 +7,16 @@ import math
 import struct
 from io import BufferedIOBase
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.errors import DataFileError
 from treadle.data.dataset import ArrayDataset, Images, ScaleFirst
 from treadle.io.files import MAX_RATIO, PathLike, fill, guarded, open_regular
 
 __all__ = ["fashion_mnist", "read_idx"]
 
-Array = np.ndarray[Any, Any]
 
 _DEBIAN = Path("/usr/share/datasets/fashion-mnist")
 _FILES = (

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.errors import ArgumentError, StateError
 from treadle.data.dataset import Dataset, permutation
 from treadle.data.workers import Task, Workers, make
 
 __all__ = ["Loader"]
 
-Array = np.ndarray[Any, Any]
 Length = Callable[[Any], int] | int | str | Array
 
 _BATCHES = 1 << 63  # the order of batches is drawn apart from that of examples

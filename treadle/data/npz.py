@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.errors import DataFileError
 from treadle.data.dataset import ArrayDataset, Images, ScaleFirst
 from treadle.io.files import PathLike
@@ -16,7 +16,6 @@ from treadle.io.tensors import load_arrays
 
 __all__ = ["images_from_npz"]
 
-Array = np.ndarray[Any, Any]
 
 _MOST_CLASSES = 65_536
 _SPLIT = ("x_train", "y_train", "x_test", "y_test")

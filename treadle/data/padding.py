@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.dtypes import whole
 from treadle.base.errors import ArgumentError, DTypeError, ShapeError
 
 __all__ = ["pad"]
-
-Array = np.ndarray[Any, Any]
 
 
 def pad(

@@ -8,6 +8,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.dtypes import whole
 from treadle.base.errors import ArgumentError, DataFileError, ShapeError
 from treadle.data.source import MAX_ITEM, Source
@@ -18,7 +19,6 @@ from treadle.nn import init
 
 __all__ = ["WordVectors", "read_vectors", "write_vectors"]
 
-Array = np.ndarray[Any, Any]
 Rows = Iterator[tuple[str, Any]]
 
 

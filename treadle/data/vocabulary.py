@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.errors import ArgumentError, DataFileError
 from treadle.data.source import Source
 from treadle.io.atomic import write_atomically
@@ -16,7 +16,6 @@ from treadle.io.files import PathLike, guarded
 
 __all__ = ["Vocabulary"]
 
-Array = np.ndarray[Any, Any]
 
 _HEADER = "treadle vocabulary 1"
 _ROLES = ("padding", "unknown", "begin", "end")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.dtypes import kind
 from treadle.distributed.share import Buffers
 from treadle.graph.variable import Variable
@@ -14,8 +14,6 @@ from treadle.runtime.evaluate import evaluate
 from treadle.runtime.store import store
 
 __all__ = ["Statistics"]
-
-Array = np.ndarray[Any, Any]
 
 
 class Statistics:

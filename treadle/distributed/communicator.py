@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.errors import ArgumentError, RunError
 from treadle.distributed.channel import Channel
 from treadle.graph.origin import Origin
 
 __all__ = ["CHANNELS", "Communicator", "DistributedError"]
-
-Array = np.ndarray[Any, Any]
 
 
 # Of gradients while others are made, and of the collectives in graphs.

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.distributed.communicator import Communicator, DistributedError
 from treadle.distributed.fixed import all_reduce, gather_parts, reduce_part, tree
 from treadle.distributed.layout import Bucket, GradientLayout
@@ -17,8 +18,6 @@ from treadle.graph.variable import Variable
 from treadle.runtime.store import store
 
 __all__ = ["Exchange", "send_variables"]
-
-Array = np.ndarray[Any, Any]
 
 
 class Exchange:

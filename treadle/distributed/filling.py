@@ -21,8 +21,6 @@ from treadle.optim.gradients import plain
 
 __all__ = ["Filling", "parts_asked"]
 
-Array = np.ndarray[Any, Any]
-
 
 def parts_asked(p: Variable) -> list[Tensor]:
     """A gradient in the dtype that it is summed in; of a sparse parameter the ids of

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.dtypes import accumulator, as_dtype
 from treadle.distributed.communicator import Communicator
 
@@ -21,7 +22,6 @@ __all__ = [
     "tree",
 ]
 
-Array = np.ndarray[Any, Any]
 X = TypeVar("X")
 
 REDUCTIONS: dict[str, Any] = {

@@ -6,16 +6,15 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.dtypes import DType, accumulator
 from treadle.graph.variable import Variable
 
 __all__ = ["Bucket", "GradientLayout", "Place"]
 
-Array = np.ndarray[Any, Any]
 
 _ALIGNED = 64  # bytes, so that kernels read a gradient where it lies
 BUCKET = 1 << 22  # bytes from which on gradients are exchanged: fewer wait for more

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.events import span, watchers
 from treadle.base.extras import extra
 from treadle.base.locks import lock
@@ -26,7 +27,6 @@ from treadle.graph.origin import capture
 
 __all__ = ["MpiCommunicator"]
 
-Array = np.ndarray[Any, Any]
 
 _PATIENCE = 5e-3, 2e-4  # seconds of looks at a request before the processor is left
 _PAUSE = 1e-4  # to others for so many, where somebody waits and where nobody does

@@ -11,6 +11,7 @@ import numpy as np
 
 from treadle import __version__
 from treadle.autodiff.gradient import graded, gradings, put_gradients
+from treadle.base.arrays import Array
 from treadle.base.errors import ArgumentError, GradientError
 from treadle.base.options import current
 from treadle.distributed.agreement import agree, machine
@@ -40,7 +41,6 @@ from treadle.runtime.evaluate import run
 
 __all__ = ["DataParallel"]
 
-Array = np.ndarray[Any, Any]
 
 UPDATE = "distributed.update"  # the count of updates, beside an optimizer's states
 _DRAWS = 1 << 24  # random draws that one shard may take

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.dtypes import DType, as_dtype
 from treadle.distributed.communicator import Communicator
 from treadle.distributed.fixed import all_reduce, gather_parts
@@ -26,8 +27,6 @@ from treadle.runtime.evaluate import evaluate
 from treadle.runtime.store import store
 
 __all__ = ["ShardedUpdate"]
-
-Array = np.ndarray[Any, Any]
 
 
 class ShardedUpdate:

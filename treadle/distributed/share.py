@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.dtypes import DType
 from treadle.distributed.layout import GradientLayout
 
 __all__ = ["Buffers", "RowGradients", "Share", "Sum", "levels"]
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.locks import lock
 from treadle.base.options import modes
 from treadle.core import native
@@ -40,7 +41,6 @@ __all__ = [
     "turn_of",
 ]
 
-Array = np.ndarray[Any, Any]
 _committed = attrgetter("committed")
 
 

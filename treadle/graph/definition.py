@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.dtypes import ALL, DType, as_dtype
 from treadle.base.errors import TreadleError
 from treadle.base.types import TupleType, Type, as_names
@@ -25,7 +26,6 @@ from treadle.graph.variable import Variable
 
 __all__ = ["define", "parse"]
 
-Array = np.ndarray[Any, Any]
 
 _TITLE = "treadle graph 1"
 _INLINE = 16  # bytes of a constant that stands in the text

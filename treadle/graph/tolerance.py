@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.dtypes import bfloat16, is_inexact
 
 __all__ = ["difference", "strays", "unit", "widened"]
 
 ULPS = 4
-Array = np.ndarray[Any, Any]
 
 
 def unit(dtype: Any) -> float:

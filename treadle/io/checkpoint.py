@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-
+from treadle.base.arrays import Array
 from treadle.base.errors import ModelFileError
 from treadle.io.atomic import sweep, sync_directory, temporary_name, write_atomically
 from treadle.io.files import PathLike, guarded, open_regular, read_json
@@ -27,7 +26,6 @@ __all__ = [
     "save_checkpoint",
 ]
 
-Array = np.ndarray[Any, Any]
 
 _VERSION = 1
 _MANIFEST = "manifest.json"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.dtypes import float32
 from treadle.io.files import check_shape
 from treadle.io.format import (
@@ -22,7 +23,6 @@ from treadle.io.format import (
 
 __all__ = ["DyNet"]
 
-Array = np.ndarray[Any, Any]
 
 _WIDTH = 16  # characters of a number with its sign and the blank after it
 _MOST_DIMENSIONS = 7

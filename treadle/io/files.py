@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.dtypes import DType
 from treadle.base.errors import TreadleError
 
@@ -37,7 +38,6 @@ __all__ = [
 
 PathLike = str | os.PathLike[str]
 FileError = type[TreadleError]
-Array = np.ndarray[Any, Any]
 
 MAX_BYTES = 1 << 36  # what one file may ask to allocate unless the caller says more
 MAX_RATIO = 1032  # DEFLATE cannot expand a byte to more than this

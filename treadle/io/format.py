@@ -9,6 +9,7 @@ from typing import Any, BinaryIO, ClassVar
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.dtypes import DType, bool_
 from treadle.base.errors import ArgumentError
 from treadle.base.types import Names, Type
@@ -16,7 +17,6 @@ from treadle.io.files import check_name, check_shape, fill
 
 __all__ = ["MAX_ITEMS", "MAX_TEXT", "Contents", "Format", "Item", "Listing", "Opened"]
 
-Array = np.ndarray[Any, Any]
 
 MAX_ITEMS = 65_536  # arrays in one file; what is noted of each stays below 64 MiB
 MAX_TEXT = 1 << 24  # bytes of a file's metadata

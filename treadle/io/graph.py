@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.dtypes import as_dtype, uint64
 from treadle.base.errors import ArgumentError, AxisError, DTypeError, ModelFileError
 from treadle.base.options import current, options
@@ -28,7 +29,6 @@ from treadle.runtime.computation import Computation
 
 __all__ = ["contents_of", "load_computation"]
 
-Array = np.ndarray[Any, Any]
 
 _GRAPH, _SIGNATURE = "graph", "graph.signature"
 # The names of arrays that are machine code: its key, and the hash of the code.

@@ -7,11 +7,12 @@ import math
 import secrets
 import struct
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 
 from treadle.base import dtypes
+from treadle.base.arrays import Array
 from treadle.base.dtypes import DType
 from treadle.io.files import check_name, check_shape
 from treadle.io.format import (
@@ -30,7 +31,6 @@ from treadle.io.sealed import Seal
 
 __all__ = ["Marian"]
 
-Array = np.ndarray[Any, Any]
 _Head = tuple[str, int, tuple[int, ...], int]
 
 _PLAIN, _ENCRYPTED = 1, 2  # versions

@@ -8,11 +8,12 @@ import struct
 import zipfile
 from collections.abc import Mapping
 from functools import partial
-from typing import IO, Any, BinaryIO
+from typing import IO, BinaryIO
 
 import numpy as np
 
 from treadle.base import dtypes
+from treadle.base.arrays import Array
 from treadle.base.dtypes import DType
 from treadle.io.files import MAX_RATIO, check_name, check_shape, fill, read_json
 from treadle.io.format import (
@@ -30,7 +31,6 @@ from treadle.io.format import (
 
 __all__ = ["Npz", "check_directory"]
 
-Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
 
 _MAGIC = b"\x93NUMPY"

@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Array
+
 __all__ = ["Schema", "decode", "encode"]
 
-Array = np.ndarray[Any, Any]
 Schema = Mapping[str, Mapping[int, tuple[str, str]]]
 
 _VARINTS = {"int64", "uint64", "sint64", "bool", "enum"}

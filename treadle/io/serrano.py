@@ -8,6 +8,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.dtypes import float32
 from treadle.io.format import (
     MAX_ITEMS,
@@ -21,7 +22,6 @@ from treadle.io.format import (
 
 __all__ = ["Serrano"]
 
-Array = np.ndarray[Any, Any]
 
 _MOST = (1 << 31) - 1  # bytes: places in a FlatBuffer are counted in 31 bits
 _IDENTIFIER = b"SRNO"

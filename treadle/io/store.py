@@ -8,6 +8,7 @@ from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.dtypes import whole
 from treadle.base.errors import ArgumentError, ModelFileError
 from treadle.base.types import Names, Type
@@ -28,7 +29,6 @@ from treadle.runtime.store import store
 
 __all__ = ["Arrays", "load", "save"]
 
-Array = np.ndarray[Any, Any]
 Wrong = Iterable[tuple[str, list[str]]]
 
 

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 
 from treadle.base import dtypes
+from treadle.base.arrays import Array
 from treadle.base.dtypes import whole
 from treadle.base.errors import ArgumentError, ModelFileError
 from treadle.io.atomic import write_atomically
@@ -27,7 +28,6 @@ from treadle.io.torch import Torch
 
 __all__ = ["FORMATS", "listed", "load_arrays", "read_item", "save_arrays", "write_file"]
 
-Array = np.ndarray[Any, Any]
 
 FORMATS: tuple[Format, ...] = (
     Torch(), Npz(), SafeTensors(), Marian(), DyNet(), Serrano(),

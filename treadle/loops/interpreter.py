@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.caches import cached
 from treadle.base.types import Type
 from treadle.graph.meaning import compute
@@ -30,8 +31,6 @@ from treadle.loops.kernel import (
 )
 
 __all__ = ["interpret"]
-
-Array = np.ndarray[Any, Any]
 
 
 class _Run:

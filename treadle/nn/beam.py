@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.errors import ArgumentError
 from treadle.graph.frame import no_grad
 from treadle.nn.generation import (
@@ -18,8 +19,6 @@ from treadle.nn.generation import (
 )
 
 __all__ = ["beam_search"]
-
-Array = np.ndarray[Any, Any]
 
 
 def beam_search(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base import trees
+from treadle.base.arrays import Array
 from treadle.base.dtypes import whole
 from treadle.base.errors import ArgumentError, ShapeError
 from treadle.graph.operators import Operand
@@ -16,7 +17,6 @@ from treadle.runtime.evaluate import evaluate
 
 __all__ = ["Hypothesis"]
 
-Array = np.ndarray[Any, Any]
 Step = Callable[[Any, Array], tuple[Any, Any]]
 
 

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.allocate import memory_for
+from treadle.base.arrays import Array
 from treadle.base.dtypes import accumulator, as_dtype
 from treadle.base.errors import ArgumentError, ShapeError
 from treadle.base.options import current
@@ -60,8 +61,6 @@ __all__ = [
     "xavier_uniform",
     "zeros",
 ]
-
-Array = np.ndarray[Any, Any]
 
 
 class Initializer:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.dtypes import whole
 from treadle.base.errors import ArgumentError
 from treadle.graph.frame import no_grad
@@ -21,8 +22,6 @@ from treadle.nn.generation import (
 from treadle.ops import random
 
 __all__ = ["sample", "truncated_log_probabilities"]
-
-Array = np.ndarray[Any, Any]
 
 
 def sample(

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.errors import ArgumentError, TraceError
 from treadle.graph.frame import top
 from treadle.graph.leaves import as_tensor, constant_node
@@ -26,7 +27,6 @@ from treadle.ops.select import where
 
 __all__ = ["ApproximateOutput", "CodeIndex"]
 
-Array = np.ndarray[Any, Any]
 
 _BLOCK = 1 << 22  # numbers that are turned at a time
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.dtypes import DType, kind, whole
 from treadle.base.errors import ArgumentError, ModelFileError, TreadleError
 from treadle.base.types import Type
@@ -25,7 +26,6 @@ __all__ = [
     "parted",
 ]
 
-Array = np.ndarray[Any, Any]
 Rename = Mapping[str, str | None] | Callable[[str], str | None]
 _RANK = ("bool", "integer", "float", "complex")
 _APART = ("q_proj_weight", "k_proj_weight", "v_proj_weight")

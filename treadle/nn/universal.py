@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.dtypes import float32, whole
 from treadle.base.errors import ArgumentError
 from treadle.graph.leaves import as_tensor
@@ -23,8 +24,6 @@ from treadle.ops.rearrange import expand_dims
 from treadle.ops.softmax import softmax
 
 __all__ = ["UniversalEmbedding"]
-
-Array = np.ndarray[Any, Any]
 
 
 class UniversalEmbedding(Module):

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.errors import ArgumentError
 from treadle.graph.leaves import as_tensor, constant_node
 from treadle.graph.scope import lookup
@@ -30,8 +31,6 @@ from treadle.ops.select import where
 from treadle.ops.softmax import log_softmax
 
 __all__ = ["CharacterEncoder", "ClassFactoredSoftmax", "HierarchicalSoftmax"]
-
-Array = np.ndarray[Any, Any]
 
 
 class ClassFactoredSoftmax(Module):

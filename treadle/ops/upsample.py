@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.errors import ArgumentError
 from treadle.graph.leaves import constant_node
 from treadle.graph.operators import provide
@@ -20,7 +21,6 @@ from treadle.ops.window import spatial
 
 __all__ = ["upsample"]
 
-Array = np.ndarray[Any, Any]
 LINEAR = ("linear", "bilinear", "trilinear")
 CUBIC = ("cubic", "bicubic")
 NEAREST = ("nearest", "nearest-exact")

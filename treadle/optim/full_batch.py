@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from treadle.autodiff.gradient import value_and_grad
+from treadle.base.arrays import Array
 from treadle.base.errors import ArgumentError
 from treadle.graph.frame import no_grad
 from treadle.graph.leaves import as_tensor
@@ -23,7 +24,6 @@ from treadle.runtime.store import store
 
 __all__ = ["ConjugateGradient", "FullBatch", "joined"]
 
-Array = np.ndarray[Any, Any]
 Loss = Callable[[], Any]
 
 _VARIANTS = ("polak-ribiere", "fletcher-reeves", "hestenes-stiefel", "dai-yuan",

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from treadle.autodiff.gradient import grad
+from treadle.base.arrays import Array
 from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import functions
 from treadle.optim.full_batch import FullBatch, Loss, joined
 
 __all__ = ["Newton", "NewtonCG"]
 
-Array = np.ndarray[Any, Any]
 
 _SHIFT = 1e-3  # of the greatest element of the diagonal, added first where H bends down
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.dtypes import is_inexact
 from treadle.base.types import TupleType, Type
 from treadle.graph.body import Body, Called, with_bodies
@@ -20,7 +21,6 @@ from treadle.ops.cast import Cast
 
 __all__ = ["Reference"]
 
-Array = np.ndarray[Any, Any]
 LeafValues = Mapping[int, Any]
 Watch = Callable[[Tensor, Sequence[Any], Any], None]
 SUMS = (

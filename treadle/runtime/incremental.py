@@ -12,14 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.graph.body import Body
 from treadle.graph.resident import Resident
 from treadle.graph.tensor import Tensor
 from treadle.runtime.values import values_of
 
 __all__ = ["Incremental"]
-
-Array = np.ndarray[Any, Any]
 
 
 class Incremental:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.caches import Cache
 from treadle.base.symbolic import IntegerTable, SymbolicTrace, compiled
 from treadle.core import native
@@ -30,7 +31,6 @@ SEEN = 8  # graphs of a family
 KINDS = 24  # of programs of a family
 
 Extents = tuple[int, ...]
-Array = np.ndarray[Any, Any]
 
 
 class Sizes:

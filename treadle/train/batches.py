@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base import trees
+from treadle.base.arrays import Array
 from treadle.base.dtypes import whole
 from treadle.base.errors import ArgumentError, ShapeError
 from treadle.base.options import current
@@ -18,7 +19,6 @@ from treadle.graph.tensor import Tensor
 
 __all__ = ["Batch", "Batches", "by_class", "held_out", "parts_of", "size_of"]
 
-Array = np.ndarray[Any, Any]
 Batch = tuple[Any, Any, Any]
 
 

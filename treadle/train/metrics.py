@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.errors import ArgumentError, ShapeError
 
 __all__ = [
@@ -28,7 +29,6 @@ __all__ = [
     "metric",
 ]
 
-Array = np.ndarray[Any, Any]
 LATER = 32  # numbers that are not looked at yet
 
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.distributed.communicator import Communicator
 from treadle.train.metrics import Metric
 
 __all__ = ["Tally"]
-
-Array = np.ndarray[Any, Any]
 
 
 class Tally:

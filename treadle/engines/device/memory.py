@@ -6,10 +6,10 @@ import gc
 from bisect import bisect
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.errors import RunError
 from treadle.base.locks import lock
 from treadle.base.types import Type
@@ -20,8 +20,6 @@ __all__ = ["DeviceValue", "Memory"]
 
 GRAIN = 64  # addresses are multiples of it
 NOTHING = 0xFF  # what freed cells hold: NaN in every float
-
-Array = np.ndarray[Any, Any]
 
 
 class DeviceValue(Resident):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.caches import lazy
 from treadle.base.errors import OutOfMemoryError
 from treadle.base.types import TupleType, Type
@@ -24,7 +25,6 @@ from treadle.program.program import Fallback, Program, title
 
 __all__ = ["Linked", "PositionError"]
 
-Array = np.ndarray[Any, Any]
 STATUS = 4  # bytes of what tells of a position out of range
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.errors import OutOfMemoryError
 from treadle.base.locks import lock
 from treadle.base.sizes import as_text
@@ -21,8 +22,6 @@ __all__ = ["DeviceBlock", "GpuValue", "Store"]
 
 GRAIN = 256  # bytes: the least block, and what sizes are multiples of
 FINE = 8  # sizes of blocks between two powers of 2
-
-Array = np.ndarray[Any, Any]
 
 
 class DeviceBlock:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.dtypes import DType, bool_, float32
 from treadle.base.errors import ArgumentError, ModelFileError
 from treadle.graph.body import Body
@@ -25,7 +26,6 @@ from treadle.runtime.computation import Computation
 
 __all__ = ["save_nervana"]
 
-Array = np.ndarray[Any, Any]
 Label = str | None  # of a dimension; None: of length 1, and not there in the file
 
 

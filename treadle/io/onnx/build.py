@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.errors import ModelFileError, TraceError, TreadleError
 from treadle.base.extras import extra
 from treadle.graph.body import Body
@@ -34,7 +35,6 @@ from treadle.io.onnx.table import IMPORTS, Node
 
 __all__ = ["Asked", "Subgraph", "Value", "asking", "run"]
 
-Array = np.ndarray[Any, Any]
 # A tuple is a sequence of ONNX; None stands for an optional value that is left out.
 Value = Tensor | Variable | Array | tuple[Any, ...] | None
 

@@ -9,6 +9,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.dtypes import DType, bfloat16
 from treadle.base.errors import ModelFileError
 from treadle.base.extras import extra
@@ -25,7 +26,6 @@ from treadle.io.onnx.stored import STORED, packed_bytes, unpack
 
 __all__ = ["BUFFERS", "CODES", "DTYPES", "array_of", "read_model", "source_of"]
 
-Array = np.ndarray[Any, Any]
 
 BUFFERS = "treadle.buffers"  # the note with the names of weights that are not trained
 MAX_FILE = (1 << 31) - 1  # what protobuf can hold

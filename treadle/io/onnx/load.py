@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import numpy as np
-
+from treadle.base.arrays import Array
 from treadle.base.errors import ModelFileError
 from treadle.graph.variable import Parameter, Variable
 from treadle.io.files import MAX_BYTES, PathLike, check_name, guarded, read_json
@@ -36,8 +35,6 @@ from treadle.io.onnx.stored import STORED
 from treadle.io.onnx.table import IMPORTS, Node
 
 __all__ = ["from_onnx"]
-
-Array = np.ndarray[Any, Any]
 
 
 def from_onnx(

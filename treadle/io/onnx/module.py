@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.caches import cached, lazy
 from treadle.base.changes import changed
 from treadle.base.errors import ArityError, DTypeError, ShapeError, TreadleError
@@ -25,7 +26,6 @@ from treadle.runtime.function import Function
 
 __all__ = ["OnnxModule", "Port"]
 
-Array = np.ndarray[Any, Any]
 _FEW = 8  # elements of an input whose values may be a part of a signature
 
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 import treadle as td
 from treadle.graph.tensor import Tensor
 from treadle.io.onnx.table import Node, row
 
 __all__: list[str] = []
 
-Array = np.ndarray[Any, Any]
 Pads = list[tuple[int, int]]
 
 

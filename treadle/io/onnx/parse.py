@@ -6,15 +6,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
+from treadle.base.arrays import Array
 from treadle.base.extras import extra
 from treadle.io.onnx.file import array_of
 from treadle.io.onnx.table import IMPORTS, LAST, Node
 
 __all__ = ["Graph", "Parser", "check_order"]
 
-Array = np.ndarray[Any, Any]
 DEFAULT = ("", "ai.onnx")  # two names of the domain of ONNX's own ops
 _MOST_NESTED = 32  # subgraphs and functions within one another
 

@@ -16,7 +16,6 @@ from treadle.io.onnx.table import Node, row
 
 __all__: list[str] = []
 
-Array = np.ndarray[Any, Any]
 Fields = tuple[Any, Any, Pads, Any, bool]
 
 

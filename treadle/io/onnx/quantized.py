@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 
 import treadle as td
+from treadle.base.arrays import Array
 from treadle.base.extras import extra
 from treadle.graph.leaves import as_tensor, constant_node
 from treadle.graph.tensor import Tensor
@@ -23,7 +24,6 @@ from treadle.io.onnx.table import Node, row
 
 __all__: list[str] = []
 
-Array = np.ndarray[Any, Any]
 _NARROW = set(STORED.values())
 _SATURATED = {STORED[k] for k in (17, 18, 19, 20)}
 

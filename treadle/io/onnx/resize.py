@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import treadle as td
+from treadle.base.arrays import Array
 from treadle.graph.leaves import constant_node
 from treadle.graph.tensor import Tensor
 from treadle.io.files import check_shape
@@ -16,7 +17,6 @@ from treadle.io.onnx.table import Node, axis_of, integers, row
 
 __all__: list[str] = []
 
-Array = np.ndarray[Any, Any]
 
 _NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 _PLACES = (

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 import treadle as td
+from treadle.base.arrays import Array
 from treadle.graph.tensor import Tensor
 from treadle.io.onnx.table import Node, row
 from treadle.nn.grids import grid_sample, read_between
 
 __all__: list[str] = []
 
-Array = np.ndarray[Any, Any]
 _MODES = {"linear": "bilinear", "cubic": "bicubic"}
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import treadle as td
+from treadle.base.arrays import Array
 from treadle.base.types import broadcast_shapes
 from treadle.graph.tensor import Tensor
 from treadle.io.files import check_shape
@@ -15,7 +16,6 @@ from treadle.io.onnx.table import Node, axis_of, integers, row
 
 __all__: list[str] = []
 
-Array = np.ndarray[Any, Any]
 MOST = 1 << 20  # elements of what a node makes out of nothing
 
 

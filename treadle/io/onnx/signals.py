@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import treadle as td
+from treadle.base.arrays import Array
 from treadle.graph.tensor import Tensor
 from treadle.io.files import check_shape
 from treadle.io.onnx.quantized import to_dtype
@@ -14,8 +15,6 @@ from treadle.io.onnx.shapes import MOST
 from treadle.io.onnx.table import Node, axis_of, integers, row
 
 __all__: list[str] = []
-
-Array = np.ndarray[Any, Any]
 
 
 def _transformed(

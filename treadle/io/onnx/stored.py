@@ -8,9 +8,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from treadle.base.arrays import Array
+
 __all__ = ["BITS", "STORED", "packed_bytes", "unpack"]
 
-Array = np.ndarray[Any, Any]
 
 # By the number that ONNX has for each dtype, and how many bits one element has.
 STORED: dict[int, np.dtype[Any]] = {

@@ -14,8 +14,6 @@ __all__ = ["IMPORTS", "LAST", "Node", "Row", "row"]
 
 LAST = 28  # the newest version of ONNX's ops that the rows are checked against
 
-Array = np.ndarray[Any, Any]
-
 
 @dataclass(frozen=True)
 class Node:

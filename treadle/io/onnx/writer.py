@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.extras import extra
 from treadle.graph.body import Body
 from treadle.graph.leaves import Argument, Leaf
@@ -19,7 +20,6 @@ from treadle.ops.families import Composite, Elementwise, Output
 __all__ = ["EXPORTS", "LAST", "OPSET", "Exporter", "Writer", "export"]
 
 OPSET, LAST = 20, 23  # the version of the ops that are written, and where one needs it
-Array = np.ndarray[Any, Any]
 Names = str | tuple[str, ...]
 Exporter = Callable[..., Names | None]
 

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.io.files import MAX_RATIO, check_shape, read_json
 from treadle.io.format import (
     MAX_ITEMS,
@@ -30,7 +31,6 @@ from treadle.io.torch.write import written
 
 __all__ = ["Torch"]
 
-Array = np.ndarray[Any, Any]
 
 _LONGEST_PICKLE = 1 << 26
 _DEEPEST = 64

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.errors import ArgumentError, DTypeError, ShapeError, UnboundError
 from treadle.graph.frame import top
 from treadle.graph.leaves import CONSTANT, as_tensor, constant_node
@@ -22,8 +23,6 @@ from treadle.ops.lookup import Embedding, embedding
 from treadle.ops.movement import permute_dims, reshape
 
 __all__ = ["Batch", "batch_of"]
-
-Array = np.ndarray[Any, Any]
 
 
 class Batch:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.graph.leaves import as_tensor, constant_node
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
@@ -20,7 +21,6 @@ from treadle.ops.movement import reshape
 
 __all__ = ["Ragged", "each", "over_time"]
 
-Array = np.ndarray[Any, Any]
 LIVE = 0.5  # the part of a loop's rows that has not ended when the loop does
 SAVED = 1 << 28  # multiplications that further loops must save to be worth their code
 

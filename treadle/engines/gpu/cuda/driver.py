@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from ctypes import byref, c_int64, c_size_t, c_uint64, c_void_p
 from typing import Any, NamedTuple
 
-import numpy as np
-
+from treadle.base.arrays import Array
 from treadle.base.errors import OutOfMemoryError
 from treadle.base.sizes import as_text
 from treadle.engines.gpu.cuda.builder import WARP
@@ -33,7 +32,6 @@ _NAME = 256  # bytes of a name at most
 _PARAMETERS = 256  # buffers: their addresses and the integers pass in 4096 bytes
 _ALIGNMENT = 128  # a line of the caches
 
-Array = np.ndarray[Any, Any]
 _thread = threading.local()  # the context that CUDA has in each, of whatever device
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.engines.native.codegen.code import Code
 from treadle.graph.claim import turn_of
 from treadle.program.invariant import Invariant
@@ -23,7 +24,6 @@ from treadle.program.program import Program
 
 __all__ = ["Kept", "Packed", "Panels", "packed_of"]
 
-Array = np.ndarray[Any, Any]
 Lend = Callable[[tuple[int], type], tuple[Array, int]]
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.errors import OutOfMemoryError
 from treadle.base.events import span, watchers
 from treadle.base.options import current, modes
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FIELDS", "PositionError", "Run", "beside", "memory_of"]
 
-Array = np.ndarray[Any, Any]
 # Integers of a step record: function, arguments, total, grain, records of a region,
 # a branch or loop, and zeros.
 FIELDS, CONTROL = 8, 5

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.engines.native.execution.addresses import addresses_of
 from treadle.engines.native.execution.pool import arrived
 from treadle.engines.native.execution.small import is_brief
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from treadle.engines.native.execution.linked import Linked
 
 __all__ = ["Over", "Tables", "memory_under", "straight"]
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.arrays import Numbers
+from treadle.base.arrays import Array, Numbers
 from treadle.base.buckets import size_bucket
 from treadle.base.caches import lazy
 from treadle.base.options import current
@@ -33,7 +33,6 @@ __all__ = [
 
 LINE = 64
 WIDEST = 16  # bytes of one element
-Array = np.ndarray[Any, Any]
 Place = tuple[str, int]  # a source, as `Template` names them
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.arrays import Numbers
+from treadle.base.arrays import Array, Numbers
 from treadle.base.buckets import COARSE, size_bucket
 from treadle.base.options import current
 from treadle.base.types import Type
@@ -34,7 +34,6 @@ from treadle.graph.resident import Future, Futures
 
 __all__ = ["Derived", "Run", "Runnable"]
 
-Array = np.ndarray[Any, Any]
 AHEAD = Limit("forests", 96 << 20)  # bytes of those that go on beside Python
 
 
