@@ -9,7 +9,6 @@ from treadle.base.torch import missing as _missing
 from treadle.nn import functional as functional
 from treadle.nn import init as init
 from treadle.nn.activation import *
-from treadle.nn.adaptive import *
 from treadle.nn.beam import *
 from treadle.nn.container import *
 from treadle.nn.convolution import *

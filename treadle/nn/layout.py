@@ -79,67 +79,46 @@ class ChannelShuffle(Applied):
         above_zero(groups=self.groups)
 
 
-class Unfold(Module):
+@settings
+class Unfold(Applied):
     """The windows of x[n, c, *spatial] as columns [n, c * kernel, windows].
 
     >>> td.nn.Unfold(2)(td.ones((1, 3, 4, 4))).shape
     (1, 12, 9)
     """
 
-    def __init__(
-        self,
-        kernel_size: Any,
-        dilation: Any = 1,
-        padding: Any = 0,
-        stride: Any = 1,
-    ) -> None:
-        above_zero(kernel_size=kernel_size, dilation=dilation, stride=stride)
-        self.kernel_size, self.dilation = kernel_size, dilation
-        self.padding, self.stride = padding, stride
+    function = staticmethod(F.unfold)
+    kernel_size: Any
+    dilation: Any = 1
+    padding: Any = 0
+    stride: Any = 1
 
-    def forward(self, x: Any) -> Tensor:
-        return F.unfold(
-            x,
-            self.kernel_size,
-            self.dilation,
-            self.padding,
-            self.stride,
-        )
+    def __post_init__(self) -> None:
+        above_zero(kernel_size=self.kernel_size)
+        above_zero(dilation=self.dilation, stride=self.stride)
 
     def extra_repr(self) -> str:
         return f"kernel_size={self.kernel_size}, stride={self.stride}"
 
 
-class Fold(Module):
+@settings
+class Fold(Applied):
     """Columns as `Unfold` gives them, added into images of `output_size`.
 
     >>> td.nn.Fold(4, 2)(td.ones((1, 12, 9))).shape
     (1, 3, 4, 4)
     """
 
-    def __init__(
-        self,
-        output_size: Any,
-        kernel_size: Any,
-        dilation: Any = 1,
-        padding: Any = 0,
-        stride: Any = 1,
-    ) -> None:
-        above_zero(output_size=output_size, kernel_size=kernel_size)
-        above_zero(dilation=dilation, stride=stride)
-        self.output_size = output_size
-        self.kernel_size, self.dilation = kernel_size, dilation
-        self.padding, self.stride = padding, stride
+    function = staticmethod(F.fold)
+    output_size: Any
+    kernel_size: Any
+    dilation: Any = 1
+    padding: Any = 0
+    stride: Any = 1
 
-    def forward(self, x: Any) -> Tensor:
-        return F.fold(
-            x,
-            self.output_size,
-            self.kernel_size,
-            self.dilation,
-            self.padding,
-            self.stride,
-        )
+    def __post_init__(self) -> None:
+        above_zero(output_size=self.output_size, kernel_size=self.kernel_size)
+        above_zero(dilation=self.dilation, stride=self.stride)
 
     def extra_repr(self) -> str:
         return f"kernel_size={self.kernel_size}, stride={self.stride}"

@@ -1,11 +1,12 @@
-"""Pooling layers."""
+"""Pools over windows, grids of bins and whole planes, and larger images."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 from treadle.graph.tensor import Tensor
+from treadle.nn import functional as F
+from treadle.nn.applied import Applied, settings
 from treadle.nn.linear import above_zero, from_zero
 from treadle.nn.module import Module
 from treadle.ops.pooling import (
@@ -23,53 +24,44 @@ from treadle.ops.upsample import upsample
 
 __all__ = [
     "AdaptiveAvgPool",
+    "AdaptiveAvgPool1d",
+    "AdaptiveAvgPool2d",
+    "AdaptiveAvgPool3d",
+    "AdaptiveMaxPool1d",
+    "AdaptiveMaxPool2d",
+    "AdaptiveMaxPool3d",
     "AvgPool1d",
     "AvgPool2d",
     "AvgPool3d",
     "GlobalAvgPool",
     "GlobalMaxPool",
+    "LPPool1d",
+    "LPPool2d",
+    "LPPool3d",
     "MaxPool1d",
     "MaxPool2d",
     "MaxPool3d",
     "Upsample",
+    "UpsamplingBilinear2d",
+    "UpsamplingNearest2d",
 ]
 
 
-class _MaxPool(Module):
+@settings
+class _MaxPool(Applied):
     """The largest element of each window."""
 
-    function: ClassVar[Callable[..., Tensor]]
+    kernel_size: Any
+    stride: Any = None
+    padding: Any = 0
+    dilation: Any = 1
+    ceil_mode: bool = False
 
-    def __init__(
-        self,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        dilation: Any = 1,
-        ceil_mode: bool = False,
-    ) -> None:
-        self.kernel_size = kernel_size
-        self.stride = kernel_size if stride is None else stride
-        above_zero(kernel_size=kernel_size, stride=self.stride, dilation=dilation)
-        from_zero(padding=padding)
-        self.padding, self.dilation, self.ceil_mode = padding, dilation, ceil_mode
-
-    def forward(self, x: Any) -> Tensor:
-        return type(self).function(
-            x,
-            self.kernel_size,
-            self.stride,
-            self.padding,
-            self.dilation,
-            self.ceil_mode,
-        )
-
-    def extra_repr(self) -> str:
-        return (
-            f"kernel_size={self.kernel_size}, stride={self.stride}, "
-            f"padding={self.padding}, dilation={self.dilation}, "
-            f"ceil_mode={self.ceil_mode}"
-        )
+    def __post_init__(self) -> None:
+        self.stride = self.kernel_size if self.stride is None else self.stride
+        above_zero(kernel_size=self.kernel_size, stride=self.stride)
+        above_zero(dilation=self.dilation)
+        from_zero(padding=self.padding)
 
 
 class MaxPool1d(_MaxPool):
@@ -102,35 +94,20 @@ class MaxPool3d(_MaxPool):
     function = staticmethod(max_pool3d)
 
 
-class _AvgPool(Module):
-    """The mean of each window; padding counts as zeros unless told otherwise."""
+@settings
+class _AvgPool(Applied):
+    """The mean of each window; `count_include_pad` counts padding as zeros."""
 
-    function: ClassVar[Callable[..., Tensor]]
+    kernel_size: Any
+    stride: Any = None
+    padding: Any = 0
+    ceil_mode: bool = False
+    count_include_pad: bool = True
 
-    def __init__(
-        self,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-    ) -> None:
-        self.kernel_size = kernel_size
-        self.stride = kernel_size if stride is None else stride
-        above_zero(kernel_size=kernel_size, stride=self.stride)
-        from_zero(padding=padding)
-        self.padding, self.ceil_mode = padding, ceil_mode
-        self.count_include_pad = count_include_pad
-
-    def forward(self, x: Any) -> Tensor:
-        return type(self).function(
-            x,
-            self.kernel_size,
-            self.stride,
-            self.padding,
-            self.ceil_mode,
-            self.count_include_pad,
-        )
+    def __post_init__(self) -> None:
+        self.stride = self.kernel_size if self.stride is None else self.stride
+        above_zero(kernel_size=self.kernel_size, stride=self.stride)
+        from_zero(padding=self.padding)
 
     def extra_repr(self) -> str:
         return (
@@ -169,44 +146,39 @@ class AvgPool3d(_AvgPool):
     function = staticmethod(avg_pool3d)
 
 
-class AdaptiveAvgPool(Module):
+@settings
+class AdaptiveAvgPool(Applied):
     """The means of a grid of `output_size` cells over all dimensions after the second.
 
     >>> td.nn.AdaptiveAvgPool((1, 2))(td.ones((1, 3, 6, 4))).shape
     (1, 3, 1, 2)
     """
 
-    def __init__(self, output_size: Any) -> None:
-        above_zero(output_size=output_size)
-        self.output_size = output_size
+    function = staticmethod(adaptive_avg_pool)
+    output_size: Any
 
-    def forward(self, x: Any) -> Tensor:
-        return adaptive_avg_pool(x, self.output_size)
-
-    def extra_repr(self) -> str:
-        return f"output_size={self.output_size}"
+    def __post_init__(self) -> None:
+        above_zero(output_size=self.output_size)
 
 
-class GlobalAvgPool(Module):
+class GlobalAvgPool(Applied):
     """The mean over all dimensions after the second.
 
     >>> td.nn.GlobalAvgPool()(td.ones((2, 3, 4, 4))).shape
     (2, 3)
     """
 
-    def forward(self, x: Any) -> Tensor:
-        return global_avg_pool(x)
+    function = staticmethod(global_avg_pool)
 
 
-class GlobalMaxPool(Module):
+class GlobalMaxPool(Applied):
     """The largest element over all dimensions after the second.
 
     >>> td.nn.GlobalMaxPool()([[[1.0, 3.0]]]).tolist()
     [[3.0]]
     """
 
-    def forward(self, x: Any) -> Tensor:
-        return global_max_pool(x)
+    function = staticmethod(global_max_pool)
 
 
 class Upsample(Module):
@@ -239,3 +211,156 @@ class Upsample(Module):
     def extra_repr(self) -> str:
         by = "scale_factor" if self.size is None else "size"
         return f"{by}={getattr(self, by)}, mode={self.mode!r}"
+
+
+@settings
+class _Adaptive(Applied):
+    """A pool over a grid of bins, `output_size` of them; None leaves an extent."""
+
+    output_size: Any
+
+    def __post_init__(self) -> None:
+        several = isinstance(self.output_size, (tuple, list))
+        asked = self.output_size if several else (self.output_size,)
+        above_zero(output_size=tuple(n for n in asked if n is not None))
+
+
+class AdaptiveAvgPool1d(_Adaptive):
+    """The means of a grid of bins of the last dimension.
+
+    >>> td.nn.AdaptiveAvgPool1d(2)(td.ones((1, 3, 6))).shape
+    (1, 3, 2)
+    """
+
+    function = staticmethod(F.adaptive_avg_pool1d)
+
+
+class AdaptiveAvgPool2d(_Adaptive):
+    """The means of a grid of bins of the last two dimensions.
+
+    >>> td.nn.AdaptiveAvgPool2d(2)(td.ones((1, 3, 6, 6))).shape
+    (1, 3, 2, 2)
+    """
+
+    function = staticmethod(F.adaptive_avg_pool2d)
+
+
+class AdaptiveAvgPool3d(_Adaptive):
+    """The means of a grid of bins of the last three dimensions.
+
+    >>> td.nn.AdaptiveAvgPool3d(2)(td.ones((1, 3, 6, 6, 6))).shape
+    (1, 3, 2, 2, 2)
+    """
+
+    function = staticmethod(F.adaptive_avg_pool3d)
+
+
+class AdaptiveMaxPool1d(_Adaptive):
+    """The largest elements of a grid of bins of the last dimension.
+
+    >>> td.nn.AdaptiveMaxPool1d(2)(td.ones((1, 3, 6))).shape
+    (1, 3, 2)
+    """
+
+    function = staticmethod(F.adaptive_max_pool1d)
+
+
+class AdaptiveMaxPool2d(_Adaptive):
+    """The largest elements of a grid of bins of the last two dimensions.
+
+    >>> td.nn.AdaptiveMaxPool2d(2)(td.ones((1, 3, 6, 6))).shape
+    (1, 3, 2, 2)
+    """
+
+    function = staticmethod(F.adaptive_max_pool2d)
+
+
+class AdaptiveMaxPool3d(_Adaptive):
+    """The largest elements of a grid of bins of the last three dimensions.
+
+    >>> td.nn.AdaptiveMaxPool3d(2)(td.ones((1, 3, 6, 6, 6))).shape
+    (1, 3, 2, 2, 2)
+    """
+
+    function = staticmethod(F.adaptive_max_pool3d)
+
+
+@settings
+class _NormPool(Applied):
+    """(sum of x^p)^(1/p) of each window, p the `norm_type`."""
+
+    norm_type: float
+    kernel_size: Any
+    stride: Any = None
+    ceil_mode: bool = False
+
+    def __post_init__(self) -> None:
+        above_zero(kernel_size=self.kernel_size)
+
+    def extra_repr(self) -> str:
+        return f"norm_type={self.norm_type}, kernel_size={self.kernel_size}"
+
+
+class LPPool1d(_NormPool):
+    """(sum of x^p)^(1/p) of each window of the last dimension.
+
+    >>> td.nn.LPPool1d(2, 2)([[[3.0, 4.0]]]).item()
+    5.0
+    """
+
+    function = staticmethod(F.lp_pool1d)
+
+
+class LPPool2d(_NormPool):
+    """(sum of x^p)^(1/p) of each window of the last two dimensions.
+
+    >>> td.nn.LPPool2d(2, (1, 2))([[[[3.0, 4.0]]]]).item()
+    5.0
+    """
+
+    function = staticmethod(F.lp_pool2d)
+
+
+class LPPool3d(_NormPool):
+    """(sum of x^p)^(1/p) of each window of the last three dimensions.
+
+    >>> td.nn.LPPool3d(2, (1, 1, 2))([[[[[3.0, 4.0]]]]]).item()
+    5.0
+    """
+
+    function = staticmethod(F.lp_pool3d)
+
+
+@settings
+class _Upsampling(Applied):
+    """A larger image, of a `size` or by a `scale_factor`."""
+
+    size: Any = None
+    scale_factor: Any = None
+
+    def __post_init__(self) -> None:
+        if self.size is not None:
+            above_zero(size=self.size)
+
+    def extra_repr(self) -> str:
+        return ""
+
+
+class UpsamplingBilinear2d(_Upsampling):
+    """Lines drawn between elements, the outer ones at the corners.
+
+    >>> td.nn.UpsamplingBilinear2d(scale_factor=2)(td.ones((1, 1, 2, 3))).shape
+    (1, 1, 4, 6)
+    """
+
+    function = staticmethod(F.upsample_bilinear)
+
+
+class UpsamplingNearest2d(_Upsampling):
+    """The nearest element at each place of a larger image.
+
+    >>> td.nn.UpsamplingNearest2d(scale_factor=2)(td.ones((1, 1, 2, 3))).shape
+    (1, 1, 4, 6)
+    """
+
+    function = staticmethod(F.upsample_nearest)
