@@ -50,6 +50,9 @@ class _Plain(Applied):
 
     inplace: InitVar[bool] = False
 
+    def forward(self, x: Any) -> Tensor:
+        return self.function(x)
+
 
 class ReLU(_Plain):
     """max(x, 0).

@@ -16,20 +16,19 @@ Layer = TypeVar("Layer", bound=Module)
 @dataclass_transform(eq_default=False)
 def settings(cls: type[Layer]) -> type[Layer]:
     """Make the annotated names of a layer its settings: arguments and attributes."""
-    return dataclass(eq=False, repr=False)(cls)
+    layer: Any = dataclass(eq=False, repr=False)(cls)
+    layer._settings = tuple(f.name for f in fields(layer))
+    return layer
 
 
-@settings
 class Applied(Module):
-    """A function applied to a tensor; fields of the class are its further arguments."""
+    """A function applied to a tensor; settings of the class are its other arguments."""
 
     function: ClassVar[Any]
+    _settings: ClassVar[tuple[str, ...]] = ()
 
     def forward(self, x: Any) -> Tensor:
-        return self.function(x, *self._settings().values())
+        return self.function(x, *[getattr(self, name) for name in self._settings])
 
     def extra_repr(self) -> str:
-        return ", ".join(f"{k}={v!r}" for k, v in self._settings().items())
-
-    def _settings(self) -> dict[str, Any]:
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+        return ", ".join(f"{name}={getattr(self, name)!r}" for name in self._settings)

@@ -120,11 +120,10 @@ class Model:
         follows from `seed` and the epoch. `validation_split` holds the last examples
         out; `class_weight` {class: weight} weighs them in the training's loss; `split`
         makes so many steps of each batch, and `flush` ends an epoch with an update of
-        what the optimizer accumulates; `steps_per_epoch` counts batches, those of all
-        ranks. `verbose` 0 prints nothing, 1 shows a bar on a
-        terminal and a line for each epoch, 2 the line.
+        what the optimizer accumulates; `steps_per_epoch` counts those of all ranks.
+        `verbose` 0 prints nothing, 1 a bar and a line for each epoch, 2 the line.
 
-        >>> import numpy as np, treadle as td
+        >>> import numpy as np
         >>> x = np.linspace(-1, 1, 20, dtype=np.float32)[:, None]
         >>> model = td.Model(td.nn.Linear(1, 1), "mse")
         >>> history = model.fit(x, 2 * x, validation_split=0.2, verbose=0)
