@@ -126,6 +126,11 @@ PLACES = {
         UninitializedParameter Upsample UpsamplingBilinear2d UpsamplingNearest2d
         ZeroPad1d ZeroPad2d ZeroPad3d
     """,
+    "treadle.nn.init": """
+        calculate_gain constant_ dirac_ eye_ kaiming_normal_ kaiming_uniform_ normal_
+        ones_ orthogonal_ sparse_ trunc_normal_ uniform_ xavier_normal_
+        xavier_uniform_ zeros_
+    """,
     "treadle.nn.functional": """
         Tensor adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d
         adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d affine_grid

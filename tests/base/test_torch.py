@@ -18,6 +18,7 @@ OBJECTS: dict[str, Any] = {
     "treadle.data": td.data,
     "treadle.nn": td.nn,
     "treadle.nn.functional": td.nn.functional,
+    "treadle.nn.init": td.nn.init,
     "treadle.optim": td.optim,
     "treadle.optim.schedules": td.optim.schedules,
     "Module": td.nn.Linear(2, 2),
@@ -45,8 +46,9 @@ def test_there_are_enough_names() -> None:
 def test_what_an_answer_names_is_there(place: str) -> None:
     beginnings = {"td": td, "x": td.ones(2), "opt": td.optim.Adam()}
     beginnings |= {"net": td.nn.Linear(2, 2), "v": td.Variable([1.0])}
+    beginnings["w"] = beginnings["v"]
     for here in answers(place).values():
-        for path in re.findall(r"\b(?:td|x|v|net|opt)(?:\.[A-Za-z_]\w*)+", here):
+        for path in re.findall(r"\b(?:td|x|v|w|net|opt)(?:\.[A-Za-z_]\w*)+", here):
             first, *rest = path.split(".")
             functools.reduce(getattr, rest, beginnings[first])
 
@@ -127,6 +129,85 @@ def test_where_torch_means_something_else_it_is_said() -> None:
     for call, hint in calls:
         with pytest.raises(td.CallError, match=rf"(?s)means something else.*{hint}"):
             call()
+
+
+def test_arguments_have_torchs_names_too() -> None:
+    x, ids = td.asarray(TWO), [0, 2]
+    nn, functional = td.nn, td.nn.functional
+    rnn = nn.GRU(3, 2, batch_first=True)
+    state = td.ones((1, 1, 2))
+    pairs: list[tuple[Any, Any]] = [
+        (functional.one_hot(ids, num_classes=3), functional.one_hot(ids, 3)),
+        (functional.leaky_relu(-x, negative_slope=0.5), functional.leaky_relu(-x, 0.5)),
+        (td.triu(x, diagonal=1), td.triu(x, 1)),
+        (rnn(x[None], hx=state)[0], rnn(x[None], state)[0]),
+    ]  # type: ignore[call-arg]
+    for by_torch, here in pairs:
+        assert td.alike(by_torch, here)
+    table = nn.Embedding(num_embeddings=4, embedding_dim=2, padding_idx=0)
+    assert table.weight.shape == (4, 2) and not table.weight.numpy()[0].any()
+
+
+def test_arguments_that_nothing_has_are_answered() -> None:
+    x: Any = td.ones((1, 2, 4))
+    layer: Any = td.nn.TransformerEncoderLayer(4, 2, 8)
+    calls: list[tuple[Any, str]] = [
+        (lambda: layer(x, src_key_padding_mask=None), "mask=~padding"),
+        (lambda: td.nn.MaxPool2d(2, return_indices=True), "values alone"),
+        (lambda: layer.parameters(recurse=False), "all that is below"),
+        (lambda: td.data.Loader([1], collate_fn=list), "ListDataset"),
+        (lambda: td.zeros(1, 2, 3), r"td.zeros\(\(1, 2, 3\)\)"),
+        (lambda: td.ones(2, 3), "extents are one tuple"),
+        (lambda: td.save({"a": x}, "m.npz"), "td.save"),
+        (lambda: td.gather(x, 1, x), "take_along_axis"),
+        (lambda: x.transpose(1, 2), r"x.swapaxes\(1, 2\)"),
+        (lambda: x[0].transpose(0, 1), r"x.swapaxes\(0, 1\)"),
+        (lambda: td.optim.SGD(lr=0.1).zero_grad(set_to_none=False), "are None"),
+    ]
+    for call, hint in calls:
+        with pytest.raises(td.TreadleError, match=f"(?s){hint}"):
+            call()
+
+
+def test_attributes_that_are_elsewhere_are_not_assigned() -> None:
+    p: Any = td.nn.Linear(2, 2).weight
+    with pytest.raises(AttributeError, match=r"v\.trainable, of a Variable"):
+        p.requires_grad = False
+    with pytest.raises(AttributeError, match=r"v\.assign"):
+        p.data = td.ones((2, 2))
+
+
+def test_gradients_are_none_as_torch_has_them() -> None:
+    net = td.nn.Linear(3, 2)
+    for forget in (net.zero_grad, td.optim.SGD(net.parameters(), 0.1).zero_grad):
+        td.sum(net(TWO)).backward()
+        forget(set_to_none=True)
+        assert net.weight.grad is None
+
+
+def test_a_closure_may_derive_as_torchs_does() -> None:
+    net = td.nn.Linear(3, 1)
+    opt = td.optim.LBFGS(net.parameters(), lr=0.5, max_iter=3)
+
+    def closure() -> Any:
+        opt.zero_grad()
+        loss = td.mean(net(TWO) ** 2)
+        loss.backward()
+        return loss
+
+    first = opt.step(closure)
+    assert float(closure()) < first
+
+
+def test_an_error_in_a_function_of_a_string_is_its_own() -> None:
+    program = """
+def wrong(layer):
+    raise ValueError("mine")
+net.apply(wrong)
+"""
+    with pytest.raises(ValueError, match="mine") as raised:
+        exec(program, {"net": td.nn.Linear(2, 2), "__name__": "__main__"})
+    assert not isinstance(raised.value, td.TreadleError)
 
 
 def test_other_arguments_are_what_python_says() -> None:

@@ -153,7 +153,7 @@ ROWS: list[Row] = [
     (lambda: nn.SinusoidalPositions(8), ((2, 5, 8),), (2, 5, 8)),
     (lambda: nn.LearnedPositions(5, 8), ((2, 5, 8),), (2, 5, 8)),
     (
-        lambda: nn.TransformerEncoder([ENCODER(8, 2, 16)], nn.LayerNorm(8)),
+        lambda: nn.TransformerEncoder([ENCODER(8, 2, 16)], norm=nn.LayerNorm(8)),
         ((2, 5, 8),),
         (2, 5, 8),
     ),

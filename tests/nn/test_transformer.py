@@ -260,3 +260,21 @@ def test_mistakes_are_told_with_the_remedy(
 ) -> None:
     with pytest.raises(kind, match=text):
         mistake()
+
+
+def test_a_stack_is_copies_of_one_layer() -> None:
+    layer = nn.TransformerEncoderLayer(8, 2, 16)
+    stack = nn.TransformerEncoder(layer, num_layers=3, norm=nn.LayerNorm(8))
+    first, second, _ = stack.layers
+    assert first is not layer and first.linear1.weight is not second.linear1.weight
+    np.testing.assert_array_equal(
+        first.linear1.weight.numpy(), second.linear1.weight.numpy()
+    )
+    names = dict(stack.named_parameters())
+    assert names["layers.2.linear1.weight"].name == "layers.2.linear1.weight"
+    for wrong in (
+        lambda: nn.TransformerEncoder(layer),
+        lambda: nn.TransformerDecoder([layer], 2),
+    ):
+        with pytest.raises(td.ArgumentError, match="one layer and num_layers"):
+            wrong()

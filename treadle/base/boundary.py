@@ -15,6 +15,7 @@ from types import FunctionType, TracebackType
 from typing import Any
 
 from treadle.base.errors import CallError, RunError, TreadleError
+from treadle.base.torch.arguments import ABSENT, RENAMED
 from treadle.base.types import Type
 
 __all__ = ["HANDS_ON", "guard", "guarded", "shorten"]
@@ -23,8 +24,6 @@ __tracebackhide__ = True  # of frames here, by pytest
 RAW = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError)
 # Layers that see no arguments of users: what fails in them is a fault of theirs.
 INSIDE = frozenset(("batch", "rewrite", "loops", "program", "engines"))
-# What torch calls an argument, and the names that it may have here.
-TORCH = {"dim": ("axis", "axes"), "dims": ("axis", "axes"), "keepdim": ("keepdims",)}
 # Functions that give something else in torch when they are called so.
 _PAIR = (
     "torch gives values and their places: here td.{0}(x, axis) and td.arg{0}(x, axis)"
@@ -56,17 +55,42 @@ def refusal(
             "td.options(optimize=False) may go around it",
         )
         return fault.located(f.__name__)
-    name, parameters = f.__name__, list(inspect.signature(f).parameters.values())
-    if parameters and parameters[0].name in ("self", "cls") and args:
-        owner = args[0] if isinstance(args[0], type) else type(args[0])
-        name = owner.__name__ if name == "__init__" else f"{owner.__name__}.{name}"
-        args, parameters = args[1:], parameters[1:]
+    name, args, parameters = _called(f, args)
     shown = [*map(_shown, args), *[f"{k}={_shown(x)}" for k, x in kwargs.items()]]
     form = ", ".join(str(p.replace(annotation=p.empty)) for p in parameters)
     refused = CallError(
         f"does not take ({', '.join(shown)})", hint=f"it is called as {name}({form})"
     )
     return refused.located(name)
+
+
+def _called(
+    f: Callable[..., Any], args: Sequence[Any]
+) -> tuple[str, Sequence[Any], list[inspect.Parameter]]:
+    """What a call is of, its arguments and its parameters, a method's without self."""
+    name, parameters = f.__name__, list(inspect.signature(f).parameters.values())
+    if parameters and parameters[0].name in ("self", "cls") and args:
+        owner = args[0] if isinstance(args[0], type) else type(args[0])
+        name = owner.__name__ if name == "__init__" else f"{owner.__name__}.{name}"
+        return name, args[1:], parameters[1:]
+    return name, args, parameters
+
+
+def _answered(
+    f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
+) -> Exception | None:
+    """The error of a call in torch's form, with what is done here in its place."""
+    name, args, parameters = _called(f, args)
+    names = [p.name for p in parameters]
+    for word in kwargs:
+        if word not in names and word in ABSENT:
+            hint = f"in its place here: {ABSENT[word]}"
+            return CallError(f"takes no {word!r}", hint=hint).located(name)
+    if names[:1] == ["shape"] and all(isinstance(n, int) for n in args):
+        extents = ", ".join(map(str, args))
+        hint = f"extents are one tuple: td.{name}(({extents}))"
+        return CallError(f"does not take ({extents})", hint=hint).located(name)
+    return None
 
 
 def _layer(frame: TracebackType | None) -> str:
@@ -88,14 +112,19 @@ def _is_raw(error: Exception) -> bool:
     if frame is None or hasattr(error, "located"):
         return False
     while frame is not None:
-        if not _ours(frame.tb_frame.f_code.co_filename):
+        if not _ours(frame):
             return False
         frame = frame.tb_next
     return True
 
 
-def _ours(filename: str) -> bool:
-    return filename.startswith((_HOME, "<string>", "<frozen", "<__array", *_PYTHON))
+def _ours(frame: TracebackType) -> bool:
+    """Whether code is the library's or of what that is built on; what a dataclass has
+    written stands in a string, as a program of `python -c` does."""
+    code, names = frame.tb_frame.f_code, frame.tb_frame.f_globals
+    if code.co_filename == "<string>":
+        return str(names.get("__name__")).startswith("treadle.")
+    return code.co_filename.startswith((_HOME, "<frozen", "<__array", *_PYTHON))
 
 
 def _shown(x: Any) -> str:
@@ -118,7 +147,7 @@ def shorten(error: TreadleError) -> None:
     """
     frame = error.__traceback__ and error.__traceback__.tb_next
     while frame is not None:
-        if not _ours(frame.tb_frame.f_code.co_filename):
+        if not _ours(frame):
             return
         frame = frame.tb_next
     if not _FULL:
@@ -138,6 +167,10 @@ def guarded(f: Callable[..., Any]) -> Callable[..., Any]:
         except RAW as error:
             renamed = kwargs and _renamed(f, kwargs)
             if not renamed:
+                if error.__traceback__ is None or error.__traceback__.tb_next is None:
+                    answer = _answered(f, args, kwargs)
+                    if answer is not None:
+                        raise answer from None
                 if not _is_raw(error):
                     raise
                 # By no name here: an error that its own frame names is a cycle.
@@ -157,7 +190,7 @@ def _renamed(f: Callable[..., Any], kwargs: dict[str, Any]) -> dict[str, Any] | 
     renamed = {
         word: name
         for word in kwargs.keys() - names.keys()
-        for name in TORCH.get(word, ())
+        for name in RENAMED.get(word, ())
         if name in names and name not in kwargs
     }
     if renamed and f.__name__ in OTHERWISE and "correction" not in kwargs:

@@ -119,8 +119,10 @@ def as_dtype(dtype: Any) -> DType:
     except TypeError:
         native = None
     if native is None or native not in OWN:
-        known = ", ".join(_BY_NAME)
-        raise DTypeError(f"{dtype!r} is not an element type", hint=f"one of {known}")
+        hint = f"one of {', '.join(_BY_NAME)}"
+        if isinstance(dtype, int):
+            hint = "extents are one tuple: td.zeros((2, 3))"
+        raise DTypeError(f"{dtype!r} is not an element type", hint=hint)
     return OWN[native]
 
 

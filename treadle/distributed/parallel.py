@@ -198,9 +198,9 @@ class DataParallel:
         self._place_draws()
         return keys
 
-    def zero_grad(self) -> None:
-        """Forget the gradients that backward() has added into p.grad."""
-        self.optimizer.zero_grad()
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients that backward() has added into p.grad: None then."""
+        self.optimizer.zero_grad(set_to_none)
 
     # -- a step --------------------------------------------------------------------
 

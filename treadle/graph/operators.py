@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from treadle.base.errors import CallError, DTypeError, ShapeError, TraceError
+from treadle.base.errors import AxisError, CallError, DTypeError, ShapeError, TraceError
 from treadle.base.torch import name_elsewhere
 from treadle.base.types import Names, Shape, Type
 from treadle.graph.interchange import Interchange
@@ -204,7 +204,16 @@ class Operand(Methods, Interchange):
         return functions.reshape(self, wanted)
 
     def transpose(self, *axes: Any) -> Tensor:
-        """The dimensions in another order, reversed without one: as NumPy's."""
+        """The dimensions in another order, reversed without one: as NumPy's.
+
+        Two of them are torch's word for exchanging these, which `swapaxes` does.
+        """
+        two = len(axes) == 2 and all(isinstance(k, int) for k in axes)
+        if two and (self.type.ndim != 2 or [k % 2 for k in axes] == [0, 1]):
+            raise AxisError(
+                f"{axes} are exchanged in torch, and the order of all in NumPy",
+                hint=f"x.swapaxes{axes}, or x.permute(...)",
+            ).located("transpose", repr(self.type))
         order = (
             axes[0] if len(axes) == 1 and not hasattr(axes[0], "__index__") else axes
         )

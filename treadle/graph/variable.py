@@ -13,7 +13,7 @@ from treadle.base.dtypes import OWN, as_dtype, is_inexact, whole
 from treadle.base.errors import DTypeError, ShapeError
 from treadle.base.options import current, modes
 from treadle.base.types import Type, as_names, as_shape, broadcast_shapes
-from treadle.graph.gradients import give_gradients
+from treadle.graph.gradients import give_gradients, only_none
 from treadle.graph.leaves import (
     CONSTANT,
     Unbound,
@@ -221,8 +221,9 @@ class Variable(Operand):
         cut(update, self.version)
         self.committed = update
 
-    def zero_grad(self) -> None:
+    def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the accumulated gradient."""
+        only_none(set_to_none)
         self.grad = None
 
     def freeze_rows(self, ids: Any) -> None:

@@ -91,6 +91,10 @@ def save(
     ...     sorted(td.load(f"{folder}/a.npz"))
     ['net.bias', 'net.weight', 'rate']
     """
+    if isinstance(what, (str, os.PathLike)):
+        raise ArgumentError(
+            "the file comes first", hint=f"td.save({os.fspath(what)!r}, what)"
+        ).located("save")
     if isinstance(what, Computation):
         write_file(target, contents_of(what, metadata or {}, example), format, key)
         return

@@ -44,6 +44,11 @@ if not _typing.TYPE_CHECKING:  # where it would give any name a type
     def __getattr__(name: str) -> object:
         raise _missing(__name__, name)
 
+    def _no_initializer(name: str) -> object:
+        raise _missing("treadle.nn.init", name)
+
+    vars(init)["__getattr__"] = _no_initializer
+
 
 def __dir__() -> list[str]:
     return __all__

@@ -359,10 +359,10 @@ class Module(Noted):
         function(self)
         return self
 
-    def zero_grad(self) -> None:
-        """Forget the gradients that backward() has added into p.grad."""
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients that backward() has added into p.grad: None then."""
         for p in self.parameters():
-            p.zero_grad()
+            p.zero_grad(set_to_none)
 
     # -- text ----------------------------------------------------------------------
 

@@ -69,6 +69,11 @@ def gather(x: Any, indices: Any, axis: Any = 0) -> Tensor:
     >>> td.gather([[1.0], [2.0]], [1]).tolist()
     [[2.0]]
     """
+    if isinstance(indices, int) and hasattr(axis, "shape"):
+        raise ArgumentError(
+            "the places come before the axis, and are of whole rows",
+            hint="torch's gather(x, dim, index) is td.take_along_axis(x, index, dim)",
+        ).located("gather")
     return take(x, indices, axis)
 
 

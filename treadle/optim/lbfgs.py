@@ -69,6 +69,11 @@ class LBFGS(FullBatch):
         self._last: tuple[Array, float] | None = None  # what moved it last
         self._before: Array | None = None  # the gradient there
 
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients that a closure's backward() has added; none are read."""
+        for p in self.parameters:
+            p.zero_grad(set_to_none)
+
     def direction(self, loss: Loss, gradient: Array) -> Array:
         """-H g by the two loops over the history."""
         q, weights = -gradient, []

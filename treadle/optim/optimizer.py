@@ -15,7 +15,7 @@ from treadle.base.dtypes import float64
 from treadle.base.errors import GradientError, RunError
 from treadle.graph.awaited import Awaited
 from treadle.graph.frame import top
-from treadle.graph.gradients import give_gradients
+from treadle.graph.gradients import give_gradients, only_none
 from treadle.graph.leaves import as_tensor
 from treadle.graph.look import Look, Owned, look
 from treadle.graph.serials import newest_serial
@@ -257,13 +257,14 @@ class Optimizer(OptimizerState):
         rates = [g.own_rate for g in self.groups if g.own_rate is not None]
         return [*self._own().values(), *rates, *self._own_states()]
 
-    def zero_grad(self) -> None:
-        """Forget the gradients that backward() has added into p.grad.
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients that backward() has added into p.grad: None then.
 
         >>> x, opt = td.param("x", init=2.0), td.optim.SGD(lr=0.1)
         >>> (x * x).backward(); opt.zero_grad(); x.grad is None
         True
         """
+        only_none(set_to_none)
         known = self._graded()
         parameters = [p for g in self.groups for p in self.candidates(g, known)]
         give_gradients(parameters, [None] * len(parameters))

@@ -9,6 +9,7 @@ from treadle.base.torch.methods import METHODS
 from treadle.base.torch.networks import (
     DATA,
     FUNCTIONAL,
+    INIT,
     LAYERS,
     MODULE,
     OPTIMIZER,
@@ -23,6 +24,7 @@ _PLACES = {
     "treadle.data": DATA,
     "treadle.nn": LAYERS,
     "treadle.nn.functional": FUNCTIONAL,
+    "treadle.nn.init": INIT,
     "treadle.optim": OPTIMIZERS,
     "treadle.optim.schedules": SCHEDULES,
     "Module": MODULE,
@@ -70,11 +72,19 @@ class Elsewhere:
         raise AttributeError(_answer(self.said, self.here))
 
 
+class Fixed(Elsewhere):
+    """The same on a class whose objects take no attributes: nor is it assigned."""
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        raise AttributeError(_answer(self.said, self.here))
+
+
 def name_elsewhere(cls: type, place: str, said: str) -> None:
     """Have a class answer for torch's names that it does not have, and list none."""
     others = {k: here for k, here in answers(place).items() if not hasattr(cls, k)}
+    kind = Elsewhere if cls.__dictoffset__ else Fixed
     for name, here in others.items():
-        setattr(cls, name, Elsewhere(f"{said}.{name}", here))
+        setattr(cls, name, kind(f"{said}.{name}", here))
 
     def listed(self: Any) -> list[str]:
         return sorted({*object.__dir__(self)} - others.keys())

@@ -215,6 +215,30 @@ vsplit td.split(x, parts, axis=0)
 vstack td.concat(xs, axis=0)
 xlogy x * td.safelog(y)
 zeros_like td.zeros(x.shape, x.dtype)
+amp td.autocast, and td.optim.LossScale for its scaler
+cartesian_prod td.meshgrid
+corrcoef ~ td.linalg.matmul of centered rows
+cov ~ td.linalg.matmul of centered rows
+cumulative_trapezoid td.cumulative_sum((y[1:] + y[:-1]) / 2 * dx)
+func td.grad, td.vjp, td.jvp, td.vmap and td.jacobian
+gradient ~ td.custom_gradient
+is_complex x.dtype.kind == "c"
+is_nonzero bool(x)
+istft ~ td.fft.irfft of frames
+nanmedian td.median of the elements that are numbers
+promote_types td.result_type
+rrelu td.nn.functional.rrelu
+scatter_reduce ~ td.scatter_add
+segment_reduce ~ td.scatter_add
+set_default_device td.set_options(engine=...)
+set_float32_matmul_precision td.autocast
+set_printoptions np.set_printoptions
+sparse td.CSR
+stft td.fft.rfft of td.unfold's windows
+tril_indices np.tril_indices
+triu_indices np.triu_indices
+unique_consecutive ~ td.unique_values
+unravel_index np.unravel_index
 autograd td.grad, td.vjp and td.custom_gradient
 backends td.options
 cuda td.options(engine=...)

@@ -201,4 +201,70 @@ transpose_ x.swapaxes(first, second)
 uniform_ v.assign(td.random.uniform(v.shape)), of a Variable,
 unsqueeze_ x.unsqueeze(axis)
 zero_ v.assign(0.0), of a Variable,
+addmm_ v.assign(v + x @ y), of a Variable,
+baddbmm_ v.assign(v + x @ y), of a Variable,
+cauchy_ ~ v.assign(td.random.uniform(v.shape))
+clamp_max_ v.assign(td.minimum(v, e)), of a Variable,
+clamp_min_ v.assign(td.maximum(v, e)), of a Variable,
+copysign_ v.assign(td.copysign(v, e)), of a Variable,
+expm1_ v.assign(v.expm1()), of a Variable,
+exponential_ ~ v.assign(-td.log(td.random.uniform(v.shape)))
+fill_diagonal_ v.assign(td.where(td.eye(n) > 0, value, v)), of a Variable,
+floor_divide_ v //= e, of a Variable,
+fmod_ v.assign(v.fmod(e)), of a Variable,
+geometric_ ~ v.assign(td.random.uniform(v.shape))
+index_fill_ v[ids] = value, of a Variable,
+index_put_ v[ids] = values, of a Variable,
+log_normal_ v.assign(td.exp(td.random.normal(v.shape))), of a Variable,
+logical_and_ v.assign(td.logical_and(v, e)), of a Variable,
+logical_not_ v.assign(td.logical_not(v)), of a Variable,
+logical_or_ v.assign(td.logical_or(v, e)), of a Variable,
+masked_scatter_ v.assign(td.where(mask, values, v)), of a Variable,
+divide_ v /= e, of a Variable,
+multiply_ v *= e, of a Variable,
+nan_to_num_ v.assign(td.nan_to_num(v)), of a Variable,
+put_ v[ids] = values, of a Variable,
+random_ v.assign(td.random.randint(low, high, v.shape)), of a Variable,
+remainder_ v %= e, of a Variable,
+resize_ x.reshape(shape)
+set_ v.assign(e), of a Variable,
+sinh_ v.assign(td.sinh(v)), of a Variable,
+cosh_ v.assign(td.cosh(v)), of a Variable,
+subtract_ v -= e, of a Variable,
+true_divide_ v /= e, of a Variable,
+arccos td.acos(x)
+arccosh td.acosh(x)
+arcsin td.asin(x)
+arcsinh td.asinh(x)
+arctan td.atan(x)
+arctan2 td.atan2(x, y)
+arctanh td.atanh(x)
+as_strided ~ td.unfold
+bitwise_left_shift x << n
+bitwise_right_shift x >> n
+cov ~ td.linalg.matmul of centered rows
+data_ptr x.numpy().ctypes.data
+deg2rad td.radians(x)
+diagflat td.diag(x)
+fliplr td.flip(x, 1)
+flipud td.flip(x, 0)
+float_power x ** y
+get_device 0
+grad_fn x.op, with x.inputs,
+heaviside td.where(x > 0, 1.0, td.where(x < 0, 0.0, y))
+hsplit td.split(x, parts, axis=1)
+is_sparse isinstance(x, td.CSR)
+isreal td.imag(x) == 0
+itemsize x.dtype.itemsize
+layout "strided"
+lstsq td.linalg.lstsq(x, y)
+mH td.conj(x).mT
+nanmedian td.median of the elements that are numbers
+new td.zeros(shape, x.dtype)
+rad2deg td.degrees(x)
+register_post_accumulate_grad_hook td.custom_gradient in what reads it
+retains_grad td.grad(y, [x]), which gives that of any tensor,
+sum_to_size td.sum(x, axis, keepdims=True)
+values td.CSR, which has its data
+vsplit td.split(x, parts, axis=0)
 """

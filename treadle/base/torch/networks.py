@@ -3,6 +3,7 @@
 __all__ = [
     "DATA",
     "FUNCTIONAL",
+    "INIT",
     "LAYERS",
     "MODULE",
     "OPTIMIZER",
@@ -44,7 +45,7 @@ Parameter td.param, or td.Parameter
 ParameterDict a dict of td.Parameter, as an attribute,
 SyncBatchNorm td.nn.BatchNorm2d
 Transformer ~ td.nn.Translator, or td.nn.TransformerEncoder and Decoder
-utils td.optim's clip_norm=..., or td.nn.WeightNorm
+utils clip_norm= and clip_value= of optimizers, td.nn.WeightNorm, rnn(xs) of a list
 parameter td.Parameter
 """
 
@@ -66,6 +67,24 @@ elu_ td.nn.functional.elu
 leaky_relu_ td.nn.functional.leaky_relu
 """
 
+INIT = """
+calculate_gain td.nn.init.gain
+constant_ w.assign(value)
+dirac_ w.assign(td.nn.init.identity(w.shape))
+eye_ w.assign(td.nn.init.eye(w.shape))
+kaiming_normal_ w.assign(td.nn.init.kaiming_normal(w.shape))
+kaiming_uniform_ w.assign(td.nn.init.kaiming_uniform(w.shape))
+normal_ w.assign(td.nn.init.normal(w.shape, mean=..., std=...))
+ones_ w.assign(1.0)
+orthogonal_ w.assign(td.nn.init.orthogonal(w.shape))
+sparse_ ~ td.nn.init.bernoulli
+trunc_normal_ w.assign(td.nn.init.truncated_normal(w.shape, std=...))
+uniform_ w.assign(td.nn.init.uniform(w.shape, low=..., high=...))
+xavier_normal_ w.assign(td.nn.init.xavier_normal(w.shape))
+xavier_uniform_ w.assign(td.nn.init.xavier_uniform(w.shape))
+zeros_ w.assign(0.0)
+"""
+
 MODULE = """
 bfloat16 net.astype("bfloat16")
 compile td.function(net)
@@ -81,6 +100,16 @@ register_backward_hook td.custom_gradient in forward
 register_forward_hook a Module around this one
 register_forward_pre_hook a Module around this one
 register_full_backward_hook td.custom_gradient in forward
+register_full_backward_pre_hook td.custom_gradient in forward
+register_load_state_dict_post_hook net.load_state_dict(state, rename=...)
+register_load_state_dict_pre_hook net.load_state_dict(state, rename=...)
+register_state_dict_post_hook net.state_dict(), which is a dict to change,
+register_state_dict_pre_hook net.state_dict(), which is a dict to change,
+get_extra_state td.Variable, assigned to an attribute,
+set_extra_state td.Variable, assigned to an attribute,
+set_submodule setattr(net, name, part)
+to_empty net
+xpu net, with td.options(engine=...) around its calls,
 register_module net.add_module(name, part)
 share_memory net
 to net.astype(dtype), as there is one device,
@@ -121,6 +150,10 @@ StepLR td.optim.schedules.step
 """
 
 OPTIMIZER = """
+register_load_state_dict_post_hook opt.load_state_dict(state, rename=...)
+register_load_state_dict_pre_hook opt.load_state_dict(state, rename=...)
+register_state_dict_post_hook opt.state_dict(), which is a dict to change,
+register_state_dict_pre_hook opt.state_dict(), which is a dict to change,
 register_step_post_hook a td.train.Callback
 register_step_pre_hook a td.train.Callback
 """

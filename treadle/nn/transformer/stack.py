@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
+from treadle.base.errors import ArgumentError
 from treadle.graph.tensor import Tensor
 from treadle.nn.container import ModuleList
+from treadle.nn.linear import above_zero
 from treadle.nn.module import Module
 
 __all__ = ["TransformerDecoder", "TransformerEncoder"]
@@ -14,9 +17,23 @@ States = list[dict[str, Any]]
 
 
 class _Stack(Module):
-    """Layers, and a last normalization if one is given."""
+    """Layers, or one with the number of its copies, and a last normalization if one
+    is given."""
 
-    def __init__(self, layers: Any, norm: Module | None = None) -> None:
+    def __init__(
+        self,
+        layers: Any,
+        num_layers: int | None = None,
+        norm: Module | None = None,
+    ) -> None:
+        one = isinstance(layers, Module) and not isinstance(layers, ModuleList)
+        if one != (num_layers is not None):
+            raise ArgumentError(
+                "takes one layer and num_layers, or a list of layers without it"
+            ).located(type(self).__name__)
+        if num_layers is not None:
+            above_zero(num_layers=num_layers)
+            layers = [copy.deepcopy(layers) for _ in range(num_layers)]
         self.layers, self.norm = ModuleList(layers), norm
 
     def _last(self, x: Any) -> Any:
@@ -40,6 +57,8 @@ class TransformerEncoder(_Stack):
     >>> layer = td.nn.TransformerEncoderLayer(4, 2, 8)
     >>> td.nn.TransformerEncoder([layer])(td.ones((1, 3, 4))).shape
     (1, 3, 4)
+    >>> len(td.nn.TransformerEncoder(layer, num_layers=6).layers)
+    6
     """
 
     def forward(self, src: Any, mask: Any = None, is_causal: bool = False) -> Tensor:

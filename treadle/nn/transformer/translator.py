@@ -122,9 +122,9 @@ class Translator(Module):
         def operations(letters: str) -> Module:
             return _Operations(letters, width, dropout, dtype)
 
-        self.encoder = TransformerEncoder(below, operations(postprocess_top))
+        self.encoder = TransformerEncoder(below, norm=operations(postprocess_top))
         self.decoder = TransformerDecoder(
-            _tied(above, tied_layers), operations(postprocess_top)
+            _tied(above, tied_layers), norm=operations(postprocess_top)
         )
         self.source_begin = operations(postprocess_embedding)
         self.target_begin = operations(postprocess_embedding)
