@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Frame",
     "ThreadState",
-    "Undoing",
     "assigning",
     "native_calls",
     "local",
@@ -29,18 +28,6 @@ __all__ = [
 ]
 
 _committed = attrgetter("committed")
-
-
-class Undoing(Protocol):
-    """An observer that is notified of Variables before they are written."""
-
-    def note(
-        self, variable: Variable, version: Tensor, base: Tensor | None = None
-    ) -> None: ...
-
-    def is_foreign(self, version: Tensor) -> bool: ...
-
-    def note_grad(self, variable: Variable) -> None: ...
 
 
 class Noting(Protocol):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,6 @@ from treadle.ops.movement import BroadcastTo
 
 __all__ = [
     "CONSTANTS",
-    "is_constant",
     "is_finite",
     "is_lossless",
     "is_nonnegative",
@@ -35,13 +33,6 @@ _BOUNDS = (0.0, 1.0, 8.0, 4096.0, 2.0**31, 1e29)
 _BOUNDED = {"Cast", "Negative", "Abs", "Add", "Subtract", "Multiply", "BroadcastTo"}
 _BOUNDED |= {"Reshape", "PermuteDims", "Slice", "Flip", "Roll"}
 _PASSES = ("BroadcastTo", "Reshape", "PermuteDims", "Slice", "Flip", "Roll", "Index")
-
-
-def is_constant(x: Tensor) -> bool:
-    """Whether a node is a constant of the structure."""
-    if type(x.op) is BroadcastTo:
-        x = x.inputs[0]
-    return type(x.op) is Literal
 
 
 def number_of(x: Tensor) -> Any:
@@ -98,8 +89,6 @@ def _bits(dtype: DType) -> int:
 
 
 # -- facts that hold by the op, or because they hold of its operands -------------------
-
-Fact = Callable[[Tensor, int], bool]
 
 
 def _name(x: Tensor) -> str:
