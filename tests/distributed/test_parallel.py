@@ -16,8 +16,14 @@ from tests.distributed.workloads import WORKLOADS, Images, digest, trained
 from treadle.base.options import current
 from treadle.distributed import fixed
 from treadle.distributed.layout import GradientLayout
-from treadle.distributed.parallel import shards_of
-from treadle.distributed.share import Buffers, RowGradients, Share, Sum, levels
+from treadle.distributed.share import (
+    Buffers,
+    RowGradients,
+    Share,
+    Sum,
+    levels,
+    shards_of,
+)
 
 UPDATES = 3
 RUN = """
@@ -436,6 +442,8 @@ DIFFER = {
     "seed": ("td.set_options(seed=rank())", "seed is 1, there 0"),
     "shape": ("x = td.param('x', init=np.ones(2 + rank()))", "x: float64[3], there"),
     "rate": ("inner = td.optim.SGD([x], lr=1.0 + rank())", "lr=2.0"),
+    "setting": ("inner = td.optim.SGD([x], momentum=rank() / 2)", "momentum=0.5"),
+    "schedule": ("inner = td.optim.SGD([x], lr=lambda i: 1.0 + rank())", "lr=2.0"),
     "state": ("update = rank()", "rank 1 is at update 1, rank 0 at update 0"),
 }
 
@@ -459,6 +467,45 @@ def test_ranks_that_differ_are_told_in_what(what: str) -> None:
     """
     lines = ranks(2, program)
     assert all("rank 1" in line and message in line for line in lines), lines
+
+
+CHANGES = {
+    "": "",
+    "net[0].weight.trainable = False": "rank 1 differs from rank 0: 0.weight is not",
+    "opt.lr = 0.5": "rank 1 has another learning rate or another seed than rank 0",
+    "td.set_options(seed=7)": "rank 1 has another learning rate or another seed",
+    "net[1].bias.assign([5.0])": "rank 1 differs from rank 0: the value of 1.bias is",
+}
+CHANGED = """
+net = td.nn.Sequential(td.nn.Linear(4, 4), td.nn.Linear(4, 1))
+rate = lambda count: 0.1 / (count + 1)  # each rank has another function
+opt = td.distributed.DataParallel(td.optim.SGD(lr=0.1 if "lr" in CHANGE else rate), net)
+x, before = td.ones((2, 4)) * (1.0 + rank()), net[0].weight.numpy().copy()
+def train():
+    for _ in range(2):
+        opt.step(td.square(net(x)).mean())
+train()
+net[0].weight.trainable = False
+train()
+net[0].weight.trainable = True
+assert (net[0].weight.numpy() != before).any()
+if rank() == 1:
+    exec(CHANGE)
+try:
+    train()
+    opt.join()
+    tell("")
+except td.distributed.DistributedError as error:
+    tell(str(error))
+"""
+
+
+@NEEDS_MPI
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_one_rank_changes_alone_is_told(change: str) -> None:
+    lines = ranks(2, CHANGED.replace("CHANGE", repr(change)))
+    message = CHANGES[change]
+    assert all(message in line and bool(line) == bool(message) for line in lines), lines
 
 
 @NEEDS_MPI

@@ -13,7 +13,7 @@ from treadle.distributed.communicator import Communicator, DistributedError
 from treadle.distributed.fixed import all_reduce, gather_parts, reduce_part, tree
 from treadle.distributed.layout import Bucket, GradientLayout
 from treadle.distributed.share import Buffers, RowGradients, Share, Sum
-from treadle.graph.origin import Origin
+from treadle.graph.origin import Origin, describe
 from treadle.graph.variable import Variable
 from treadle.runtime.store import store
 
@@ -25,7 +25,8 @@ class Exchange:
     the gradients of later ones are made: a thread of its own carries it out.
 
     `total` has the shares before the `last` one of this rank, which says what it uses.
-    Ranks that stand at different updates, or have other parameters, are told.
+    Ranks that stand at different updates, or are to update otherwise, are told:
+    `standing` is a number of what decides it.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Exchange:
         update: int,
         joined: bool,
         origin: Origin = (None, 0),
+        standing: int = 0,
     ) -> None:
         self.comm, self.layout, self.total, self.last = comm, layout, total, last
         self.channel = comm.channel("treadle-exchange") if comm.size > 1 else None
@@ -47,6 +49,8 @@ class Exchange:
         self._used = total.used(last.used)
         self._count = total.count + last.count
         self._ended = joined
+        self._standing = standing
+        self._trainable = np.array([x.variable.trainable for x in layout.places], bool)
 
     def put(self, number: int) -> None:
         """The last share's gradients of a bucket are there, for good."""
@@ -90,12 +94,27 @@ class Exchange:
 
     def _meet(self, comm: Communicator) -> None:
         numbers = self.update, self._count, self.joined, self.layout.digest()
-        heads = comm.all_gather(np.array(numbers, np.int64))
-        _check(heads)
+        heads = comm.all_gather(np.array([*numbers, self._standing], np.int64))
+        flags = comm.all_gather(np.packbits(np.stack([self._used, self._trainable])))
+        count = len(self._used)
+        bits = np.unpackbits(flags, axis=1, count=2 * count) > 0
+        used, trainable = bits[:, :count], bits[:, count:]
+        try:
+            _check(heads)
+            self._check_trainable(trainable)
+        except DistributedError as error:
+            raise error.located("step", where=describe(self.origin)) from None
         self._count, self._ended = int(heads[:, 1].sum()), bool(heads[:, 2].all())
-        used = comm.all_gather(np.packbits(self._used))
-        every = np.bitwise_or.reduce(used)
-        self._used = np.unpackbits(every, count=len(self._used)) > 0
+        self._used = np.any(used, axis=0)
+
+    def _check_trainable(self, trainable: Array) -> None:
+        """Raise where a rank has frozen what others have not."""
+        for rank, place in np.argwhere(trainable != trainable[0])[:1]:
+            raise DistributedError(
+                f"rank {rank} differs from rank 0: {self.layout.places[place].name} is "
+                f"{'' if trainable[rank, place] else 'not '}trainable there",
+                hint="freeze parameters on all ranks, between the same two updates",
+            )
 
     def _send(self, bucket: Bucket) -> None:
         """Sum a bucket over this rank's shards, and have it exchanged."""
@@ -134,7 +153,7 @@ class Exchange:
 
 def _check(heads: Array) -> None:
     """Raise unless all ranks are at one update, of one layout."""
-    for k, (update, *_, digest) in enumerate(heads):
+    for k, (update, _, _, digest, standing) in enumerate(heads):
         if update != heads[0, 0]:
             raise DistributedError(
                 f"rank {k} is at update {update}, rank 0 at update {heads[0, 0]}",
@@ -144,6 +163,11 @@ def _check(heads: Array) -> None:
         if digest != heads[0, 3]:
             raise DistributedError(
                 f"rank {k} has other parameters than rank 0 had at the start"
+            )
+        if standing != heads[0, 4]:
+            raise DistributedError(
+                f"rank {k} has another learning rate or another seed than rank 0",
+                hint="set lr and seed on all ranks, between the same two updates",
             )
 
 

@@ -14,14 +14,20 @@ from treadle.autodiff.gradient import graded, gradings, put_gradients
 from treadle.base.arrays import Array
 from treadle.base.errors import ArgumentError, GradientError
 from treadle.base.options import current
-from treadle.distributed.agreement import agree, machine
+from treadle.distributed.agreement import (
+    agree,
+    agree_on_values,
+    machine,
+    optimizer_text,
+    standing,
+)
 from treadle.distributed.buffers import Statistics
 from treadle.distributed.communicator import Communicator
 from treadle.distributed.exchange import Exchange, send_variables
 from treadle.distributed.filling import Filling, parts_asked
 from treadle.distributed.layout import GradientLayout
 from treadle.distributed.sharded import ShardedUpdate
-from treadle.distributed.share import Share, Sum, levels
+from treadle.distributed.share import Share, Sum, levels, shards_of
 from treadle.distributed.world import world
 from treadle.engines.early import listening
 from treadle.graph.awaited import Awaited
@@ -108,12 +114,11 @@ class DataParallel:
 
     def _facts(self, buffers: Sequence[Variable]) -> dict[str, str]:
         """What has to be the same on all ranks."""
-        optimizer = self.optimizer
         return {
             "Treadle": __version__,
             **machine(),
             "shards": f"{self.shards}{', sharded' * self.layout.sharded}",
-            "the optimizer": f"{optimizer!r}, {optimizer.controls.sign()}",
+            "the optimizer": optimizer_text(self.optimizer),
             "the list of parameters": "\n".join(self.layout.lines()),
             "the list of buffers": "\n".join(str(b.type) for b in buffers),
         }
@@ -218,10 +223,14 @@ class DataParallel:
         """Take part in the updates of others, without a batch, until all ranks have
         called this: after a loop of which ranks make different numbers of steps.
 
-        An update that some of the shards lack is made of the others.
+        An update that some of the shards lack is made of the others. In the end ranks
+        compare the values of parameters.
         """
         while not self._joined():
             pass
+        if self.communicator.size > 1:
+            places = [(x.name, x.variable) for x in self.layout.places]
+            agree_on_values(self.communicator, places)
         self._place_draws()
 
     def flush(self) -> bool:
@@ -285,7 +294,7 @@ class DataParallel:
         """The exchange of the update at hand, which begins when it is told to."""
         return Exchange(
             self.communicator, self.layout, self._sum, last, self.updates, joined,
-            capture(),
+            capture(), standing(self.optimizer),
         )  # fmt: skip
 
     def _joined(self) -> bool:
@@ -362,22 +371,6 @@ class DataParallel:
 
     def __repr__(self) -> str:
         return f"DataParallel({self.optimizer!r}, shards={self.shards})"
-
-
-def shards_of(shards: int, size: int) -> int:
-    """The shards of each rank; ArgumentError where their sums could not be made in
-    the order that all numbers of ranks have in common.
-
-    >>> shards_of(8, 2), shards_of(6, 3), shards_of(6, 1)
-    (4, 2, 6)
-    """
-    share, rest = divmod(shards, size)
-    if shards < 1 or rest or (size > 1 and share & (share - 1)):
-        raise ArgumentError(
-            f"{shards} shards are not to be had on {size} ranks alike",
-            hint="let shards be the number of ranks times 1, 2, 4, 8 or so on",
-        )
-    return share
 
 
 def _parameters(

@@ -8,9 +8,10 @@ import numpy as np
 
 from treadle.base.arrays import Array
 from treadle.base.dtypes import DType
+from treadle.base.errors import ArgumentError
 from treadle.distributed.layout import GradientLayout
 
-__all__ = ["Buffers", "RowGradients", "Share", "Sum", "levels"]
+__all__ = ["Buffers", "RowGradients", "Share", "Sum", "levels", "shards_of"]
 
 
 @dataclass(frozen=True)
@@ -145,3 +146,19 @@ def levels(shards: int) -> int:
     (3, 1, 0)
     """
     return (shards & -shards).bit_length() - 1
+
+
+def shards_of(shards: int, size: int) -> int:
+    """The shards of each rank; ArgumentError where their sums could not be made in
+    the order that all numbers of ranks have in common.
+
+    >>> shards_of(8, 2), shards_of(6, 3), shards_of(6, 1)
+    (4, 2, 6)
+    """
+    share, rest = divmod(shards, size)
+    if shards < 1 or rest or (size > 1 and share & (share - 1)):
+        raise ArgumentError(
+            f"{shards} shards are not to be had on {size} ranks alike",
+            hint="let shards be the number of ranks times 1, 2, 4, 8 or so on",
+        )
+    return share
