@@ -102,3 +102,29 @@ def test_what_fails_assigns_nothing(steps: int) -> None:
     for name, x in before.items():
         np.testing.assert_array_equal(x, after[name])
     step(own)
+
+
+def test_a_variable_assigned_at_each_step_of_rows() -> None:
+    """Rows have read its versions, so the step does not make the last one."""
+
+    def trained() -> list[Any]:
+        draw = np.random.default_rng(3)
+        w, u = (td.param(init=draw.normal(size=(4, 4)) * 0.5) for _ in range(2))
+        opt, seen = td.optim.SGD([w, u], lr=0.1), []
+        for length in (7, 8, 7, 9, 5, 8, 3, 7):
+            state = td.Variable(np.zeros(4))
+            x = td.tanh(td.asarray(draw.normal(size=(3, length, 4))) @ w)
+            h = x[:, 0]
+            for t in range(length):
+                context = (x * h[:, None]).sum(1)
+                h = td.tanh(x[:, t] + (h + context) @ u)
+                state.assign(state * 0.9 + td.stop_gradient(h.mean(0)))
+            loss = (h**3).mean() + (state * h).sum()
+            seen += [float(opt.step(loss)), state.numpy().copy()]
+        return [*seen, w.numpy(), u.numpy()]
+
+    native = trained()
+    with td.options(engine="reference"):
+        wanted = trained()
+    for x, y in zip(native, wanted, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-8, atol=1e-10)

@@ -217,3 +217,42 @@ def test_an_error_in_a_loop_tells_the_line() -> None:
         h = net.cell(td.take(table, places[:, t, 0], axis=0), h) * memory.mean(1)
     with pytest.raises(td.TreadleError, match=r"td\.take\(table"):
         h.sum().numpy()
+
+
+def shifted(net: _Net, source: Any, back: int) -> Any:
+    """Each step reads the state of some steps before."""
+    memory = net.memory(source)
+    states = [memory[:, k] * 0.5 for k in range(back)]
+    for t in range(source.shape[1]):
+        last = states.pop(0)
+        context = (memory * last[:, None]).sum(1)
+        states.append(td.tanh((memory[:, t] + context) @ net.w[WIDTH:] + last))
+    return (td.stack(states) ** 2).sum()
+
+
+def in_pairs(net: _Net, source: Any, _: int) -> Any:
+    """Each step of a second loop reads what that of the first has made."""
+    memory = net.memory(source)
+    h, first = memory.mean(1), []
+    for _ in range(source.shape[1]):
+        h = td.tanh((h * 0.5 + memory.mean(1)) @ net.w[WIDTH:])
+        first.append(h)
+    g = memory[:, 0]
+    for x in first:
+        g = td.tanh((g * 0.5 + x) @ net.w[WIDTH:])
+    return (g * g).sum()
+
+
+@pytest.mark.parametrize("back", [1, 2, 3, 5])
+@pytest.mark.parametrize("loop", [shifted, in_pairs])
+def test_what_a_step_reads_is_of_the_step_before(
+    loop: Callable[..., Any], back: int
+) -> None:
+    def found(engine: str) -> list[Any]:
+        with td.options(engine=engine):
+            net, source = _Net(), _data(12)
+            loss = loop(net, source, back)
+            return [*td.evaluate(loss, *td.grad(loss, [net.v, net.w]))]
+
+    for x, y in zip(found("native"), found("reference"), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-9)

@@ -227,3 +227,12 @@ def test_the_meaning_of_what_has_logsumexp_inside_is_as_exact() -> None:
         assert np.abs(y - np.log(e.sum(1) / rest)).max() < 1.5e-6
         p = td.constrained_softmax(x, np.ones_like(x)).numpy()
         np.testing.assert_allclose(p, e / e.sum(1, keepdims=True), 3e-6)
+
+
+@pytest.mark.parametrize("shape", [(90, 4), (64, 7), (64, 1000)])
+def test_what_is_done_with_sums_decides_no_bit_of_them(shape: tuple[int, int]) -> None:
+    x = np.random.default_rng(0).normal(size=shape).astype("f")
+    alone = td.asarray(x).sum(1).numpy()
+    y = td.asarray(x).sum(1)
+    beside = td.exp(y), td.tanh(y), td.sin(y), td.cos(y), y * y, y + 1
+    np.testing.assert_array_equal(td.evaluate(y, *beside)[0], alone)

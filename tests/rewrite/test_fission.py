@@ -264,3 +264,22 @@ def test_any_length_and_width_has_the_bits_of_its_own_program() -> None:
         td.clear_cache()
         for a, b in zip(found, td.evaluate(loss(*size)), strict=True):
             assert a.tobytes() == np.asarray(b).tobytes(), size
+
+
+def test_gradients_of_weights_of_what_is_the_same_at_every_step() -> None:
+    """A part of what stays is computed of it for the product after the loop, too."""
+
+    def make(given: Given) -> list[Any]:
+        w, u = given.weight(N, H), given.weight(H, H)
+        source = td.tanh(given.rows(B, T, N))
+        rows = td.permute_dims(source, (1, 0, 2))
+
+        def step(h: Any, x: Any) -> Any:
+            h = td.tanh(x @ w + source[:, 3] @ w + h @ u)
+            return h, h
+
+        last, _ = td.scan(step, zeros(B, H), rows)
+        loss = (last**2).mean()
+        return [loss, *td.grad(loss, [w, u])]
+
+    checked(make)

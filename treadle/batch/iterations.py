@@ -146,7 +146,10 @@ def slices_of(members: Iterations, value: int) -> Slices | None:
     if not moves.any():
         return None
     (axes,) = np.nonzero(moves[0])
-    place = members.waiting.read(members.ranks[value][1])[0]
+    places = {members.waiting.read(rank)[0] for rank in members.ranks[value]}
+    place = places.pop()
+    if places:  # they are slices of other nodes
+        raise RefusedError
     if (moves != moves[:1]).any() or len(axes) != 1 or not members.is_before(place):
         raise RefusedError
     axis = int(axes[0])

@@ -36,6 +36,16 @@ class Ops:
         self.kind = np.array(kinds, np.int64)[self.which]
         self.sign = np.array(signs, np.int64)[self.which]
         self.position = np.array(places, np.int64)[self.which]
+        self.constant = self._constant(walk)
+        self.sign = 2 * self.sign + self.constant  # they are no rows of one op
+
+    @staticmethod
+    def _constant(walk: Walk) -> Marks:
+        """The nodes where derivatives end that go on at others: those of `no_grad`."""
+        marks = walk.columns.marked & walk.waiting
+        for k in np.flatnonzero(marks).tolist():
+            marks[k] = "no_grad" in walk.nodes[k].mark
+        return marks & bool((walk.waiting & ~marks).any())
 
     def _kind(self, op: Any) -> int:
         if type(op) is Output:

@@ -108,9 +108,9 @@ class _Loop:
     def _read(self, value: int) -> list[tuple[str, Any]]:
         """The operands of a value in each step: their kinds, and which ones."""
         members, waiting = self.members, self.members.waiting
-        first, second = (waiting.read(members.ranks[value][k]) for k in range(2))
+        each = [waiting.read(members.ranks[value][k]) for k in range(3)]
         operands: list[tuple[str, Any]] = []
-        for begin, place in zip(first, second, strict=True):
+        for begin, place, later in zip(*each, strict=True):
             rank, node = int(waiting.rank[place]), members.nodes[place]
             step = int(members.step[rank]) if rank >= 0 else -1
             if step == 1:
@@ -119,7 +119,7 @@ class _Loop:
                 operands.append(("carry", self._carry(int(members.value[rank]), begin)))
             elif node.op is LITERAL:
                 operands.append(("literal", node))
-            elif members.is_before(place):
+            elif members.is_before(place) and begin == place == later:
                 operands.append(
                     ("fixed", self.fixed.setdefault(place, len(self.fixed)))
                 )

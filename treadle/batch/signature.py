@@ -21,6 +21,7 @@ from treadle.graph.variable import Update
 from treadle.ops.call import Call
 from treadle.ops.contract import Contract
 from treadle.ops.control import Cond
+from treadle.ops.flow import StopGradient
 from treadle.ops.loop import Scan
 from treadle.ops.while_loop import While
 
@@ -113,17 +114,21 @@ class Signature:
         inputs: Sequence[Tensor],
         shares: Container[int],
         body: Body | None = None,
+        constant: bool = False,
     ) -> Any:
         """The signature of a node that shares the operands numbered in `shares`; None
         if it can be no row. The operands have values or are rows.
 
-        `body` is what the node does with them, if that is not its op alone.
+        `body` is what the node does with them, if that is not its op alone; `constant`
+        tells that no derivative goes on behind it.
         """
         op = node.op
         if type(op) is Call:
             body = op.body
         elif body is None:
             body = _single(node, inputs)
+        if constant:
+            body = _stopped(body)
         plain = type(op) is not Call  # whose literals are part of its body
         numbers = [k for k, x in enumerate(inputs) if not plain or x.op is not LITERAL]
         shared = {k: inputs[n] for k, n in enumerate(numbers) if n in shares}
@@ -140,6 +145,19 @@ def _single(node: Tensor, inputs: Sequence[Tensor]) -> Body:
     numbers = iter(range(len(arguments)))
     operands = [x if x.op is LITERAL else ~next(numbers) for x in inputs]
     return body_of(node.op.name, [node], operands, [x.type for x in arguments], [0])
+
+
+def _stopped(body: Body) -> Body:
+    """A body that does the same, and through which no derivative goes on."""
+    if "stopped" not in body.memo:
+        with tracing(body.name):
+            ends = [
+                StopGradient()(y) if is_inexact(y.type.dtype) else y
+                for y in body.outputs
+            ]
+            body.memo["stopped"] = Body(body.name, body.arguments, ends)
+    stopped: Body = body.memo["stopped"]
+    return stopped
 
 
 def _loops(body: Body) -> bool:

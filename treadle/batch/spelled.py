@@ -37,6 +37,11 @@ def join_spelled(walk: Walk, ops: Ops, asked: Container[int]) -> dict[int, Body]
 
     nodes = [walk.nodes[k] for k in np.flatnonzero(ends).tolist()]
     expressions = expressions_in(nodes, between)
+    for serial, (_, expression) in list(expressions.items()):
+        inside = walk.number(expression.inside)
+        if len(set(ops.constant[inside].tolist())) > 1:  # a derivative ends in it
+            ops.kind[inside[-1]] = LEFT
+            del expressions[serial]
     if not expressions:
         return {}
     bodies = {body.number: body for body, _ in expressions.values()}

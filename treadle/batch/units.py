@@ -135,11 +135,11 @@ def collect(
     plain = fits & ((ops.kind == PLAIN) | (ops.kind == MOVE))
     calls = walk.waiting & (ops.kind == CALL)
     for members in _alike(ops.sign, calls):
-        parts += _calls(walk, members)
+        parts += _calls(walk, ops, members)
     code = ops.sign * (WIDE + 1) + walk.sizes
     for members in _alike(code, _for_rows(walk, code, plain)):
         body = bodies.get(int(ops.sign[members[0]]))
-        parts += _plain(walk, members, shared, body)
+        parts += _plain(walk, ops, members, shared, body)
     for _, _, nodes, _ in parts:
         possible[nodes] = True
     _drop_what_reads_others(walk, ops, possible)
@@ -183,7 +183,7 @@ def _alike(code: Numbers, marks: Marks) -> list[Numbers]:
 Found = list[tuple[int, Signature, Numbers, Numbers]]  # first node, its kind, rows read
 
 
-def _calls(walk: Walk, members: Numbers) -> Found:
+def _calls(walk: Walk, ops: Ops, members: Numbers) -> Found:
     """The calls of one body, by the Variables that they share."""
     body = walk.nodes[members[0]].op.body
     places, rows = shared_of(body)
@@ -191,12 +191,14 @@ def _calls(walk: Walk, members: Numbers) -> Found:
     every = walk.read_by(members, len(body.arguments))
     if not rows:
         return calls
+    constant = bool(ops.constant[members[0]])
     for alike in split(every[:, places]):
         nodes = members[alike]
         if walk.waiting[every[alike[0]][places]].any():
             continue
         inputs = _at(walk.nodes, every[alike[0]])
-        signature = Signature.of(walk.nodes[nodes[0]], inputs, places)
+        first = walk.nodes[nodes[0]]
+        signature = Signature.of(first, inputs, places, constant=constant)
         if signature is not None:
             calls.append((int(nodes[0]), signature, nodes, every[alike][:, rows]))
     return calls
@@ -252,7 +254,11 @@ class _Shared:
 
 
 def _plain(
-    walk: Walk, members: Numbers, shared: _Shared, body: Body | None = None
+    walk: Walk,
+    ops: Ops,
+    members: Numbers,
+    shared: _Shared,
+    body: Body | None = None,
 ) -> Found:
     """Nodes of one op and number of operands: by their types, and what they share.
 
@@ -264,11 +270,13 @@ def _plain(
     what = np.where(version, every, np.where(literal, shared.content[every], 0))
     marks = version + 2 * literal
     parts: Found = []
+    constant = bool(ops.constant[members[0]])
     for alike in split(np.concatenate([types, what, marks], 1)):
         nodes = members[alike]
         inputs = _at(walk.nodes, every[alike[0]])
         mine = np.flatnonzero(marks[alike[0]] == 1).tolist()
-        signature = Signature.of(walk.nodes[nodes[0]], inputs, mine, body)
+        first = walk.nodes[nodes[0]]
+        signature = Signature.of(first, inputs, mine, body, constant)
         if signature is not None:
             rows = every[alike][:, marks[alike[0]] == 0]
             parts.append((int(nodes[0]), signature, nodes, rows))

@@ -288,6 +288,10 @@ def vector_axis(kernel: Kernel) -> Axis | None:
         kept = nest.bounded()
         axes = [a for a in axes if a not in kept]
     touched = _touched(kernel)  # where a value is chosen by is no memory
+    if nest.inner and not kernel.ordered:
+        # What is read or stored once a row is chosen by grouping: it decides no bit.
+        inner = set(nest.inner)
+        touched = [i for i in touched if not inner.isdisjoint(i.axes())] or touched
     best, score = None, -LOWEST
     for axis in axes:
         adjacent = 0

@@ -301,7 +301,8 @@ class Parts:
         last = self._loop(node, carries, stacks, values)
         values |= last.pop("stacks")
         rows |= stacks.keys()
-        alike = [y for y in outputs if y.serial not in self.varies]
+        read = [y for s in self.sums.values() for x in s.terms for y in x.inputs]
+        alike = [y for y in [*outputs, *read] if y.serial not in self.varies]
         if follow([*self.after.values(), *alike], values, rows) is not None:
             return
         results = {k: x for k, x in last.items() if k in self.read}

@@ -92,10 +92,10 @@ def outdated(variable: Variable) -> StateError:
 
 def taken(changes: Sequence[Tensor]) -> Claim:
     """The Variables that a run assigns, with the versions before taken away: those that
-    are made from a value that is there.
+    are made from a value that is there, and yet to be made.
     """
     first: dict[int, Tensor] = {}
-    last: dict[int, int] = {}
+    last: dict[int, Tensor] = {}
     for x in changes:
         variable: Variable = x.op.variable  # type: ignore[attr-defined]
         base = x.inputs[0]
@@ -103,9 +103,12 @@ def taken(changes: Sequence[Tensor]) -> Claim:
         plain = plain and not any(t.is_foreign(x) for t in modes.get().transactions)
         if plain and base is variable.committed:
             first[id(variable)] = base
-        last[id(variable)] = x.serial
+        last[id(variable)] = x
+    # Rows have read a version that was assigned: it has its value.
+    first = {k: base for k, base in first.items() if last[k].stored is None}
     claim = Claim([x.op.variable for x in first.values()])  # type: ignore[attr-defined]
-    claim.keys = [last[k] for k in first]
+    claim.keys = [last[k].serial for k in first]
+    last.clear()  # it counts
     if not first:
         return claim
     base = None  # type: ignore[assignment]
