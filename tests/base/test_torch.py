@@ -187,7 +187,8 @@ def test_gradients_are_none_as_torch_has_them() -> None:
 
 def test_a_closure_may_derive_as_torchs_does() -> None:
     net = td.nn.Linear(3, 1)
-    opt = td.optim.LBFGS(net.parameters(), lr=0.5, max_iter=3)
+    net.weight, net.bias = np.ones((1, 3)), np.zeros(1)
+    opt = td.optim.LBFGS(net.parameters(), max_iter=3, line_search_fn="strong_wolfe")
 
     def closure() -> Any:
         opt.zero_grad()
