@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from collections.abc import Callable
 
 import numpy as np
@@ -55,3 +56,16 @@ def test_a_loop_frees_its_results_without_the_collector(
         assert memory_of("fast").results.live_bytes() == before
     finally:
         gc.enable()
+
+
+def test_networks_that_are_trained_once_and_dropped_are_gone() -> None:
+    """No key of a graph that is looked at for rows keeps a Variable alive."""
+    gone = []
+    for _ in range(4):
+        net = td.nn.Sequential(td.nn.Linear(6, 8), td.nn.ReLU(), td.nn.Linear(8, 3))
+        optimizer = td.optim.SGD(net.parameters(), lr=0.1)
+        float(optimizer.step(net(np.ones((4, 6), "f")).sum()))
+        gone += [weakref.ref(p) for p in net.parameters()]
+    del net, optimizer
+    gc.collect()
+    assert not [ref for ref in gone if ref() is not None]

@@ -20,6 +20,7 @@ from treadle.engines.base import Failed, engine
 from treadle.graph import serials
 from treadle.graph.extents import family
 from treadle.graph.frame import top
+from treadle.graph.leaves import Version
 from treadle.graph.look import MADE, MOST, Look, look
 from treadle.graph.numbers import number, number_of
 from treadle.graph.op import Op
@@ -212,8 +213,10 @@ def _looks(table: Columns, asked: Container[int]) -> Any:
     ops = dict(zip(table.ops.tolist(), table.nodes, strict=True))
     types = dict(zip(table.types.tolist(), table.nodes, strict=True))
     numbers = []
-    for x in ops.values():  # of which Variable an Update is a version decides nothing
-        numbers.append(number(Update) if type(x.op) is Update else number_of(x.op))
+    for x in ops.values():  # of which Variable something is a version decides nothing
+        kind = type(x.op)
+        versions = kind is Update or kind is Version
+        numbers.append(number(kind) if versions else number_of(x.op))
     numbers += [number(x.type) for x in types.values()]
     opened = family(numbers, table.nodes)
     return (
