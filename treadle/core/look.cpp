@@ -125,6 +125,10 @@ class Looker {
         others[static_cast<size_t>(place)]--;
         words.push_back(place);
       }
+      each_result(x, [&](PyObject* result) {
+        w.nodes.of(result);
+        if (w.nodes.size() > others.size()) others.push_back(0);
+      });
     }
     oldest = oldest_;
     if (refused) return Result::otherwise;

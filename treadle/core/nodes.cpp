@@ -67,6 +67,24 @@ static PyObject* new_mark() {
   return Py_NewRef(inside ? scopes.mark : Py_None);
 }
 
+bool is_noted_as_result(PyObject* node) {
+  PyObject* inputs = nodes.inputs.of(node);
+  if (PyTuple_GET_SIZE(inputs) != 1) return true;
+  PyObject* whole = PyTuple_GET_ITEM(inputs, 0);
+  if (Py_TYPE(nodes.type.of(whole)) != nodes.several) return true;
+  PyObject*& results = nodes.results.of(whole);
+  if (results == Py_None) {
+    PyObject* made = PyList_New(0);
+    if (!made) return false;
+    PyObject_GC_UnTrack(made);  // it refers to nothing that could be in a cycle
+    Py_SETREF(results, made);
+  }
+  Ref reference(PyWeakref_NewRef(node, nullptr));
+  if (!reference) return false;
+  PyObject_GC_UnTrack(reference.get());
+  return PyList_Append(results, reference.get()) == 0;
+}
+
 // The number of the next node: it orders all nodes, of all threads.
 static long long serials = 0;
 
@@ -82,6 +100,7 @@ PyObject* make(const New& made) {
   nodes.offset.of(x) = Py_NewRef(made.offset);
   nodes.metadata.of(x) = Py_NewRef(made.notes);
   nodes.name.of(x) = Py_NewRef(Py_None);
+  nodes.results.of(x) = Py_NewRef(Py_None);
   nodes.mark.of(x) = new_mark();
   if (!nodes.mark.of(x)) return nullptr;
   nodes.depth.of(x) = PyLong_FromLongLong(made.depth);
@@ -96,7 +115,7 @@ PyObject* make(const New& made) {
     PyObject_GC_UnTrack(x);
     if (PyTuple_GET_SIZE(made.inputs)) PyObject_GC_UnTrack(made.inputs);
   }
-  return node.release();
+  return is_noted_as_result(x) ? node.release() : nullptr;
 }
 
 namespace {
@@ -108,9 +127,10 @@ bool counted(const char* name, Py_ssize_t given, Py_ssize_t asked) {
 }
 
 PyObject* bind_nodes(PyObject*, PyObject* args) {
-  PyObject *kind, *warn;
+  PyObject *kind, *several, *warn;
   long long every;
-  if (!PyArg_ParseTuple(args, "O!OL", &PyType_Type, &kind, &warn, &every))
+  if (!PyArg_ParseTuple(args, "O!O!OL", &PyType_Type, &kind, &PyType_Type, &several, &warn,
+                        &every))
     return nullptr;
   Nodes found;
   found.kind = reinterpret_cast<PyTypeObject*>(kind);
@@ -120,11 +140,12 @@ PyObject* bind_nodes(PyObject*, PyObject* args) {
       {&found.depth, "depth"},   {&found.stored, "stored"},
       {&found.mark, "mark"},     {&found.code, "_code"},
       {&found.offset, "_offset"}, {&found.name, "_name"},
-      {&found.metadata, "_metadata"}};
+      {&found.metadata, "_metadata"}, {&found.results, "_results"}};
   for (auto& [slot, name] : names)
     if (!slot->find(kind, name)) return nullptr;
   found.warn = Py_NewRef(warn);
   found.every = every;
+  found.several = reinterpret_cast<PyTypeObject*>(Py_NewRef(several));
   Py_INCREF(kind);
   nodes = found;
   Py_RETURN_NONE;
@@ -228,7 +249,7 @@ PyObject* track(PyObject*, PyObject* x) {
 
 PyMethodDef node_functions[] = {
     {"bind_nodes", bind_nodes, METH_VARARGS,
-     "bind_nodes(Tensor, warn, every): what nodes are made of."},
+     "bind_nodes(Tensor, TupleType, warn, every): what nodes are made of."},
     {"next_serial", next_serial, METH_NOARGS, "next_serial(): the number of a next node."},
     {"bind_states", bind_states, METH_VARARGS,
      "bind_states(thread_state, ThreadState, Frame): where threads have their notes."},

@@ -68,6 +68,8 @@ class Slot {
 struct Nodes {
   PyTypeObject* kind = nullptr;
   Slot op, inputs, type, serial, depth, stored, mark, code, offset, name, metadata;
+  Slot results;              // weak references to those of a node that has several
+  PyTypeObject* several = nullptr;  // the type of such a node's type
   PyObject* warn = nullptr;  // called with every so many nodes
   long long every = 0;       // a mask of serials
 };
@@ -88,6 +90,9 @@ extern PyObject* part;  // the mark of what lies in data (graph/marks.py)
 // been written, and no run is about to write over it (graph/resident.py).
 PyObject* array_behind(PyObject* value);
 bool has_arrived(PyObject* value);
+
+// Notes, in the node of several results that it reads, that this is one of them.
+bool is_noted_as_result(PyObject* node);
 
 inline bool waits(PyObject* node) { return nodes.stored.of(node) == Py_None; }
 inline long long number(PyObject* x) { return PyLong_AsLongLong(x); }

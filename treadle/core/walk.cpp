@@ -66,6 +66,7 @@ void go(Walk& w, PyObject* roots, bool whole, bool described = false,
     PyObject* inputs = nodes.inputs.of(node);
     for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(inputs); j++)
       w.operands.push_back(w.nodes.of(PyTuple_GET_ITEM(inputs, j)));
+    if (!whole) each_result(node, [&](PyObject* x) { w.nodes.of(x); });
   }
   w.starts.push_back(static_cast<int64_t>(w.operands.size()));
 }

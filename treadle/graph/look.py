@@ -19,7 +19,7 @@ from treadle.graph.numbers import number_of, number_of_type
 from treadle.graph.op import Op
 from treadle.graph.references import counted
 from treadle.graph.resident import Resident
-from treadle.graph.tensor import Tensor
+from treadle.graph.tensor import Tensor, waiting_results
 from treadle.graph.traversal import oldest_data, oldest_target
 from treadle.graph.variable import Update, Variable
 
@@ -135,6 +135,10 @@ def _looked(roots: list[Tensor], asked: int, updates: int, owned: Owned, whole: 
                 uses.append(0)
             uses[at] += 1
             words.append(at)
+        for x in waiting_results(node):
+            if place.setdefault(x.serial, len(nodes)) == len(nodes):
+                nodes.append(x)
+                uses.append(0)
     node = x = None  # type: ignore[assignment]
     behind = oldest_data(derivatives)
     again = bool(derivatives) and (not whole or newest > behind)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Self
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from treadle.base.errors import ArgumentError
-from treadle.base.types import Type
+from treadle.base.types import TupleType, Type
 from treadle.core import native
 from treadle.graph.marks import new_mark
 from treadle.graph.operators import Operand, functions
@@ -53,8 +54,8 @@ class Tensor(Operand):
     """
 
     __slots__ = (
-        "__weakref__", "_code", "_metadata", "_name", "_offset", "depth", "inputs",
-        "mark", "op", "serial", "stored", "type",
+        "__weakref__", "_code", "_metadata", "_name", "_offset", "_results", "depth",
+        "inputs", "mark", "op", "serial", "stored", "type",
     )  # fmt: skip
     op: Op
     inputs: tuple[Tensor, ...]
@@ -68,6 +69,7 @@ class Tensor(Operand):
     _offset: int
     _name: str | None
     _metadata: dict[str, Any] | None
+    _results: list[weakref.ref[Tensor]] | None  # of one that has several
 
     def __new__(
         cls,
@@ -188,7 +190,10 @@ def _make_node(
     node._code, node._offset = code, offset
     node.stored = stored
     node.mark = new_mark()
-    node._name, node._metadata = None, notes
+    node._name, node._metadata, node._results = None, notes, None
+    if len(inputs) == 1 and type(inputs[0].type) is TupleType:
+        whole = inputs[0]
+        whole._results = [*(whole._results or ()), weakref.ref(node)]
     return node
 
 
@@ -215,7 +220,7 @@ make_node: Callable[..., Tensor] = _make_node
 make_results: Callable[..., tuple[Tensor, ...]] = _make_results
 track: Callable[[Tensor | list[Tensor] | tuple[Any, ...]], None] = _track
 if native is not None:
-    native.bind_nodes(Tensor, warn_if_growing, LOOK)
+    native.bind_nodes(Tensor, TupleType, warn_if_growing, LOOK)
     make_node, make_results, track = native.node, native.results, native.track
 
 Remarks.node = Tensor
@@ -284,6 +289,17 @@ def results(node: Tensor, ops: Sequence[Op]) -> tuple[Tensor, ...]:
         for result in nodes:
             _tell(result)
     return nodes
+
+
+def living_results(node: Tensor) -> list[Tensor]:
+    """The results of a node of several that somebody holds."""
+    every = [reference() for reference in node._results or ()]
+    return [x for x in every if x is not None]
+
+
+def waiting_results(node: Tensor) -> list[Tensor]:
+    """Those without values: a run that makes one of them makes all of these."""
+    return [x for x in living_results(node) if x.stored is None]
 
 
 _new = object.__new__

@@ -13,7 +13,7 @@ import numpy as np
 from treadle.core import native
 from treadle.graph.leaves import CONSTANT
 from treadle.graph.marks import PART
-from treadle.graph.tensor import Tensor, copied
+from treadle.graph.tensor import Tensor, copied, living_results, waiting_results
 
 by_serial = attrgetter("serial")
 _NEWEST = (1 << 63) - 1  # no serial is larger
@@ -45,6 +45,12 @@ def reach(
             if not known and (stop is None or not stop(node)):
                 stack += node.inputs
     return [seen[serial] for serial in sorted(seen)]
+
+
+def with_results(nodes: Sequence[Tensor]) -> list[Tensor]:
+    """Some nodes, and what somebody holds of the results of those that have several."""
+    results = [x for node in nodes for x in living_results(node)]
+    return _in_order({*nodes, *results}) if results else [*nodes]
 
 
 def pending(roots: Iterable[Tensor]) -> list[Tensor]:
@@ -91,7 +97,9 @@ def _visited(roots: list[Tensor]) -> list[Tensor]:
     level = seen
     while level:
         waiting = [x for x in level if x.stored is None]
-        level = set(chain.from_iterable(map(_inputs, waiting))) - seen
+        every = set(chain.from_iterable(map(_inputs, waiting)))
+        every.update(chain.from_iterable(map(waiting_results, waiting)))
+        level = every - seen
         seen |= level
     return _in_order(seen)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from treadle.autodiff.dependence import behind
 from treadle.autodiff.tape import is_spent, tape_of
 from treadle.graph.tensor import Tensor
-from treadle.graph.traversal import reach
+from treadle.graph.traversal import reach, with_results
 from treadle.graph.variable import variable_of
 from treadle.runtime.history import forget, lasting, trained_by, trains
 
@@ -23,7 +23,7 @@ def release(roots: Sequence[Tensor], chosen: set[int]) -> None:
     last = lasting(roots, chosen)
     stale: set[int] = set()
     tapes: dict[int, bool] = {}
-    nodes = reach(roots)
+    nodes = with_results(reach(roots))
     trained = trained_by(nodes, chosen)
     for node in nodes:
         variable = variable_of(node)
