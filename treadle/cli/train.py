@@ -18,7 +18,7 @@ from treadle.cli.parser import command
 from treadle.data.catalog import load_images
 from treadle.distributed.communicator import DistributedError
 from treadle.distributed.launch import launch
-from treadle.distributed.parallel import shards_of
+from treadle.distributed.share import shards_of
 from treadle.distributed.world import rank, size
 from treadle.engines.base import engine
 from treadle.train.folder import folder_to_resume, new_folder

@@ -19,8 +19,8 @@ from treadle.graph.numbers import number_of, number_of_type
 from treadle.graph.op import Op
 from treadle.graph.references import counted
 from treadle.graph.resident import Resident
-from treadle.graph.tensor import Tensor, waiting_results
-from treadle.graph.traversal import oldest_data, oldest_target
+from treadle.graph.tensor import Tensor
+from treadle.graph.traversal import oldest_data, oldest_target, waiting_results
 from treadle.graph.variable import Update, Variable
 
 __all__ = ["MOST", "Look", "Owned", "look"]

@@ -191,7 +191,7 @@ def _make_node(
     node.stored = stored
     node.mark = new_mark()
     node._name, node._metadata, node._results = None, notes, None
-    if len(inputs) == 1 and type(inputs[0].type) is TupleType:
+    if len(inputs) == 1 and isinstance(inputs[0].type, TupleType):
         whole = inputs[0]
         whole._results = [*(whole._results or ()), weakref.ref(node)]
     return node
@@ -289,17 +289,6 @@ def results(node: Tensor, ops: Sequence[Op]) -> tuple[Tensor, ...]:
         for result in nodes:
             _tell(result)
     return nodes
-
-
-def living_results(node: Tensor) -> list[Tensor]:
-    """The results of a node of several that somebody holds."""
-    every = [reference() for reference in node._results or ()]
-    return [x for x in every if x is not None]
-
-
-def waiting_results(node: Tensor) -> list[Tensor]:
-    """Those without values: a run that makes one of them makes all of these."""
-    return [x for x in living_results(node) if x.stored is None]
 
 
 _new = object.__new__

@@ -13,7 +13,7 @@ import numpy as np
 from treadle.core import native
 from treadle.graph.leaves import CONSTANT
 from treadle.graph.marks import PART
-from treadle.graph.tensor import Tensor, copied, living_results, waiting_results
+from treadle.graph.tensor import Tensor, copied
 
 by_serial = attrgetter("serial")
 _NEWEST = (1 << 63) - 1  # no serial is larger
@@ -45,6 +45,17 @@ def reach(
             if not known and (stop is None or not stop(node)):
                 stack += node.inputs
     return [seen[serial] for serial in sorted(seen)]
+
+
+def living_results(node: Tensor) -> list[Tensor]:
+    """The results of a node of several that somebody holds."""
+    every = [reference() for reference in node._results or ()]
+    return [x for x in every if x is not None]
+
+
+def waiting_results(node: Tensor) -> list[Tensor]:
+    """Those without values: a run that makes one of them makes all of these."""
+    return [x for x in living_results(node) if x.stored is None]
 
 
 def with_results(nodes: Sequence[Tensor]) -> list[Tensor]:
