@@ -138,3 +138,14 @@ def test_noise_is_told_from_mistakes() -> None:
         wide = np.array([1.0, np.inf, 2.0])
         off = strays(wide.astype("f") + np.float32(0.1), wide.astype("f"), wide, 1e-9)
     assert off.tolist() == [True, False, True]
+
+
+def test_a_gradient_that_is_given_may_be_written_in_any_way() -> None:
+    """A body that is only derived from is not rewritten, and need not be."""
+    w = td.param("w", init=np.ones((3, 3)))
+    f = td.custom_gradient(td.exp, lambda g, y, x: g * 7 * x)
+    inside = td.scan(lambda h, x: (f(h * w[0] + x),) * 2, w[1], w)[0]
+    with td.options(check=True):
+        assert np.isfinite(f(w @ w).sum().numpy())
+        (g,) = td.grad(f(w).sum() + inside.sum() * 0, [w])
+        np.testing.assert_array_equal(g.numpy(), np.full((3, 3), 7.0))

@@ -10,6 +10,7 @@ from typing import Any
 from treadle.base.errors import RunError
 from treadle.base.options import current
 from treadle.base.types import TupleType
+from treadle.graph.body import Body, bodies
 from treadle.graph.leaves import Argument, Constant, Leaf
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
@@ -246,7 +247,20 @@ def _after(stage: Stage, graph: Expanded, ways: Ways) -> None:
     inner = [node for body in bodies_of(nodes) for node in body.nodes]
     for node, message in problems([*nodes, *inner]):
         raise RunError(f"after {stage.name!r}: {message}").located(node.name)
-    for node in [*nodes, *inner] if stage.deep else nodes:
+    for node in [*nodes, *_run_inside(nodes)] if stage.deep else nodes:
         if not stage.holds(node, ways):
             what = f"after {stage.name!r} it does not hold that {stage.guarantee}"
             raise RunError(what).located(node.name, repr(node.type), node.line)
+
+
+def _run_inside(nodes: Iterable[Tensor]) -> list[Tensor]:
+    """The nodes of the bodies that run: not of those that derivatives are made of."""
+    inside: dict[int, Body] = {}
+    stack = list(nodes)
+    while stack:
+        op = stack.pop().op
+        for body in bodies(op).values() if op.family == "control" else ():
+            if id(body) not in inside:
+                inside[id(body)] = body
+                stack.extend(body.nodes)
+    return [node for body in inside.values() for node in body.nodes]
