@@ -99,15 +99,15 @@ def _looked(roots: list[Tensor], asked: int, updates: int, owned: Owned, whole: 
         return None
     uses, words, ages = [1] * len(nodes), list[int](), list[tuple[int, int]]()
     changes, refused, newest, derivatives = 0, False, -1, list[Tensor]()
-    lost = set[int]()  # leaves that are no constants for a derivative
-    followed = list[int]()  # what reads others
+    # Leaves that are no constants for a derivative, and what reads others.
+    lost, followed = set[int](), list[int]()
     for k, node in enumerate(nodes):
         waits = node.stored is None
         marked = node.mark is not None and node.mark is not NO_GRAD
         if (waits and (marked or not node.inputs)) or k >= most:
             return None
-        part = whole and node.serial > floor and node.mark is PART
-        part = part and not waits and node.serial <= behind
+        part = whole and not waits and node.mark is PART
+        part = part and floor < node.serial <= behind
         newest = max(newest, node.serial) if part else newest
         if not waits and (part or not (whole and node.inputs and node.serial > floor)):
             leaf = _leaf(node, owned)
@@ -128,22 +128,18 @@ def _looked(roots: list[Tensor], asked: int, updates: int, owned: Owned, whole: 
         words.append(word)
         ages.append((node.serial, k))
         followed.append(k)
-        for x in node.inputs:
+        for j, x in enumerate([*node.inputs, *waiting_results(node)]):
             at = place.setdefault(x.serial, len(nodes))
             if at == len(nodes):
                 nodes.append(x)
                 uses.append(0)
-            uses[at] += 1
-            words.append(at)
-        for x in waiting_results(node):
-            if place.setdefault(x.serial, len(nodes)) == len(nodes):
-                nodes.append(x)
-                uses.append(0)
+            if j < len(node.inputs):
+                uses[at] += 1
+                words.append(at)
     node = x = None  # type: ignore[assignment]
     behind = oldest_data(derivatives)
     again = bool(derivatives) and (not whole or newest > behind)
-    if again and not whole:
-        floor = oldest_target(derivatives)
+    floor = oldest_target(derivatives) if again and not whole else floor
     derivatives.clear()  # what is listed would count
     if again:
         nodes.clear()
