@@ -17,7 +17,7 @@ PyMODINIT_FUNC PyInit_native() {
                                  treadle::run_functions, treadle::loop_functions,
                                  treadle::size_functions})
     if (PyModule_AddFunctions(module, functions) < 0) return nullptr;
-  const bool well = treadle::add_call_types(module) && treadle::add_run_types(module) &&
+  const bool well = treadle::add_result_types() && treadle::add_call_types(module) && treadle::add_run_types(module) &&
                     treadle::add_pool_type(module) && treadle::add_value_types(module);
   return well ? module : nullptr;
 }

@@ -67,22 +67,72 @@ static PyObject* new_mark() {
   return Py_NewRef(inside ? scopes.mark : Py_None);
 }
 
+namespace {
+
+PyTypeObject *result_type, *results_type;
+
+void free_plainly(PyObject* self) {
+  PyTypeObject* type = Py_TYPE(self);
+  PyObject_Free(self);
+  Py_DECREF(type);
+}
+
+void free_result(PyObject* self) {
+  auto* own = reinterpret_cast<LivingResult*>(self);
+  LivingResult** place = &own->of->first;
+  while (*place != own) place = &(*place)->next;
+  *place = own->next;
+  Py_DECREF(own->of);
+  free_plainly(self);
+}
+
+// Neither is in a cycle: what they refer to refers to nothing.
+PyTypeObject* plain_type(const char* name, size_t size, destructor free) {
+  PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(free)}, {0, nullptr}};
+  PyType_Spec spec = {name, static_cast<int>(size), 0,
+                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+  return reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
+}
+
+}  // namespace
+
+bool add_result_types() {
+  result_type =
+      plain_type("treadle.core.native.LivingResult", sizeof(LivingResult), free_result);
+  results_type =
+      plain_type("treadle.core.native.LivingResults", sizeof(LivingResults), free_plainly);
+  return result_type && results_type;
+}
+
+LivingResults* results_of(PyObject* node) {
+  PyObject* results = nodes.results.of(node);
+  const bool several = results && Py_TYPE(results) == results_type;
+  return several ? reinterpret_cast<LivingResults*>(results) : nullptr;
+}
+
 bool is_noted_as_result(PyObject* node) {
   PyObject* inputs = nodes.inputs.of(node);
   if (PyTuple_GET_SIZE(inputs) != 1) return true;
   PyObject* whole = PyTuple_GET_ITEM(inputs, 0);
   if (Py_TYPE(nodes.type.of(whole)) != nodes.several) return true;
-  PyObject*& results = nodes.results.of(whole);
-  if (results == Py_None) {
-    PyObject* made = PyList_New(0);
-    if (!made) return false;
-    PyObject_GC_UnTrack(made);  // it refers to nothing that could be in a cycle
-    Py_SETREF(results, made);
+  LivingResults* results = results_of(whole);
+  if (!results) {
+    results = PyObject_New(LivingResults, results_type);
+    if (!results) return false;
+    results->first = nullptr;
+    Py_SETREF(nodes.results.of(whole), reinterpret_cast<PyObject*>(results));
   }
-  Ref reference(PyWeakref_NewRef(node, nullptr));
-  if (!reference) return false;
-  PyObject_GC_UnTrack(reference.get());
-  return PyList_Append(results, reference.get()) == 0;
+  auto* own = PyObject_New(LivingResult, result_type);
+  if (!own) return false;
+  own->node = node;
+  Py_INCREF(results);
+  own->of = results;
+  own->next = nullptr;
+  LivingResult** last = &results->first;
+  while (*last) last = &(*last)->next;
+  *last = own;
+  Py_SETREF(nodes.results.of(node), reinterpret_cast<PyObject*>(own));
+  return true;
 }
 
 // The number of the next node: it orders all nodes, of all threads.
@@ -233,6 +283,16 @@ void show_node(PyObject* x) {
   if (PyTuple_GET_SIZE(inputs)) show(inputs);
 }
 
+// The results of a node of several that somebody holds.
+PyObject* living_results(PyObject*, PyObject* node) {
+  if (!PyObject_TypeCheck(node, nodes.kind)) return PyErr_BadArgument(), nullptr;
+  Ref found(PyList_New(0));
+  LivingResults* results = results_of(node);
+  for (LivingResult* x = results ? results->first : nullptr; found && x; x = x->next)
+    if (Py_REFCNT(x->node) > 0 && PyList_Append(found.get(), x->node) < 0) return nullptr;
+  return found.release();
+}
+
 PyObject* track(PyObject*, PyObject* x) {
   if (PyTuple_CheckExact(x)) {
     if (PyTuple_GET_SIZE(x)) show(x);
@@ -260,6 +320,8 @@ PyMethodDef node_functions[] = {
      "node(class, op, inputs, type, stored, code, offset, notes, closed)"},
     {"results", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(results)),
      METH_FASTCALL, "results(class, node, ops): a node for each result of a node."},
+    {"living_results", living_results, METH_O,
+     "living_results(node): those of a node of several that somebody holds, in order."},
     {"track", track, METH_O,
      "track(x): let the collector see a tuple, or nodes and what these read."},
     {nullptr, nullptr, 0, nullptr}};

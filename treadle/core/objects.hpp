@@ -68,7 +68,7 @@ class Slot {
 struct Nodes {
   PyTypeObject* kind = nullptr;
   Slot op, inputs, type, serial, depth, stored, mark, code, offset, name, metadata;
-  Slot results;              // weak references to those of a node that has several
+  Slot results;              // LivingResults of a node of several, the place of each
   PyTypeObject* several = nullptr;  // the type of such a node's type
   PyObject* warn = nullptr;  // called with every so many nodes
   long long every = 0;       // a mask of serials
@@ -91,8 +91,21 @@ extern PyObject* part;  // the mark of what lies in data (graph/marks.py)
 PyObject* array_behind(PyObject* value);
 bool has_arrived(PyObject* value);
 
-// Notes, in the node of several results that it reads, that this is one of them.
-bool is_noted_as_result(PyObject* node);
+// Of a node of several results those that live, in order, and the place of a result
+// there, which ends with it: nobody is kept alive.
+struct LivingResult;
+struct LivingResults {
+  PyObject_HEAD
+  LivingResult* first;
+};
+struct LivingResult {
+  PyObject_HEAD
+  PyObject* node;  // borrowed
+  LivingResults* of;
+  LivingResult* next;
+};
+LivingResults* results_of(PyObject* node);  // null if there are none
+bool add_result_types();
 
 inline bool waits(PyObject* node) { return nodes.stored.of(node) == Py_None; }
 inline long long number(PyObject* x) { return PyLong_AsLongLong(x); }

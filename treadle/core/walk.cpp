@@ -49,13 +49,26 @@ void fetch(const Table& found, size_t k) {
   }
 }
 
+// Adds the results that somebody holds of nodes to which more refers than was found.
+void add_results(Walk& w, std::vector<size_t>& several) {
+  std::vector<uint32_t> uses(w.nodes.size());
+  for (int64_t place : w.operands) uses[static_cast<size_t>(place)]++;
+  for (size_t k : several)
+    if (Py_REFCNT(w.nodes[k]) > uses[k])
+      each_result(w.nodes[k], [&](PyObject* x) { w.nodes.of(x); });
+  several.clear();
+}
+
 // All nodes below some roots; to where values begin unless the whole is asked for, and
 // then behind values that are newer than a floor, and parts of data newer than another.
 void go(Walk& w, PyObject* roots, bool whole, bool described = false,
         int64_t floor = -1, int64_t parts = -1) {
   for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(roots); k++)
     w.nodes.of(PySequence_Fast_GET_ITEM(roots, k));
-  for (size_t k = 0; k < w.nodes.size(); k++) {
+  std::vector<size_t> several;  // nodes without values that have several results
+  for (size_t k = 0;; k++) {
+    if (k == w.nodes.size() && !(several.empty() || whole)) add_results(w, several);
+    if (k == w.nodes.size()) break;
     fetch(w.nodes, k);
     PyObject* node = w.nodes[k];
     w.serials.push_back(number(nodes.serial.of(node)));
@@ -66,7 +79,7 @@ void go(Walk& w, PyObject* roots, bool whole, bool described = false,
     PyObject* inputs = nodes.inputs.of(node);
     for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(inputs); j++)
       w.operands.push_back(w.nodes.of(PyTuple_GET_ITEM(inputs, j)));
-    if (!whole) each_result(node, [&](PyObject* x) { w.nodes.of(x); });
+    if (results_of(node)) several.push_back(k);
   }
   w.starts.push_back(static_cast<int64_t>(w.operands.size()));
 }

@@ -90,23 +90,13 @@ struct Walk {
   }
 };
 
-// Visits the results without values of a node of several: a run that makes one makes all
-// that somebody holds.
+// Visits the results without values of a node of several that somebody holds: a run that
+// makes one makes all of them.
 template <typename F>
 void each_result(PyObject* node, F visit) {
-  PyObject* results = nodes.results.of(node);
-  if (results == Py_None) return;
-  for (Py_ssize_t k = 0; k < PyList_GET_SIZE(results); k++) {
-    PyObject* x = nullptr;
-#if PY_VERSION_HEX >= 0x030D0000
-    if (PyWeakref_GetRef(PyList_GET_ITEM(results, k), &x) != 1) continue;
-    Py_DECREF(x);  // others hold it, and no Python runs meanwhile
-#else
-    x = PyWeakref_GetObject(PyList_GET_ITEM(results, k));
-    if (x == Py_None) continue;
-#endif
-    if (waits(x)) visit(x);
-  }
+  LivingResults* results = results_of(node);
+  for (LivingResult* x = results ? results->first : nullptr; x; x = x->next)
+    if (Py_REFCNT(x->node) > 0 && waits(x->node)) visit(x->node);  // none that is going
 }
 
 // Memory for a walk that nobody else uses meanwhile: a finalizer may walk, too. A thread

@@ -69,7 +69,7 @@ class Tensor(Operand):
     _offset: int
     _name: str | None
     _metadata: dict[str, Any] | None
-    _results: list[weakref.ref[Tensor]] | None  # of one that has several
+    _results: Any  # of one that has several weak references, or what the core has
 
     def __new__(
         cls,

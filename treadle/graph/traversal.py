@@ -47,10 +47,16 @@ def reach(
     return [seen[serial] for serial in sorted(seen)]
 
 
-def living_results(node: Tensor) -> list[Tensor]:
+def _living_results(node: Tensor) -> list[Tensor]:
     """The results of a node of several that somebody holds."""
     every = [reference() for reference in node._results or ()]
     return [x for x in every if x is not None]
+
+
+# Where the core makes nodes, it knows their results.
+living_results: Callable[[Tensor], list[Tensor]] = _living_results
+if native is not None:
+    living_results = native.living_results
 
 
 def waiting_results(node: Tensor) -> list[Tensor]:

@@ -339,7 +339,7 @@ class Guard:
 _DEEPEST = 32  # nested objects up to which what is inside is looked at
 _BUILT_IN = {"treadle", *sys.builtin_module_names}
 _LIBRARIES = tuple(sysconfig.get_path(k) for k in ("stdlib", "purelib", "platlib"))
-EXACT = 1 << 12  # bytes of an array up to which they are compared themselves
+EXACT = 1 << 18  # bytes of an array up to which they are compared themselves
 
 
 def is_fixed(x: np.ndarray[Any, Any]) -> bool:
