@@ -485,3 +485,25 @@ def test_what_is_changed_where_it_is_named_is_seen(f: Any, change: Any) -> None:
         assert traced.count == k - 1
         traced(x)
         assert traced.count == k - 1
+
+
+class Logged:
+    """A user's object, a method of which has the name of a function of the library."""
+
+    def __init__(self) -> None:
+        self.weight = td.param(init=np.ones(3, np.float32))
+        self.losses: list[float] = []
+
+    def log(self, loss: float) -> None:
+        self.losses.append(loss)
+
+    def loss(self, x: td.Tensor) -> td.Tensor:
+        return td.log(1 + td.exp(x * self.weight)).sum()
+
+
+def test_a_function_of_the_library_is_no_method_of_the_same_name() -> None:
+    logged = Logged()
+    f = td.function(lambda x: logged.loss(x))
+    for _ in range(4):
+        logged.log(float(f(np.ones(3, np.float32))))
+    assert f.count == 1

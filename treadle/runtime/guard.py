@@ -221,9 +221,7 @@ class Guard:
 
     def _named_in(self, x: types.ModuleType, depth: int) -> Any:
         """The names that the function uses of a user's Python module."""
-        file = getattr(x, "__file__", None) or ""
-        top = x.__name__.partition(".")[0]
-        if top in _BUILT_IN or file.startswith(_LIBRARIES):
+        if _is_library(x):
             return None
         named = {k: v for k, v in vars(x).items() if k in self.names}
         for key in named:
@@ -310,7 +308,11 @@ class Guard:
         self._around.add(id(f))
         self._attribute(f, "__code__", code)
         names, loaded = names_of(code)
-        self.names.update(names)
+        known = f.__globals__
+        # What is looked up in a library's module is no attribute of another thing.
+        self.names.update(
+            n for n, base in names if n in DYNAMIC or not _is_library(known.get(base))
+        )
         tokens: list[Any] = [code]
         for name in ("__defaults__", "__kwdefaults__"):
             values = getattr(f, name, None)
@@ -324,7 +326,6 @@ class Guard:
                 inside = "empty"
             self._attribute(cell, "cell_contents", inside)
             tokens.append(self.token(inside, depth))
-        known = f.__globals__
         for name in loaded:
             if name in known:
                 self._item(known, name)
@@ -334,6 +335,14 @@ class Guard:
             term = f"{self._name(absent)}.isdisjoint({self._name(known)})"
             self._terms.append(term)
         return tuple(tokens)
+
+
+def _is_library(x: Any) -> bool:
+    """Return True if something is a module that no user writes."""
+    if not isinstance(x, types.ModuleType):
+        return False
+    file = getattr(x, "__file__", None) or ""
+    return x.__name__.partition(".")[0] in _BUILT_IN or file.startswith(_LIBRARIES)
 
 
 _DEEPEST = 32  # nested objects up to which what is inside is looked at

@@ -49,15 +49,27 @@ def functions_of(value: Any) -> list[types.FunctionType]:
 
 
 @cached(4096)
-def names_of(code: types.CodeType) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The names that code mentions, and those of them that it looks up globally.
+def names_of(
+    code: types.CodeType,
+) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
+    """The names that code mentions, each with the global name that it is looked up in
+    ("" where that is another thing), and the names that it looks up globally.
 
     Those of inner functions, too.
     """
-    names, loaded = list(code.co_names), []
+    names: list[tuple[str, str]] = []
+    loaded, base = [], ""
     for step in dis.get_instructions(code):
+        within, base = base, ""
         if "GLOBAL" in step.opname or "NAME" in step.opname:
             loaded.append(step.argval)
+            names.append((step.argval, ""))
+            base = step.argval
+        elif step.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+            names.append((step.argval, within))
+            base = within  # of a.b.c, too
+        elif type(step.argval) is str:
+            names.append((step.argval, ""))
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             inner = names_of(constant)
