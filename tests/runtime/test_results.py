@@ -11,6 +11,7 @@ import treadle as td
 from treadle.engines.base import engine
 from treadle.graph import look as looking
 from treadle.graph.look import look
+from treadle.graph.numbers import number_of, number_of_type
 from treadle.graph.traversal import _visited, pending
 
 nn = td.nn
@@ -131,6 +132,10 @@ def test_walks_of_the_core_and_of_python_see_the_same_results() -> None:
     loss = (h * h).sum()
     assert [x.serial for x in _visited([loss])] == [x.serial for x in pending([loss])]
     assert c.serial in {x.serial for x in pending([loss])}
+    for x in td.nodes([loss, c]):  # the core reads numbers that Python has given
+        number_of_type(x.type)  # type: ignore[arg-type]
+        number_of(x.op)
+    del x
     found = []
     for walked in (look, _by_python):
         seen = walked([loss], (), {}, False)
