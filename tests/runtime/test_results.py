@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import treadle as td
+from treadle.base.types import Type
 from treadle.engines.base import engine
 from treadle.graph import look as looking
 from treadle.graph.look import look
@@ -133,7 +134,8 @@ def test_walks_of_the_core_and_of_python_see_the_same_results() -> None:
     assert [x.serial for x in _visited([loss])] == [x.serial for x in pending([loss])]
     assert c.serial in {x.serial for x in pending([loss])}
     for x in td.nodes([loss, c]):  # the core reads numbers that Python has given
-        number_of_type(x.type)  # type: ignore[arg-type]
+        if isinstance(x.type, Type):
+            number_of_type(x.type)
         number_of(x.op)
     del x
     found = []
