@@ -11,7 +11,7 @@ from treadle.base.caches import Cache
 from treadle.base.options import modes
 from treadle.graph.frame import top
 from treadle.graph.leaves import Version
-from treadle.graph.look import Look, look
+from treadle.graph.look import Look, assigned, look
 from treadle.graph.tensor import Tensor, watchers
 from treadle.graph.variable import Variable
 
@@ -54,10 +54,13 @@ class Seen:
 
 def seen(loss: Tensor) -> Seen | None:
     """The key of a loss, with what its gradient reached before; None without a key."""
-    now = modes.get()
-    if top().tracing or top().versions or watchers or now.options.eager:
+    now, frame = modes.get(), top()
+    if frame.tracing or watchers or now.options.eager:
         return None
-    columns = look([loss], (), {}, True)
+    if frame.versions and (now.transactions or not frame.alone()):
+        return None
+    pending = frame.pending
+    columns = look([loss], (), assigned(pending), True, pending)
     if columns is None:
         return None
     key = columns.key, now.options.compilation

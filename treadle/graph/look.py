@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,13 +16,13 @@ from treadle.graph import serials
 from treadle.graph.claim import StandIn
 from treadle.graph.leaves import CONSTANT, LITERAL, Cut, Version
 from treadle.graph.marks import NO_GRAD, PART
-from treadle.graph.numbers import number_of, number_of_type
+from treadle.graph.numbers import number, number_of, number_of_type
 from treadle.graph.op import Op
 from treadle.graph.references import counted
 from treadle.graph.resident import Resident
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import oldest_data, oldest_target, waiting_results
-from treadle.graph.variable import Update, Variable
+from treadle.graph.variable import Update, Variable, variable_of
 
 __all__ = ["MOST", "Look", "Owned", "look"]
 
@@ -39,6 +40,7 @@ _RECIPE = {"carried", "program"}  # the marks of what has run
 WAITS, OPEN, UPDATE, WRITTEN, DATA, CARRYING, FIXED, TRAINED = range(8)
 VALUE, CARRYING_VALUE, OWN, WITHOUT, OLDER = range(8, 13)
 CODES = 16
+_assigned = itertools.count()  # Variables so far
 
 # Nodes, references of others, places that are held, and the key.
 Found = tuple[list[Tensor], list[int], list[int], bytes]
@@ -88,6 +90,20 @@ def look(
     if seen is None:
         return None
     return Look(seen[0], len(asked), list(updates), *seen[1:])
+
+
+def assigned(updates: Sequence[Tensor]) -> Owned:
+    """Numbers for the Variables that are assigned, of which each has its own."""
+    numbers: Owned = {}
+    for x in updates:
+        variable = variable_of(x)
+        assert variable is not None
+        if variable.numbers is None:
+            k = next(_assigned)
+            pair = number(("assigned", k)), number(("assigned", k, "fixed"))
+            variable.numbers = pair
+        numbers[id(variable)] = variable.numbers
+    return numbers
 
 
 def _looked(roots: list[Tensor], asked: int, updates: int, owned: Owned, whole: bool,

@@ -80,7 +80,7 @@ class Variable(Operand):
 
     __slots__ = (
         "__weakref__", "_grad", "_trainable", "_type", "allowed", "committed", "frozen",
-        "metadata", "name", "plans", "sparse", "version", "wanted",
+        "metadata", "name", "numbers", "plans", "sparse", "version", "wanted",
     )  # fmt: skip
     persistent: ClassVar[bool] = True  # or at its initial value again after each run
 
@@ -120,6 +120,7 @@ class Variable(Operand):
         self.metadata: dict[str, Any] = Remarks()
         self._grad: Tensor | None = None
         self.plans: Any = None  # of runs that assign it first (runtime/evaluate.py)
+        self.numbers: tuple[int, int] | None = None  # in keys of graphs (look.py)
         self.frozen: Variable | None = None
         self.sparse = sparse
         self.version: Op = version
@@ -310,7 +311,7 @@ class Variable(Operand):
         memo[id(self)] = copy
         copy._type, copy.name, copy.sparse = self._type, self.name, self.sparse
         copy.metadata, copy.grad = Remarks(self.metadata), self.grad
-        copy.plans = None
+        copy.plans = copy.numbers = None
         copy.frozen = None if self.frozen is None else self.frozen.__deepcopy__({})
         copy._trainable, copy.wanted = self._trainable, self.wanted
         copy.allowed = self.allowed

@@ -17,7 +17,7 @@ from treadle.graph.awaited import Awaited
 from treadle.graph.frame import top
 from treadle.graph.gradients import give_gradients, only_none
 from treadle.graph.leaves import as_tensor
-from treadle.graph.look import Look, Owned, look
+from treadle.graph.look import Look, Owned, assigned, look
 from treadle.graph.serials import newest_serial
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
@@ -347,7 +347,7 @@ class Optimizer(OptimizerState):
         work = self._accumulated(only) if loss is None else []
         asked = [g for _, _, g in work] if loss is None else [as_tensor(loss)]
         asked = [*{x.serial: x for x in (*asked, *endangered(asked))}.values()]
-        mine = self._plans.owned(self._owned(), top().pending)
+        mine = {**assigned(top().pending), **self._owned()}
         columns = look(asked, rates, mine, loss is not None, top().pending, True)
         if columns is None or [p for _, p, _ in work if p.frozen is not None]:
             return None

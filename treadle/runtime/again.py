@@ -8,9 +8,8 @@ of their results.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import count
 from typing import Any
 
 from treadle.autodiff.derivative import endangered
@@ -18,9 +17,7 @@ from treadle.base.caches import Cache
 from treadle.engines.base import Failed
 from treadle.graph.carried import Carried
 from treadle.graph.look import Look, Owned
-from treadle.graph.numbers import number
 from treadle.graph.tensor import Tensor
-from treadle.graph.variable import Variable, variable_of
 from treadle.runtime.moved import Together, let_go
 from treadle.runtime.polymorphic import Sizes
 from treadle.runtime.recorder import recording
@@ -32,9 +29,7 @@ from treadle.runtime.steps import (
 __all__ = ["Plans"]
 
 PLANS = 256  # of one caller: sentences have as many lengths
-WRITTEN = 4096  # Variables that are assigned before a step
 TRIED = 32  # runs that are planned at the first sight, whether graphs come again or not
-_numbers = count()  # of Variables that are assigned
 
 
 class Plans:
@@ -45,9 +40,6 @@ class Plans:
     def __init__(self) -> None:
         self._table: Cache[Any, Plan | bool] = Cache("plans of steps", PLANS)
         self._together: dict[tuple[int, ...], Together] = {}
-        # Variables that were assigned before a run, by id, with numbers for keys.
-        self._assigned: Cache[int, tuple[Variable, tuple[int, int]]]
-        self._assigned = Cache("variables assigned before steps", WRITTEN)
         self._sizes = Sizes()
         self.hits = self.misses = 0
 
@@ -56,20 +48,6 @@ class Plans:
 
     def __reduce__(self) -> Any:
         return Plans, ()
-
-    def owned(self, owned: Owned, updates: Sequence[Tensor]) -> Owned:
-        """The objects that a caller owns, and assignments, with numbers for keys."""
-        more = {}
-        for x in updates:
-            variable = variable_of(x)
-            assert variable is not None
-            known = self._assigned.get(id(variable))
-            if known is None:
-                k = next(_numbers)
-                pair = number(("assigned", k)), number(("assigned", k, "fixed"))
-                known = self._assigned[id(variable)] = variable, pair
-            more[id(variable)] = known[1]
-        return {**more, **owned} if more else owned
 
     def known(self, key: Any) -> Plan | None:
         """The plan of graphs that look like this."""

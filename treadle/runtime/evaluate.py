@@ -17,7 +17,7 @@ from treadle.base.types import TupleType
 from treadle.graph.carried import Carried
 from treadle.graph.frame import top
 from treadle.graph.leaves import as_tensor
-from treadle.graph.look import look
+from treadle.graph.look import assigned, look
 from treadle.graph.operators import Operand, provide
 from treadle.graph.resident import soon
 from treadle.graph.serials import mark_run
@@ -75,7 +75,7 @@ def run(
     if around is None:
         return _run_anew(roots, feeds, spent, cuts)
     plans = plans or (_plans_of(updates[0]) if updates else _plans)
-    ownership = plans.owned({}, updates)
+    ownership = assigned(updates)
     seen = look(roots, (), ownership, False, updates)
     if seen is not None:
         done = plans.run((seen.key, around, cuts), seen, cuts)
@@ -108,7 +108,7 @@ def plan_of(
 ) -> CallPlan | None:
     """The plan of calls whose results are asked for, as of these inputs, if what looked
     alike has run by these plans; those that assign cut what they evaluate."""
-    seen = look(asked, (), plans.owned({}, updates), False, updates)
+    seen = look(asked, (), assigned(updates), False, updates)
     if seen is None:
         return None
     key = seen.key, around, plans is not _plans
