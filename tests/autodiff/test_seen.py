@@ -10,6 +10,7 @@ import pytest
 
 import treadle as td
 from treadle.autodiff import gradient
+from treadle.runtime import again
 
 nn, F = td.nn, td.nn.functional
 
@@ -88,3 +89,54 @@ def test_a_loss_that_reads_what_was_assigned_is_derived_by_that() -> None:
         (w - a * b).sum().backward()
         assert w.grad is not None and w.grad.tolist() == [1.0] * 3
     assert (float(a), float(b)) == (5.0, 4.0)
+
+
+class Accumulated(Task):
+    """Gradients of three minibatches for each step, whose statistics follow in turn."""
+
+    def step(self, k: int, follows: bool) -> float:
+        self.optimizer.zero_grad()
+        total = 0.0
+        for part in range(3):
+            x = td.asarray(values(5, 4, seed=10 * k + part))
+            loss = (self.net(x) ** 2).mean() / 3
+            loss.backward()
+            total += float(loss) if follows else 0.0
+        self.optimizer.step()
+        return total + float(loss)
+
+
+@pytest.mark.parametrize("read", [False, True])
+def test_a_variable_assigned_twice_before_a_step_follows_a_plan(
+    read: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    td.clear_cache()
+    task, hits = Accumulated(normalized=True), []
+    losses = []
+    for k in range(10):
+        before = task.optimizer._plans.hits
+        losses.append(task.step(k, read))
+        hits.append(task.optimizer._plans.hits - before)
+    assert hits[4:] == [1] * 6
+    monkeypatch.setattr(again.Plans, "note", lambda *given: None)
+    monkeypatch.setattr(gradient, "seen", lambda loss: None)
+    other = Accumulated(normalized=True)
+    assert losses == [other.step(k, read) for k in range(10)]
+    assert task.state() == other.state()
+
+
+def test_versions_between_assignments_keep_their_values() -> None:
+    v = td.Variable(1.0)
+    for k in range(6):
+        first = v.assign(v + 1)
+        between = v * 10
+        v.assign(v * 2)
+        wanted = float(v.numpy())
+        v.assign(v - wanted + k)
+        if k % 2:
+            del first, between
+            assert float(v) == k
+        else:
+            assert float(v) == k
+            assert (float(first), float(between)) == (wanted / 2, wanted * 5)
+        v.assign(1.0 + k)

@@ -136,10 +136,17 @@ class Looker {
       const Result result = check_lost(w, given);
       if (result != Result::looked) return result;
     }
-    // What was assigned is all of it, and nothing but the frame refers to it twice.
+    // What was assigned is all of it, and nothing but the frame refers to it: twice to the
+    // newest of a Variable, once to those that this is made of.
     if (updates != given - first_update) return Result::otherwise;
+    std::vector<bool> older(given);
+    for (size_t k = first_update; k < given; k++) {
+      const auto base = static_cast<size_t>(w.nodes.of(PyTuple_GET_ITEM(
+          nodes.inputs.of(w.nodes[k]), 0)));
+      if (base < given) older[base] = true;
+    }
     for (size_t k = first_update; k < given; k++)
-      if (others[k] != 2) return Result::otherwise;
+      if (others[k] != (older[k] ? 1 : 2)) return Result::otherwise;
     for (size_t k = given; k < w.nodes.size(); k++)
       if (treadle::waits(w.nodes[k]) && others[k] > 0)
         held.push_back(static_cast<int64_t>(k));

@@ -179,7 +179,10 @@ def _keyed(
     pairs = zip(counted(nodes), uses, strict=True)
     others = [count - inside for count, inside in pairs]
     roots = sum(counts)
-    if any(n != 2 for n in others[roots - counts[2] : roots]):
+    # The frame refers twice to the newest update of a Variable, once to older ones.
+    updates = range(roots - counts[2], roots)
+    older = {place[nodes[k].inputs[0].serial] for k in updates}
+    if any(others[k] != (1 if k in older else 2) for k in updates):
         return None
     held = [k for k in range(roots, len(nodes)) if nodes[k].stored is None]
     held = _left(nodes, others, [k for k in held if others[k] > 0], place)

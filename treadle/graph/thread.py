@@ -100,12 +100,12 @@ class Frame:
         return taken
 
     def alone(self) -> bool:
-        """Return True if all versions that are seen are to be carried out here, one of
-        each Variable."""
+        """Return True if all versions that are seen are to be carried out here."""
+        newest = {id(x.op.variable): x for x in self.pending}  # type: ignore[attr-defined]
         seen = self.versions
-        if len(seen) != len(self.pending):
+        if len(seen) != len(newest):
             return False
-        return all(seen.get(id(x.op.variable)) is x for x in self.pending)  # type: ignore[attr-defined]
+        return all(seen.get(k) is x for k, x in newest.items())
 
     def drop(self, updates: Sequence[Tensor]) -> None:
         """See what was carried out no more."""
