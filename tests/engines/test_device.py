@@ -20,7 +20,7 @@ import pytest
 import treadle as td
 from treadle.base.errors import OptionError, RunError, UnboundError
 from treadle.base.types import Type
-from treadle.engines.base import engine, provide_engine
+from treadle.engines.base import engine, provide_devices, provide_engine
 from treadle.engines.device.engine import Device
 from treadle.engines.device.memory import GRAIN, DeviceValue, Memory
 from treadle.graph.operators import functions
@@ -493,3 +493,12 @@ def test_it_is_small_and_nobody_else_knows_it() -> None:
     others = [path for path in root.rglob("*.py") if path not in own]
     known = [path.name for path in others if "engines.device" in path.read_text()]
     assert known == ["base.py"]  # the table of engines
+
+
+def test_an_engine_takes_the_place_of_devices_of_its_name() -> None:
+    provide_devices("placed", lambda number: Device(SMALL))
+    first = engine("placed")
+    provide_engine("placed", lambda: Device(SMALL))
+    assert engine("placed") is not first
+    with pytest.raises(td.OptionError):
+        engine("placed:1")

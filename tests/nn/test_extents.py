@@ -16,6 +16,8 @@ from treadle.nn.module import Module
 
 def refusing() -> dict[str, Callable[[Any], Module]]:
     """Every layer as a function of one of its extents, which 0 is no value for."""
+    encoder = nn.TransformerEncoderLayer(4, 2, 8)
+    decoder = nn.TransformerDecoderLayer(4, 2, 8)
     found: dict[str, Callable[[Any], Module]] = {
         "Linear in": lambda n: nn.Linear(n, 2),
         "Linear out": lambda n: nn.Linear(2, n),
@@ -34,6 +36,8 @@ def refusing() -> dict[str, Callable[[Any], Module]]:
         "LSTM layers": lambda n: nn.LSTM(2, 2, n),
         "GRUCell": lambda n: nn.GRUCell(2, n),
         "MultiHeadAttention": lambda n: nn.MultiHeadAttention(4, n),
+        "TransformerEncoder": lambda n: nn.TransformerEncoder(encoder, num_layers=n),
+        "TransformerDecoder": lambda n: nn.TransformerDecoder(decoder, num_layers=n),
         "Bert": lambda n: nn.Bert(9, 4, layers=n, heads=1, feedforward=4, places=4),
         "LearnedPositions": lambda n: nn.LearnedPositions(n, 4),
         "SinusoidalPositions": lambda n: nn.SinusoidalPositions(n),

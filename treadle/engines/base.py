@@ -220,7 +220,8 @@ for _name in _modules:
 def provide_engine(name: str, make: Callable[[], Engine]) -> None:
     """Register an engine under the name `td.options(engine=)` takes."""
     _engines[name] = make
-    _made.pop(name, None)  # one of that name before
+    for others in (_made, _numbered):  # one of that name before
+        others.pop(name, None)
     register_engine(name)
 
 

@@ -159,7 +159,7 @@ def checkpoint_arrays(folder: PathLike) -> dict[str, Array]:
     """The arrays of a snapshot, or of the newest one in a folder of them, each by its
     part and its name; raises ModelFileError.
 
-    >>> import tempfile
+    >>> import tempfile, numpy as np
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = save_checkpoint(folder, 3, {"model": {"w": np.ones(2)}}, {})
     ...     list(checkpoint_arrays(path)), list(checkpoint_arrays(folder))

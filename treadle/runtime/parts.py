@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from treadle.base.errors import RunError
 from treadle.base.options import current
 from treadle.graph.marks import NO_GRAD
 from treadle.graph.parts import LONGEST, is_move
@@ -27,8 +28,11 @@ def read_part(node: Tensor) -> bool:
     if current().engine != "auto":  # somebody wants to know what that one does
         return False
     value = x.array
-    for y in reversed(chain):
-        value = y.op.numpy(value, *[i.array for i in y.inputs[1:]])
+    try:
+        for y in reversed(chain):
+            value = y.op.numpy(value, *[i.array for i in y.inputs[1:]])
+    except RunError:  # a position is out of range: the run says where
+        return False
     settle(node, np.array(value, order="C"))
     known = x.mark.get("carried") if x.mark and x.inputs else None
     if known is None:
