@@ -16,6 +16,7 @@ from treadle.autodiff.derivative import endangered
 from treadle.base.caches import Cache
 from treadle.engines.base import Failed
 from treadle.graph.carried import Carried
+from treadle.graph.frame import top
 from treadle.graph.look import Look, Owned
 from treadle.graph.tensor import Tensor
 from treadle.runtime.moved import Together, let_go
@@ -138,5 +139,10 @@ def _carried_out(plan: Plan, look: Look) -> list[Tensor] | None:
             if carried.take(look.updates) is not None:
                 return None
             return plan.run(look)
+        except Failed:
+            raise
+        except BaseException:  # as any run that fails; they may have been carried out
+            top().drop(look.updates)
+            raise
         finally:
             carried.leave()

@@ -118,6 +118,8 @@ class Computed:
         places = [x.base for x in self.changes]
         bases = [look.nodes[k] if k >= 0 else None for k in places]
         changed = claim.take(bases)
+        if changed is not None and look.updates:  # the long way says what that means
+            raise Failed
         if changed is not None:
             raise outdated(changed).located("step", repr(changed.type))
 
