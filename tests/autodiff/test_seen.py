@@ -140,3 +140,4 @@ def test_versions_between_assignments_keep_their_values() -> None:
             assert float(v) == k
             assert (float(first), float(between)) == (wanted / 2, wanted * 5)
         v.assign(1.0 + k)
+    assert float(v) == 6  # nothing waits for who comes after
