@@ -55,9 +55,7 @@ class Seen:
 def seen(loss: Tensor) -> Seen | None:
     """The key of a loss, with what its gradient reached before; None without a key."""
     now, frame = modes.get(), top()
-    if frame.tracing or watchers or now.options.eager:
-        return None
-    if frame.versions and (now.transactions or not frame.alone()):
+    if frame.tracing or watchers or now.options.eager or not frame.alone():
         return None
     pending = frame.pending
     columns = look([loss], (), assigned(pending), True, pending)

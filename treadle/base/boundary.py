@@ -67,7 +67,7 @@ def refusal(
 def _called(
     f: Callable[..., Any], args: Sequence[Any]
 ) -> tuple[str, Sequence[Any], list[inspect.Parameter]]:
-    """What a call is of, its arguments and its parameters, a method's without self."""
+    """The name of a called function, its arguments and parameters, without self."""
     name, parameters = f.__name__, list(inspect.signature(f).parameters.values())
     if parameters and parameters[0].name in ("self", "cls") and args:
         owner = args[0] if isinstance(args[0], type) else type(args[0])
@@ -119,7 +119,7 @@ def _is_raw(error: Exception) -> bool:
 
 
 def _ours(frame: TracebackType) -> bool:
-    """Whether code is the library's or of what that is built on; what a dataclass has
+    """Return True for code of the library or of what that is built on; a dataclass's
     written stands in a string, as a program of `python -c` does."""
     code, names = frame.tb_frame.f_code, frame.tb_frame.f_globals
     if code.co_filename == "<string>":

@@ -19,28 +19,24 @@ LONGEST = 16  # moves, one after the other
 
 
 def is_move(x: Tensor) -> bool:
-    """Whether a node is a part of its first input, or that in another order, which no
-    data decides but single positions that are there."""
+    """Return True if a node is a part of its first input, or that in another order,
+    which no data decides but single positions that are there."""
     if x.op.family != "gather":
         return x.op.family == "movement"
     return all(i.op is CONSTANT and not i.type.shape for i in x.inputs[1:])
 
 
 def is_differentiable_part(x: Tensor) -> bool:
-    """Whether a tensor is, or is part of, what derivatives may go on behind and has a
-    value."""
+    """Return True if a tensor is, or is part of, what has a value that derivatives may
+    go on behind."""
     for _ in range(LONGEST):
-        if x.stored is not None or not is_move(x):
+        if x.stored is not None:
+            carried = not x.mark or x.mark.get("carried", True)
+            return bool(x.inputs) and x.mark is not PART and carried
+        if not is_move(x):
             break
         x = x.inputs[0]
-    return _is_differentiable(x)
-
-
-def _is_differentiable(whole: Tensor) -> bool:
-    """Whether a tensor has a value that derivatives may go on behind."""
-    if whole.stored is None or whole.mark is PART or not whole.inputs:
-        return False
-    return not whole.mark or whole.mark.get("carried", True)
+    return False
 
 
 def settle_part(part: Tensor, whole: Tensor, key: Any) -> None:
@@ -56,7 +52,7 @@ def settle_part(part: Tensor, whole: Tensor, key: Any) -> None:
     if whole.op is CONSTANT or whole.mark is PART:
         mark = PART
     elif whole.inputs:
-        if _is_differentiable(whole):
+        if is_differentiable_part(whole):
             return
         mark = {"carried": False}
     elif type(whole.op) is not Cut or whole.op.carried:

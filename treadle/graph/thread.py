@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from weakref import WeakSet
 
 from treadle.base.locks import lock
+from treadle.base.options import modes
 from treadle.core import native
 
 if TYPE_CHECKING:
@@ -100,7 +101,12 @@ class Frame:
         return taken
 
     def alone(self) -> bool:
-        """Return True if all versions that are seen are to be carried out here."""
+        """Return True if all versions that are seen are to be carried out here, in no
+        transaction."""
+        if not self.versions:
+            return True
+        if modes.get().transactions:
+            return False
         newest = {id(x.op.variable): x for x in self.pending}  # type: ignore[attr-defined]
         seen = self.versions
         if len(seen) != len(newest):

@@ -8,7 +8,7 @@ from typing import Any
 from treadle.graph.scope import param
 from treadle.graph.tensor import Tensor
 from treadle.nn import functional as F
-from treadle.nn.applied import Applied, settings
+from treadle.nn.applied import FunctionLayer, settings
 from treadle.nn.linear import above_zero
 from treadle.nn.module import Module
 
@@ -45,7 +45,7 @@ __all__ = [
 
 
 @settings
-class _Plain(Applied):
+class _Plain(FunctionLayer):
     """A function without settings; `inplace` is for torch: memory is the planner's."""
 
     inplace: InitVar[bool] = False
@@ -165,7 +165,7 @@ class Hardswish(_Plain):
 
 
 @settings
-class LeakyReLU(Applied):
+class LeakyReLU(FunctionLayer):
     """x where it is positive, negative_slope x elsewhere.
 
     >>> td.nn.LeakyReLU(0.5)([-2.0, 2.0]).tolist()
@@ -199,7 +199,7 @@ class PReLU(Module):
 
 
 @settings
-class ELU(Applied):
+class ELU(FunctionLayer):
     """x where it is positive, alpha (e^x - 1) elsewhere. Clevert et al. 2016.
 
     >>> f"{float(td.nn.ELU()(-1.0)):.4f}"
@@ -212,7 +212,7 @@ class ELU(Applied):
 
 
 @settings
-class CELU(Applied):
+class CELU(FunctionLayer):
     """max(x, 0) + min(alpha (e^(x / alpha) - 1), 0). Barron 2017.
 
     >>> f"{float(td.nn.CELU(2.0)(-1.0)):.4f}"
@@ -225,7 +225,7 @@ class CELU(Applied):
 
 
 @settings
-class GELU(Applied):
+class GELU(FunctionLayer):
     """x Phi(x), or with approximate="tanh" its common approximation. Hendrycks 2016.
 
     >>> f"{float(td.nn.GELU()(1.0)):.4f}"
@@ -237,7 +237,7 @@ class GELU(Applied):
 
 
 @settings
-class GLU(Applied):
+class GLU(FunctionLayer):
     """a sigmoid(b) for the halves a, b of x along `dim`. Dauphin et al. 2017.
 
     >>> td.nn.GLU()([3.0, 0.0]).tolist()
@@ -249,7 +249,7 @@ class GLU(Applied):
 
 
 @settings
-class Hardtanh(Applied):
+class Hardtanh(FunctionLayer):
     """x brought into [min_val, max_val].
 
     >>> td.nn.Hardtanh()([-3.0, 0.5]).tolist()
@@ -263,7 +263,7 @@ class Hardtanh(Applied):
 
 
 @settings
-class Softplus(Applied):
+class Softplus(FunctionLayer):
     """log(1 + e^(beta x)) / beta.
 
     >>> f"{float(td.nn.Softplus()(0.0)):.4f}"
@@ -275,7 +275,7 @@ class Softplus(Applied):
 
 
 @settings
-class Softmax(Applied):
+class Softmax(FunctionLayer):
     """e^x / sum of e^x along `dim`.
 
     >>> td.nn.Softmax()([1.0, 1.0]).tolist()
@@ -287,7 +287,7 @@ class Softmax(Applied):
 
 
 @settings
-class LogSoftmax(Applied):
+class LogSoftmax(FunctionLayer):
     """log(softmax(x)) along `dim`.
 
     >>> f"{float(td.nn.LogSoftmax()([0.0, 0.0])[0]):.4f}"
@@ -298,7 +298,7 @@ class LogSoftmax(Applied):
     dim: int = -1
 
 
-class Tanhshrink(Applied):
+class Tanhshrink(FunctionLayer):
     """x - tanh(x).
 
     >>> f"{float(td.nn.Tanhshrink()(1.0)):.4f}"
@@ -309,7 +309,7 @@ class Tanhshrink(Applied):
 
 
 @settings
-class Hardshrink(Applied):
+class Hardshrink(FunctionLayer):
     """x where it is beyond [-lambd, lambd], else 0.
 
     >>> td.nn.Hardshrink()([-1.0, 0.25]).tolist()
@@ -321,7 +321,7 @@ class Hardshrink(Applied):
 
 
 @settings
-class Softshrink(Applied):
+class Softshrink(FunctionLayer):
     """x brought nearer to 0 by lambd, 0 within [-lambd, lambd].
 
     >>> td.nn.Softshrink()([-1.0, 0.25]).tolist()
@@ -333,7 +333,7 @@ class Softshrink(Applied):
 
 
 @settings
-class Softmin(Applied):
+class Softmin(FunctionLayer):
     """softmax(-x) along `dim`.
 
     >>> td.nn.Softmin()([1.0, 1.0]).tolist()
@@ -356,7 +356,7 @@ class Softmax2d(Module):
 
 
 @settings
-class Threshold(Applied):
+class Threshold(FunctionLayer):
     """x where it is above the threshold, else `value`.
 
     >>> td.nn.Threshold(1.0, -1.0)([0.5, 2.0]).tolist()

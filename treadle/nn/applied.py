@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeVar, dataclass_transform
 from treadle.graph.tensor import Tensor
 from treadle.nn.module import Module
 
-__all__ = ["Applied", "settings"]
+__all__ = ["FunctionLayer", "settings"]
 
 Layer = TypeVar("Layer", bound=Module)
 
@@ -21,7 +21,7 @@ def settings(cls: type[Layer]) -> type[Layer]:
     return layer
 
 
-class Applied(Module):
+class FunctionLayer(Module):
     """A function applied to a tensor; settings of the class are its other arguments."""
 
     function: ClassVar[Any]

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from treadle.graph.tensor import Tensor
 from treadle.nn import functional as F
-from treadle.nn.applied import Applied, settings
+from treadle.nn.applied import FunctionLayer, settings
 from treadle.nn.linear import above_zero
 from treadle.nn.module import Module
 
@@ -35,7 +35,7 @@ __all__ = [
 
 
 @settings
-class PixelShuffle(Applied):
+class PixelShuffle(FunctionLayer):
     """x[..., c r², h, w] as [..., c, h r, w r]. Shi et al. 2016.
 
     >>> td.nn.PixelShuffle(2)(td.ones((1, 4, 2, 3))).shape
@@ -50,7 +50,7 @@ class PixelShuffle(Applied):
 
 
 @settings
-class PixelUnshuffle(Applied):
+class PixelUnshuffle(FunctionLayer):
     """x[..., c, h r, w r] as [..., c r², h, w].
 
     >>> td.nn.PixelUnshuffle(2)(td.ones((1, 1, 4, 6))).shape
@@ -65,7 +65,7 @@ class PixelUnshuffle(Applied):
 
 
 @settings
-class ChannelShuffle(Applied):
+class ChannelShuffle(FunctionLayer):
     """x[n, c, ...] with the channels of groups by turns. Zhang et al. 2018.
 
     >>> td.nn.ChannelShuffle(2)([[[1.0], [2.0], [3.0], [4.0]]]).ravel().tolist()
@@ -80,7 +80,7 @@ class ChannelShuffle(Applied):
 
 
 @settings
-class Unfold(Applied):
+class Unfold(FunctionLayer):
     """The windows of x[n, c, *spatial] as columns [n, c * kernel, windows].
 
     >>> td.nn.Unfold(2)(td.ones((1, 3, 4, 4))).shape
@@ -102,7 +102,7 @@ class Unfold(Applied):
 
 
 @settings
-class Fold(Applied):
+class Fold(FunctionLayer):
     """Columns as `Unfold` gives them, added into images of `output_size`.
 
     >>> td.nn.Fold(4, 2)(td.ones((1, 12, 9))).shape

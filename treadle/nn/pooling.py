@@ -6,7 +6,7 @@ from typing import Any
 
 from treadle.graph.tensor import Tensor
 from treadle.nn import functional as F
-from treadle.nn.applied import Applied, settings
+from treadle.nn.applied import FunctionLayer, settings
 from treadle.nn.linear import above_zero, from_zero
 from treadle.nn.module import Module
 from treadle.ops.pooling import (
@@ -48,7 +48,7 @@ __all__ = [
 
 
 @settings
-class _MaxPool(Applied):
+class _MaxPool(FunctionLayer):
     """The largest element of each window."""
 
     kernel_size: Any
@@ -95,7 +95,7 @@ class MaxPool3d(_MaxPool):
 
 
 @settings
-class _AvgPool(Applied):
+class _AvgPool(FunctionLayer):
     """The mean of each window; `count_include_pad` counts padding as zeros."""
 
     kernel_size: Any
@@ -147,7 +147,7 @@ class AvgPool3d(_AvgPool):
 
 
 @settings
-class AdaptiveAvgPool(Applied):
+class AdaptiveAvgPool(FunctionLayer):
     """The means of a grid of `output_size` cells over all dimensions after the second.
 
     >>> td.nn.AdaptiveAvgPool((1, 2))(td.ones((1, 3, 6, 4))).shape
@@ -161,7 +161,7 @@ class AdaptiveAvgPool(Applied):
         above_zero(output_size=self.output_size)
 
 
-class GlobalAvgPool(Applied):
+class GlobalAvgPool(FunctionLayer):
     """The mean over all dimensions after the second.
 
     >>> td.nn.GlobalAvgPool()(td.ones((2, 3, 4, 4))).shape
@@ -171,7 +171,7 @@ class GlobalAvgPool(Applied):
     function = staticmethod(global_avg_pool)
 
 
-class GlobalMaxPool(Applied):
+class GlobalMaxPool(FunctionLayer):
     """The largest element over all dimensions after the second.
 
     >>> td.nn.GlobalMaxPool()([[[1.0, 3.0]]]).tolist()
@@ -214,7 +214,7 @@ class Upsample(Module):
 
 
 @settings
-class _Adaptive(Applied):
+class _Adaptive(FunctionLayer):
     """A pool over a grid of bins, `output_size` of them; None leaves an extent."""
 
     output_size: Any
@@ -286,7 +286,7 @@ class AdaptiveMaxPool3d(_Adaptive):
 
 
 @settings
-class _NormPool(Applied):
+class _NormPool(FunctionLayer):
     """(sum of x^p)^(1/p) of each window, p the `norm_type`."""
 
     norm_type: float
@@ -332,7 +332,7 @@ class LPPool3d(_NormPool):
 
 
 @settings
-class _Upsampling(Applied):
+class _Upsampling(FunctionLayer):
     """A larger image, of a `size` or by a `scale_factor`."""
 
     size: Any = None

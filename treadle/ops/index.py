@@ -292,7 +292,8 @@ def getitem(x: Any, key: Any) -> Tensor:
     ([6.0, 4.0], [6.0, 1.0])
     """
     node = as_tensor(x)
-    step = _data_step(node, key) or item_step(node, key)
+    step = _data_step(node, key) if node.inputs else None
+    step = step or item_step(node, key)
     if step is not None:
         part = new_node(*step)
         settle_part(part, node, key)

@@ -31,7 +31,7 @@ class Predicate(Unary):
 
 @op(primitive=True, differentiable=False)
 class IsNan(Predicate):
-    """Whether x is not a number."""
+    """True where x is not a number."""
 
     ufunc = np.isnan
 
@@ -48,7 +48,7 @@ def isnan(x: Any) -> Tensor:
 
 @op(primitive=True, differentiable=False)
 class IsInf(Predicate):
-    """Whether x is infinite."""
+    """True where x is infinite."""
 
     ufunc = np.isinf
 
@@ -65,7 +65,7 @@ def isinf(x: Any) -> Tensor:
 
 @op(primitive=True, differentiable=False)
 class IsFinite(Predicate):
-    """Whether x is neither infinite nor NaN."""
+    """True where x is neither infinite nor NaN."""
 
     ufunc = np.isfinite
 
@@ -82,7 +82,7 @@ def isfinite(x: Any) -> Tensor:
 
 @op(primitive=True, differentiable=False)
 class SignBit(Predicate):
-    """Whether x is negative, -0.0 included."""
+    """True where x is negative, -0.0 included."""
 
     takes = "float"
     ufunc = np.signbit

@@ -21,7 +21,7 @@ def settings() -> tuple[Any, ...] | None:
     now = around.options
     if frame.tracing or observers.every or events.watchers:
         return None
-    if frame.versions and (around.transactions or not frame.alone()):
+    if not frame.alone():
         return None
     if watchers or now.eager or now.check or now.check_numerics:
         return None

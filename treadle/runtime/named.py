@@ -27,7 +27,7 @@ DYNAMIC = frozenset(
 
 
 def attributes_of(cls: type) -> dict[str, tuple[type, Any]]:
-    """What a user's class has by each name, with the class that it stands in."""
+    """The attributes of a user's class by name, each with the class it stands in."""
     attributes: dict[str, tuple[type, Any]] = {}
     for owner in reversed(cls.__mro__):
         if owner is object or owner.__module__.startswith("treadle."):
