@@ -15,8 +15,6 @@ from treadle.graph.look import Look, assigned, look
 from treadle.graph.tensor import Tensor, watchers
 from treadle.graph.variable import Variable
 
-__all__ = ["Seen", "seen"]
-
 LOSSES = 256  # whose gradients are remembered
 # By how a loss looks: the places of the versions that it is derived by.
 _known: Cache[Any, tuple[int, ...]] = Cache("gradients of losses", LOSSES)

@@ -26,8 +26,6 @@ from treadle.graph.variable import Variable, variable_of
 from treadle.ops.families import Output
 from treadle.ops.lookup import Embedding
 
-__all__ = ["Reached", "behind", "below", "reached"]
-
 LEARNED = 8192  # kinds of nodes that are remembered
 
 _passing: Cache[Any, tuple[bool, ...]] = Cache("which inputs are derived", LEARNED)

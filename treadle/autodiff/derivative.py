@@ -31,15 +31,6 @@ from treadle.graph.traversal import reach
 from treadle.ops.families import outputs_of
 from treadle.ops.lookup import Embedding
 
-__all__ = [
-    "cotangents",
-    "endangered",
-    "analyze",
-    "recorded",
-    "recorded_by",
-]
-
-
 # Nodes that were recorded for users and still live, with their results, by serial.
 _Recorded = tuple["weakref.ref[Tensor]", list["weakref.ref[Tensor]"]]
 _recorded: dict[int, _Recorded] = {}

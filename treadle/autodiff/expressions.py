@@ -34,16 +34,6 @@ from treadle.ops.power import Reciprocal
 from treadle.ops.softmax import Softmax
 from treadle.ops.trigonometric import Cosh, Sinh, Tanh
 
-__all__ = [
-    "CHOOSES",
-    "ENDS",
-    "GROWS",
-    "Expressed",
-    "Expression",
-    "inlined",
-    "expressions_in",
-]
-
 ENDS = (Log, Log1p, Divide, Reciprocal)  # the last op of such an expression
 GROWS = (Exp, Expm1, Sigmoid, Softmax, Tanh, Sinh, Cosh)  # it has one of these
 CHOOSES = (Movement, PickLabel, TakeAlong)  # what moves elements and computes none

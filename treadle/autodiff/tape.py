@@ -21,26 +21,6 @@ from treadle.graph.tensor import Tensor, cut, remade
 from treadle.ops.families import Output
 from treadle.ops.lookup import RowsToDense
 
-__all__ = [
-    "TWICE",
-    "Part",
-    "Row",
-    "Tape",
-    "TapeGradient",
-    "cut_pulled",
-    "has_recipe",
-    "is_spent",
-    "keep_recipes",
-    "recipe_of",
-    "replayed",
-    "rows_given",
-    "spent_by",
-    "tape_of",
-    "through",
-    "twice",
-    "unasked",
-]
-
 TWICE = "the gradient of a batched run"  # what a Cut says that it was
 _numbers = itertools.count()
 

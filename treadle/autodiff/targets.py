@@ -9,8 +9,6 @@ from treadle.graph.operators import Operand
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Update, Variable, variable_of
 
-__all__ = ["Targets", "Trainable", "blocks"]
-
 
 class Targets:
     """The targets of a differentiation: nodes, and all versions of Variables.

@@ -27,8 +27,6 @@ from treadle.graph.traversal import by_serial, pending, reach
 from treadle.ops.families import Output
 from treadle.ops.lookup import shares
 
-__all__ = ["Derivative", "derived", "expansion", "written_derivatives"]
-
 
 @op()
 class Derivative(Op):

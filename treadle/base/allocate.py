@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator
 
 from treadle.base.errors import OutOfMemoryError
 
-__all__ = ["headroom", "memory_for"]
-
 HEADROOM = 16 << 20  # bytes: a compiler that gets none ends the process
 
 

@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Array", "Marks", "Numbers"]
-
 Array = np.ndarray[Any, Any]
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 Marks = np.ndarray[Any, np.dtype[np.bool_]]

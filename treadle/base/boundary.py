@@ -18,7 +18,6 @@ from treadle.base.errors import CallError, RunError, TreadleError
 from treadle.base.torch.arguments import ABSENT, RENAMED
 from treadle.base.types import Type
 
-__all__ = ["HANDS_ON", "guard", "guarded", "shorten"]
 __tracebackhide__ = True  # of frames here, by pytest
 
 RAW = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError)

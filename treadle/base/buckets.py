@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["COARSE", "size_bucket", "steps_of"]
-
 FINE = 4  # binary digits after the first, where programs serve many numbers
 COARSE = 2  # where each number is a program of its own
 

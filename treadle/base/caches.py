@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
-__all__ = ["Cache", "cached", "caches", "clear", "lazy", "tables"]
-
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 _R = TypeVar("_R")

@@ -10,8 +10,6 @@ import itertools
 import warnings
 from collections.abc import Callable
 
-__all__: list[str] = []
-
 
 class Changes:
     """`now` is a number that no moment before had."""

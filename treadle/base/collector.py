@@ -10,8 +10,6 @@ from typing import Any, ParamSpec, TypeVar
 
 from treadle.base.locks import in_child, lock
 
-__all__ = ["CollectorPaused", "collector_paused"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

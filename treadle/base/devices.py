@@ -6,8 +6,6 @@ from typing import Any
 
 from treadle.base.errors import ArgumentError
 
-__all__: list[str] = []
-
 HOST = "cpu"
 
 

@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 
 from treadle.base.locks import lock
 
-__all__ = ["Event", "span", "tell", "watch", "watchers"]
-
 
 class Event(NamedTuple):
     """Something that took from `begin` to `end`, in ns of `time.perf_counter_ns`.

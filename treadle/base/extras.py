@@ -7,8 +7,6 @@ from typing import Any
 
 from treadle.base.errors import MissingExtraError
 
-__all__: list[str] = []
-
 
 def extra(module: str, group: str) -> Any:
     """A module of an optional package; where it is missing, what installs it.

@@ -19,8 +19,6 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
-__all__ = ["around_fork", "in_child", "is_mine", "lock", "locks"]
-
 Call = Callable[[], object]
 _locks: dict[int, weakref.ref[Any]] = {}
 _gone: deque[weakref.ref[Any]] = deque()  # no Python runs where a lock dies

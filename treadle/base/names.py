@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping
 from types import ModuleType
 from typing import Any
 
-__all__ = ["listed", "public"]
-
 
 def listed(names: Mapping[str, Any], modules: Iterable[str] = ()) -> list[str]:
     """The names that `dir` of a package shows: none that begins with "_", and of its

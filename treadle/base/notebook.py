@@ -11,8 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
-__all__ = ["brief_traceback", "in_notebook", "table"]
-
 CALLS = 2  # of the user's, outermost and innermost, that an error shows
 _HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _FULL = os.environ.get("TREADLE_TRACEBACK") == "full"

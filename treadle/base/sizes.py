@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["as_bytes", "as_text"]
-
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _WRITTEN = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
 

@@ -6,8 +6,6 @@ from typing import Any, NamedTuple
 
 from treadle.base.symbolic import Symbolic
 
-__all__ = ["SliceRange"]
-
 
 class SliceRange(NamedTuple):
     """The integers from `start` on, before `stop`, in steps.

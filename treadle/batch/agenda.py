@@ -11,8 +11,6 @@ import numpy as np
 
 from treadle.base.arrays import Numbers
 
-__all__ = ["agenda"]
-
 FAR = 16  # a table of so many times as many values is counted in
 
 

@@ -19,8 +19,6 @@ from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import rebuild
 from treadle.ops.contract import Contract
 
-__all__ = ["Apart", "apart_from"]
-
 WIDER = 8  # times the bytes of what it reads: more is not worth its memory
 
 

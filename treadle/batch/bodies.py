@@ -13,8 +13,6 @@ from treadle.graph.leaves import Argument, bits_of
 from treadle.graph.tensor import Tensor
 from treadle.ops.families import Output, outputs_of
 
-__all__ = ["TEMPLATES", "body_of"]
-
 TEMPLATES = 512  # what is kept of a kind, bodies among it
 
 _bodies: Cache[Any, Body] = Cache("bodies of rows", TEMPLATES)

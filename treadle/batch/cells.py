@@ -23,8 +23,6 @@ from treadle.graph.leaves import LITERAL
 from treadle.graph.tensor import Tensor
 from treadle.ops.contract import Contract
 
-__all__ = ["join_cells"]
-
 LEAST = 4  # cells that do the same, or they are no kind
 
 

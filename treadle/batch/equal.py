@@ -18,8 +18,6 @@ from treadle.batch.walk import Walk
 from treadle.core import native
 from treadle.graph.leaves import CONSTANT
 
-__all__ = ["equals"]
-
 
 def equals(
     walk: Walk,

@@ -18,8 +18,6 @@ from treadle.batch.template import Template
 from treadle.batch.units import Leaves, Units
 from treadle.batch.views import carries
 
-__all__ = ["OFTEN", "Forest", "Groups", "Instance"]
-
 OFTEN = 4  # units of a kind, which may be rows one after the other
 LONG = 16  # of all kinds: for fewer, a program for each length costs less
 

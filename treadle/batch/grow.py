@@ -18,19 +18,6 @@ import numpy as np
 from treadle.base.arrays import Numbers
 from treadle.core import native
 
-__all__ = [
-    "ENDS",
-    "LEAF",
-    "LONE",
-    "MOVES",
-    "NODES",
-    "PART",
-    "PRODUCT",
-    "RESULT",
-    "SHARED",
-    "grown",
-]
-
 # What a node is: shared by all rows, with a value, a unit of its own, one of several
 # results of another; what may be part of a cell, and computes nothing or something, and
 # the one product that a cell may have.

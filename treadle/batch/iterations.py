@@ -18,8 +18,6 @@ from treadle.graph.marks import NO_GRAD
 from treadle.graph.tensor import Tensor
 from treadle.ops.slice import Slice
 
-__all__ = ["Iterations", "RefusedError", "Slices", "slices_of", "waits_for_data"]
-
 
 class RefusedError(Exception):
     """Raised where steps are no loop."""

@@ -14,8 +14,6 @@ from treadle.graph.body import sign_of
 from treadle.ops.call import Call
 from treadle.ops.families import Movement, Output
 
-__all__ = ["CALL", "MOVE", "OUTPUT", "PLAIN", "WIDE", "Ops"]
-
 PLAIN, LEFT, OUTPUT, CALL, MOVE = range(5)  # what an op is here
 WIDE = 64  # operands of a node that may be a row
 

@@ -13,8 +13,6 @@ import numpy as np
 from treadle.base.arrays import Marks, Numbers
 from treadle.batch.forest import Forest, Groups
 
-__all__ = ["Live", "living"]
-
 
 class Live:
     """The rows of a forest side by side: those of each instance after the last one's.

@@ -13,8 +13,6 @@ from treadle.base.arrays import Marks, Numbers
 from treadle.batch.grow import grown
 from treadle.core import native
 
-__all__ = ["INSIDE", "ROW", "SHARES", "Graph", "Members", "members_of"]
-
 # What an operand of a node in a cell is: a node of the cell, a row that the cell reads,
 # or something that all cells share.
 INSIDE, ROW, SHARES = range(3)

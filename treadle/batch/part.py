@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from treadle.graph.body import Body
 from treadle.graph.rows import batched
 
-__all__ = ["Part"]
-
 
 @dataclass(frozen=True)
 class Part:

@@ -19,8 +19,6 @@ from treadle.graph.body import sign_of
 from treadle.graph.leaves import bits_of
 from treadle.ops.slice import Slice
 
-__all__ = ["LEAST", "Steps", "Waiting", "repeated"]
-
 LEAST = 4  # steps of a loop
 SMALLEST, LARGEST = 4, 256  # nodes of a step
 TRIED = 8  # periods, those first that most pairs of equal nodes are apart

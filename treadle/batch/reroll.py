@@ -34,8 +34,6 @@ from treadle.ops.loop import Scan
 from treadle.ops.movement import PermuteDims, Reshape
 from treadle.ops.slice import Slice
 
-__all__ = ["reroll"]
-
 SINGLE = 4  # values of one step that are read from outside
 LOOPS = 8  # of one graph
 WIDE = 8  # nodes of a depth: where there are more, much is done at once as it is

@@ -25,8 +25,6 @@ from treadle.ops.flow import StopGradient
 from treadle.ops.loop import Scan
 from treadle.ops.while_loop import While
 
-__all__ = ["Signature", "apart", "shared_of", "template_of"]
-
 _templates: Cache[Any, Template] = Cache("templates of rows", TEMPLATES)
 
 

@@ -13,8 +13,6 @@ from treadle.batch.walk import Walk
 from treadle.graph.body import Body
 from treadle.graph.tensor import Tensor
 
-__all__ = ["join_spelled"]
-
 
 def join_spelled(walk: Walk, ops: Ops, asked: Container[int]) -> dict[int, Body]:
     """Let the last node of each such expression read what the expression reads.

@@ -15,8 +15,6 @@ from treadle.ops.elementwise import Add, Negative
 from treadle.ops.families import Movement
 from treadle.ops.reduce import Sum
 
-__all__ = ["frontier", "only_rows", "summed"]
-
 _THROUGH = (Add, Negative)
 
 

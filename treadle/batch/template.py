@@ -24,8 +24,6 @@ from treadle.graph.traversal import reach, rebuild
 from treadle.ops.lookup import sparse_rows
 from treadle.ops.movement import Reshape
 
-__all__ = ["Sparse", "Template"]
-
 
 @dataclass(frozen=True)
 class Sparse:

@@ -26,8 +26,6 @@ from treadle.graph.leaves import CONSTANT, LITERAL, Version
 from treadle.graph.tensor import Tensor
 from treadle.ops.lookup import Embedding
 
-__all__ = ["NONE", "Leaves", "Units", "View", "collect"]
-
 NONE = np.iinfo(np.int64).min  # of a node that is no value of rows
 
 

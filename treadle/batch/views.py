@@ -19,8 +19,6 @@ from treadle.ops.lookup import Embedding
 from treadle.ops.movement import Reshape
 from treadle.ops.slice import Slice
 
-__all__ = ["Inside", "carries", "parts_of_data", "views_of_leaves"]
-
 # Of a part, by its place: what it is part of, and the byte where it begins.
 Inside = dict[int, tuple[int, int]]
 _MOVES = (Slice, Reshape, Embedding)

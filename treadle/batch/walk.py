@@ -14,8 +14,6 @@ from treadle.base.types import TupleType
 from treadle.batch.columns import Columns
 from treadle.graph.tensor import Tensor
 
-__all__ = ["Walk"]
-
 _serial = attrgetter("serial")
 
 

@@ -24,8 +24,6 @@ from treadle.graph.operators import functions
 from treadle.graph.variable import Variable
 from treadle.runtime.computation import computation
 
-__all__ = ["add"]
-
 ABOUT = """Measure this machine as Treadle uses it: how fast memory is copied, products
 and functions are computed, nodes are built, programs run and the library starts.
 

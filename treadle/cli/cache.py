@@ -10,8 +10,6 @@ from treadle.cli.parser import command
 from treadle.cli.tables import show
 from treadle.runtime.lower import cache_info, clear_cache
 
-__all__ = ["add"]
-
 
 def add(commands: Any) -> None:
     """Say what words the command takes."""

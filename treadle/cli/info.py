@@ -25,8 +25,6 @@ from treadle.runtime.lower import cache_info
 from treadle.train.networks import NETWORKS
 from treadle.train.optimizers import OPTIMIZERS
 
-__all__ = ["add"]
-
 EXTRAS = ("scipy", "safetensors", "ml_dtypes")
 
 

@@ -8,8 +8,6 @@ from typing import Any
 from treadle.cli.parser import command
 from treadle.distributed.launch import launch
 
-__all__ = ["add"]
-
 
 def add(commands: Any) -> None:
     """Say what words the command takes."""

@@ -12,8 +12,6 @@ from treadle.cli import bench, cache, info, launch, run, train, view
 from treadle.cli.parser import CommandError, Parser, UsageError, complain
 from treadle.engines.base import engine
 
-__all__ = ["main"]
-
 COMMANDS = (train, launch, view, run, bench, info, cache)
 
 

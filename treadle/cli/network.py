@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from treadle.io.onnx import OnnxModule
 
-__all__ = ["is_onnx", "network_of"]
-
 
 def is_onnx(path: str) -> bool:
     """Whether a name is that of an ONNX file, by its ending."""

@@ -8,8 +8,6 @@ from typing import Any, NoReturn
 
 from treadle.base.errors import TreadleError
 
-__all__ = ["CommandError", "Parser", "UsageError", "command", "complain"]
-
 
 class UsageError(TreadleError):
     """Words that a command does not take."""

@@ -21,8 +21,6 @@ from treadle.io.graph import load_computation
 from treadle.io.tensors import save_arrays
 from treadle.runtime.computation import Computation
 
-__all__ = ["add"]
-
 ABOUT = """Run a computation that td.save wrote, or the network of an ONNX file,
 and print or write what it returns.
 

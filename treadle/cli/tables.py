@@ -11,8 +11,6 @@ from treadle.base.extras import extra
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["console", "show"]
-
 WIDE = 100  # columns where nobody says how many there are
 ENDLESS = 10_000
 

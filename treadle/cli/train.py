@@ -31,8 +31,6 @@ from treadle.train.settings import Settings
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["add"]
-
 _DEFAULT = Settings()
 SHARDS = 4  # of a step, where ranks train: 1, 2 and 4 of them come to the same bits
 

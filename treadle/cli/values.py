@@ -17,8 +17,6 @@ from treadle.graph.variable import Placeholder
 from treadle.io.files import guarded, open_regular
 from treadle.io.tensors import load_arrays
 
-__all__ = ["arrays_of", "is_array_file", "placeholder_of"]
-
 _SHAPE = re.compile(r"(?:([A-Za-z_]\w*)=)?([\d,x ]*|scalar)(?::(\w+))?")
 _NAMED = re.compile(r"([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
 

@@ -34,8 +34,6 @@ from treadle.viz.memory import show_memory
 from treadle.viz.show import page_of
 from treadle.viz.show import show as picture_of
 
-__all__ = ["add"]
-
 ABOUT = """Show the graph of TARGET and the memory that it takes; nothing of it runs.
 
 TARGET is a file that td.save wrote of a computation, an ONNX file, or module:name,

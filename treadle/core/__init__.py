@@ -11,8 +11,6 @@ import os
 from contextlib import suppress
 from typing import Any
 
-__all__ = ["native"]
-
 native: Any = None
 if os.environ.get("TREADLE_CORE", "") != "python":
     with suppress(ImportError):

@@ -9,8 +9,6 @@ from treadle.data.fashion_mnist import fashion_mnist
 from treadle.data.npz import images_from_npz
 from treadle.io.files import PathLike
 
-__all__ = ["load_images"]
-
 
 def load_images(name: str, data_dir: PathLike | None = None) -> Images:
     """The images called "digits", "fashion-mnist" or by the path of an .npz file.

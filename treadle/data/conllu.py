@@ -14,8 +14,6 @@ from treadle.base.errors import ArgumentError
 from treadle.data.source import Source
 from treadle.io.files import PathLike
 
-__all__ = ["Row", "Sentence", "parse_conllu", "read_conllu"]
-
 _WORD = re.compile(r"[1-9][0-9]{0,8}")
 _RANGE = re.compile(r"([1-9][0-9]{0,8})-([1-9][0-9]{0,8})")
 _EMPTY = re.compile(r"(0|[1-9][0-9]{0,8})\.([1-9][0-9]{0,8})")

@@ -12,15 +12,6 @@ import numpy as np
 from treadle.base.arrays import Array
 from treadle.base.errors import ArgumentError, ShapeError
 
-__all__ = [
-    "ArrayDataset",
-    "Dataset",
-    "Images",
-    "ListDataset",
-    "ScaleFirst",
-    "permutation",
-]
-
 Batch = tuple[Array, ...]
 
 

@@ -14,8 +14,6 @@ from treadle.base.errors import DataFileError
 from treadle.data.dataset import ArrayDataset, Images, ScaleFirst
 from treadle.io.tensors import load_arrays
 
-__all__ = ["digits"]
-
 _FILE = Path(__file__).parent / "files" / "digits.npz"
 
 

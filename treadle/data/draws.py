@@ -11,8 +11,6 @@ import numpy as np
 
 from treadle.base.errors import StateError
 
-__all__ = ["batch_draws", "generator", "seed_globals"]
-
 Key = tuple[int, int, int]  # seed, epoch, number of the batch
 
 _current: ContextVar[np.random.Generator | Key | None] = ContextVar(

@@ -15,9 +15,6 @@ from treadle.base.errors import DataFileError
 from treadle.data.dataset import ArrayDataset, Images, ScaleFirst
 from treadle.io.files import MAX_RATIO, PathLike, fill, guarded, open_regular
 
-__all__ = ["fashion_mnist", "read_idx"]
-
-
 _DEBIAN = Path("/usr/share/datasets/fashion-mnist")
 _FILES = (
     "train-images-idx3-ubyte",

@@ -12,8 +12,6 @@ import numpy as np
 from treadle.base.errors import ArgumentError
 from treadle.data.tree import Tree
 
-__all__ = ["generate_listops", "listops_value"]
-
 
 def _median(values: Sequence[int]) -> int:
     """The middle value; of two the mean, rounded down."""

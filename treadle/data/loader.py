@@ -17,8 +17,6 @@ from treadle.base.errors import ArgumentError, StateError
 from treadle.data.dataset import Dataset, permutation
 from treadle.data.workers import Task, Workers, make
 
-__all__ = ["Loader"]
-
 Length = Callable[[Any], int] | int | str | Array
 
 _BATCHES = 1 << 63  # the order of batches is drawn apart from that of examples

@@ -14,9 +14,6 @@ from treadle.data.dataset import ArrayDataset, Images, ScaleFirst
 from treadle.io.files import PathLike
 from treadle.io.tensors import load_arrays
 
-__all__ = ["images_from_npz"]
-
-
 _MOST_CLASSES = 65_536
 _SPLIT = ("x_train", "y_train", "x_test", "y_test")
 _WHOLE = (("x", "y"), ("images", "labels"))

@@ -11,8 +11,6 @@ from treadle.base.arrays import Array
 from treadle.base.dtypes import whole
 from treadle.base.errors import ArgumentError, DTypeError, ShapeError
 
-__all__ = ["pad"]
-
 
 def pad(
     sequences: Sequence[Any], value: Any = 0, *, multiple: int = 1, dtype: Any = None

@@ -16,8 +16,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["SharedBlock", "Lease", "Packed"]
-
 _ALIGNMENT = 64
 Spans = list[tuple[int, int]]  # where parts begin, and their sizes
 

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from treadle.base.errors import ArgumentError, DataFileError, TreadleError
 from treadle.io.files import FileError, PathLike, open_regular
 
-__all__ = ["MAX_ITEM", "Source"]
-
 MAX_ITEM = 1 << 26  # bytes of the longest line, tree or sentence there may be
 
 

@@ -9,8 +9,6 @@ from treadle.base.errors import ArgumentError
 from treadle.data.source import Source
 from treadle.io.files import PathLike
 
-__all__ = ["Tagged", "read_lines", "read_tagged", "read_text"]
-
 _MAX_TEXT = 1 << 30  # characters that read_text gives at once
 
 

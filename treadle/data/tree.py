@@ -10,8 +10,6 @@ from treadle.base.errors import ArgumentError
 from treadle.data.source import Source
 from treadle.io.files import PathLike
 
-__all__ = ["Tree", "read_trees"]
-
 # Only these separate: corpora have words with a no-break space inside.
 _TOKEN = re.compile(r"[()]|[^()\s]+", re.ASCII)
 _ATOM = re.compile(r"[^()\s]+", re.ASCII)

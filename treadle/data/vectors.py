@@ -17,8 +17,6 @@ from treadle.io.atomic import write_atomically
 from treadle.io.files import PathLike, guarded, open_regular
 from treadle.nn import init
 
-__all__ = ["WordVectors", "read_vectors", "write_vectors"]
-
 Rows = Iterator[tuple[str, Any]]
 
 

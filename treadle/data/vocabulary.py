@@ -14,9 +14,6 @@ from treadle.data.source import Source
 from treadle.io.atomic import write_atomically
 from treadle.io.files import PathLike, guarded
 
-__all__ = ["Vocabulary"]
-
-
 _HEADER = "treadle vocabulary 1"
 _ROLES = ("padding", "unknown", "begin", "end")
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r"}

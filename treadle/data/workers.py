@@ -21,8 +21,6 @@ from treadle.base.options import current, options, set_options
 from treadle.data.draws import Key, batch_draws, seed_globals
 from treadle.data.shared import Lease, Packed, SharedBlock, Spans
 
-__all__ = ["Task", "WorkerTraceback", "Workers", "make"]
-
 Task = tuple[Key, np.ndarray[Any, Any]]  # what the draws follow from; the examples
 _PATIENCE = 1.0  # seconds until a worker that should end is ended
 _LENT = 32  # blocks that whoever iterates may keep: each takes a file descriptor

@@ -18,8 +18,6 @@ from treadle.engines.native.system.host import host
 from treadle.graph.variable import Variable
 from treadle.optim.optimizer import Optimizer
 
-__all__ = ["agree", "agree_on_values", "machine", "optimizer_text", "standing"]
-
 _SAME = "start the same program, of the same versions, on all ranks"
 
 

@@ -13,8 +13,6 @@ from treadle.graph.variable import Variable
 from treadle.runtime.evaluate import evaluate
 from treadle.runtime.store import store
 
-__all__ = ["Statistics"]
-
 
 class Statistics:
     """Buffers (the running statistics of a BatchNorm) that every shard finds as the

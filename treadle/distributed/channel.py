@@ -12,8 +12,6 @@ from treadle.graph.origin import Origin
 if TYPE_CHECKING:
     from treadle.distributed.communicator import Communicator
 
-__all__ = ["Channel"]
-
 Action = Callable[["Communicator"], object]
 
 

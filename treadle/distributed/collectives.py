@@ -25,17 +25,6 @@ from treadle.graph.origin import capture
 from treadle.graph.tensor import Tensor
 from treadle.ops.families import Family
 
-__all__ = [
-    "all_gather",
-    "all_reduce",
-    "all_to_all",
-    "broadcast",
-    "recv",
-    "reduce",
-    "reduce_scatter",
-    "send",
-]
-
 
 class Collective(Family):
     """A collective: an op that all ranks take part in, with one operand each."""

@@ -12,9 +12,6 @@ from treadle.base.errors import ArgumentError, RunError
 from treadle.distributed.channel import Channel
 from treadle.graph.origin import Origin
 
-__all__ = ["CHANNELS", "Communicator", "DistributedError"]
-
-
 # Of gradients while others are made, and of the collectives in graphs.
 CHANNELS = ("treadle-exchange", "treadle-collectives")
 

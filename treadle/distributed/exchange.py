@@ -17,8 +17,6 @@ from treadle.graph.origin import Origin, describe
 from treadle.graph.variable import Variable
 from treadle.runtime.store import store
 
-__all__ = ["Exchange", "send_variables"]
-
 
 class Exchange:
     """The exchange of one update, bucket by bucket in the order of the layout, while

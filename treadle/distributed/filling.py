@@ -19,8 +19,6 @@ from treadle.graph.variable import Variable
 from treadle.ops.lookup import sparse_rows
 from treadle.optim.gradients import plain
 
-__all__ = ["Filling", "parts_asked"]
-
 
 def parts_asked(p: Variable) -> list[Tensor]:
     """A gradient in the dtype that it is summed in; of a sparse parameter the ids of

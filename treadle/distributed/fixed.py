@@ -11,17 +11,6 @@ from treadle.base.arrays import Array
 from treadle.base.dtypes import accumulator, as_dtype
 from treadle.distributed.communicator import Communicator
 
-__all__ = [
-    "REDUCTIONS",
-    "all_reduce",
-    "all_reduce_over",
-    "gather_parts",
-    "parts_of",
-    "reduce_part",
-    "reduce_scatter",
-    "tree",
-]
-
 X = TypeVar("X")
 
 REDUCTIONS: dict[str, Any] = {

@@ -21,8 +21,6 @@ from treadle.base.extras import extra
 from treadle.distributed.communicator import DistributedError
 from treadle.engines.native.system.host import cores
 
-__all__ = ["launch"]
-
 _GRACE = 3.0  # seconds in which a launcher ends the others by itself
 _VENDOR = (
     "import mpi4py; mpi4py.rc.initialize = False; "

@@ -13,9 +13,6 @@ from treadle.base.arrays import Array
 from treadle.base.dtypes import DType, accumulator
 from treadle.graph.variable import Variable
 
-__all__ = ["Bucket", "GradientLayout", "Place"]
-
-
 _ALIGNED = 64  # bytes, so that kernels read a gradient where it lies
 BUCKET = 1 << 22  # bytes from which on gradients are exchanged: fewer wait for more
 

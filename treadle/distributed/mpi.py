@@ -25,9 +25,6 @@ from treadle.distributed.communicator import (
 from treadle.distributed.watch import Watch
 from treadle.graph.origin import capture
 
-__all__ = ["MpiCommunicator"]
-
-
 _PATIENCE = 5e-3, 2e-4  # seconds of looks at a request before the processor is left
 _PAUSE = 1e-4  # to others for so many, where somebody waits and where nobody does
 _LOOKS = 64  # at a request between those at the clock

@@ -8,8 +8,6 @@ from typing import TypeVar
 from treadle.distributed.communicator import Communicator, DistributedError
 from treadle.distributed.world import world
 
-__all__ = ["once"]
-
 T = TypeVar("T")
 
 

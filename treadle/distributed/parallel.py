@@ -45,9 +45,6 @@ from treadle.optim.release import release
 from treadle.runtime.again import Plans
 from treadle.runtime.evaluate import run
 
-__all__ = ["DataParallel"]
-
-
 UPDATE = "distributed.update"  # the count of updates, beside an optimizer's states
 _DRAWS = 1 << 24  # random draws that one shard may take
 _EVALUATED = 1 << 60  # the first draw of batches that are not trained on

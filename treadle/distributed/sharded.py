@@ -26,8 +26,6 @@ from treadle.optim.optimizer import Optimizer
 from treadle.runtime.evaluate import evaluate
 from treadle.runtime.store import store
 
-__all__ = ["ShardedUpdate"]
-
 
 class ShardedUpdate:
     """The update of an optimizer over ranks of which each holds the states of some

@@ -11,8 +11,6 @@ from treadle.base.dtypes import DType
 from treadle.base.errors import ArgumentError
 from treadle.distributed.layout import GradientLayout
 
-__all__ = ["Buffers", "RowGradients", "Share", "Sum", "levels", "shards_of"]
-
 
 @dataclass(frozen=True)
 class RowGradients:

@@ -11,8 +11,6 @@ import numpy as np
 from treadle.distributed.communicator import DistributedError
 from treadle.graph.origin import Origin, describe
 
-__all__ = ["Watch"]
-
 _LENGTH = 512  # bytes of a notice
 _ANSWERS = 1.5  # seconds in which ranks that wait, too, say so
 _ASKS, _TELLS = 1, 2

@@ -21,8 +21,6 @@ from pathlib import Path
 
 from treadle.io.atomic import write_atomically
 
-__all__ = ["main"]
-
 RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 _TOGETHER = 1.0  # seconds in which ranks that fail alike all come to their end
 

@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from treadle.distributed.communicator import Alone, Communicator
 from treadle.distributed.mpi import MpiCommunicator
 
-__all__ = ["rank", "size", "world"]
-
 # Where a launcher tells a process how many of its kind there are: Hydra and others that
 # speak PMI, Open MPI, Slurm's srun (of a job's step, not of its allocation).
 LAUNCHED = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")

@@ -9,8 +9,6 @@ from typing import Any
 
 from treadle.graph.tensor import Tensor
 
-__all__ = ["Listener", "announced", "listener", "listening"]
-
 Tell = Callable[[int, Mapping[int, Any]], object]
 
 

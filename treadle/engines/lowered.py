@@ -8,16 +8,6 @@ from itertools import accumulate
 
 from treadle.base.caches import lazy
 
-__all__ = [
-    "CacheInfo",
-    "Footprint",
-    "Lowered",
-    "Occupancy",
-    "Outlined",
-    "Piece",
-    "Stay",
-]
-
 
 @dataclass(frozen=True)
 class Footprint:

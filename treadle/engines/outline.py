@@ -12,8 +12,6 @@ from treadle.program.lives import Lives
 from treadle.program.memory import Plan
 from treadle.program.program import Fallback, Launch, Product, Program, all_steps, title
 
-__all__ = ["Planned", "kernels", "occupancy", "outline"]
-
 
 class Planned(Protocol):
     """A program whose memory is planned; its steps may have bodies of the same kind."""

@@ -10,8 +10,6 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from treadle.graph.resident import Resident
 
-__all__ = ["NUMBERS", "Awaited", "waited"]
-
 
 class Awaited(NDArrayOperatorsMixin):
     """A number that is waited for when somebody looks at it: then it is NumPy's scalar.

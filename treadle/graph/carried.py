@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from treadle.base.locks import is_mine, lock
 from treadle.graph.tensor import Tensor
 
-__all__ = ["Carried"]
-
 _runs: dict[int, Carried] = {}  # by the serials of updates
 
 

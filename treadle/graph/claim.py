@@ -31,16 +31,6 @@ from treadle.graph.tensor import Tensor, remade, settle
 if TYPE_CHECKING:
     from treadle.graph.variable import Variable
 
-__all__ = [
-    "Claim",
-    "InPlace",
-    "StandIn",
-    "exchange",
-    "latest_turn",
-    "running",
-    "turn_of",
-]
-
 _committed = attrgetter("committed")
 
 

@@ -24,9 +24,6 @@ from treadle.graph.op import Op, registry
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
 
-__all__ = ["define", "parse"]
-
-
 _TITLE = "treadle graph 1"
 _INLINE = 16  # bytes of a constant that stands in the text
 _MOST_NODES = 100_000

@@ -23,8 +23,6 @@ from treadle.graph.numbers import known_by, number
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
 
-__all__ = ["EXTENTS", "Open", "family", "family_of", "is_extent", "sized"]
-
 KNOWN = 1 << 16  # ops and types without extents
 # Fields of ops that hold extents, or where something begins and ends.
 EXTENTS = {"shape", "extents", "extent", "count", "columns", "mask"}

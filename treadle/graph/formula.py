@@ -14,8 +14,6 @@ from treadle.graph.text import short
 from treadle.graph.traversal import reach, users
 from treadle.graph.variable import Update, variable_of
 
-__all__ = ["formula"]
-
 _SUM, _PRODUCT, _SIGN, _POWER, _ATOM = range(1, 6)
 _INFIX = {
     "Equal": ("==", 0), "NotEqual": ("!=", 0), "Less": ("<", 0), "Greater": (">", 0),

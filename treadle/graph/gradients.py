@@ -13,8 +13,6 @@ from treadle.graph.traversal import reach
 if TYPE_CHECKING:
     from treadle.graph.variable import Variable
 
-__all__ = ["give_gradients", "only_none"]
-
 
 def only_none(set_to_none: bool) -> None:
     """Refuse gradients of zeros in the place of none, as torch's `set_to_none` asks."""

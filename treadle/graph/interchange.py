@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 else:
     _Buffer = getattr(native, "Buffer", object)
 
-__all__ = ["Interchange", "is_shared"]
-
 CPU = (1, 0)  # DLPack's number of the host, and of the one there is
 FLAGGED = (1, 0)  # the version of DLPack from which on read-only memory has a flag
 

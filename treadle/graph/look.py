@@ -24,8 +24,6 @@ from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import oldest_data, oldest_target, waiting_results
 from treadle.graph.variable import Update, Variable, variable_of
 
-__all__ = ["MOST", "Look", "Owned", "look"]
-
 MOST = 1024  # nodes of a graph whose runs are planned
 MADE = 4 * MOST  # nodes made since the run before: with more, the graph is too large
 _RECIPE = {"carried", "program"}  # the marks of what has run

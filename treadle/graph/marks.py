@@ -7,8 +7,6 @@ from typing import Any
 from treadle.base.options import Modes, modes
 from treadle.core import native
 
-__all__ = ["NO_GRAD", "PART", "count_scopes", "new_mark"]
-
 # The mark of nodes made without gradients; as any, it is replaced, never changed.
 NO_GRAD: dict[str, Any] = {"no_grad": True}
 # The mark of what lies in data: whoever trains Variables has nothing to do behind it.

@@ -15,7 +15,6 @@ from treadle.base.errors import TreadleError, layers
 from treadle.graph.tensor import Notes
 from treadle.graph.thread import native_calls, thread_state
 
-__all__ = ["Noted"]
 __tracebackhide__ = True  # of frames here, by pytest
 
 

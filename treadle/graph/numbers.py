@@ -13,8 +13,6 @@ from treadle.base.types import Type
 from treadle.graph.body import sign_of
 from treadle.graph.op import Op
 
-__all__ = ["known_by", "number", "number_of", "number_of_type"]
-
 KNOWN = 1 << 16  # ops, types and whatever else has a number
 
 _numbers: Cache[Any, int] = Cache("numbers of structures", KNOWN)

@@ -12,8 +12,6 @@ from treadle.graph.leaves import CONSTANT, Cut, Version, cut_of
 from treadle.graph.marks import NO_GRAD, PART
 from treadle.graph.tensor import Tensor, cut, settle
 
-__all__ = ["LONGEST", "is_differentiable_part", "is_move", "settle_part"]
-
 SMALL = 1 << 16  # bytes
 LONGEST = 16  # moves, one after the other
 

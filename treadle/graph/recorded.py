@@ -36,7 +36,6 @@ from treadle.graph.tensor import Tensor, watchers
 from treadle.graph.thread import native_calls, thread_state
 from treadle.graph.variable import Variable
 
-__all__ = ["recorded", "recorded_with_numbers", "recorded_with_rows"]
 __tracebackhide__ = True  # of frames here, by pytest
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -13,8 +13,6 @@ from treadle.graph.leaves import Cut, as_tensor
 from treadle.graph.resident import Future
 from treadle.graph.tensor import Tensor
 
-__all__: list[str] = []
-
 Counts = np.ndarray[Any, np.dtype[np.int64]]
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
-__all__: list[str] = []
-
 
 class Remarks(dict[str, Any]):
     """Notes among which may be tensors that read what has them: a cycle.

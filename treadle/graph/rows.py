@@ -16,8 +16,6 @@ from treadle.graph.serials import newest_serial
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach
 
-__all__: list[str] = []
-
 HasRows = Sequence[bool]
 
 

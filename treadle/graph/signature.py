@@ -25,16 +25,6 @@ from treadle.graph.origin import is_written
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable, VariableItem
 
-__all__ = [
-    "AS_SCALARS",
-    "AS_FLOATS",
-    "AS_ROWS",
-    "kinds_of",
-    "signature",
-    "things_of",
-    "told_as",
-]
-
 # How an argument is told, that the next one has a name, and what numbers become.
 OTHER, TENSOR, TUPLE, LIST, NUMBER, SAME, WHOLE, NAMED, DTYPE = range(9)
 # Beside a tensor a number stands in the code, an int or a float, or is data.

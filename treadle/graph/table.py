@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-__all__ = ["functions", "provide"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 

@@ -18,16 +18,6 @@ if TYPE_CHECKING:
     from treadle.graph.tensor import Notes, Tensor
     from treadle.graph.variable import Variable
 
-__all__ = [
-    "Frame",
-    "ThreadState",
-    "assigning",
-    "native_calls",
-    "local",
-    "orphans",
-    "thread_state",
-]
-
 _committed = attrgetter("committed")
 
 

@@ -9,8 +9,6 @@ import numpy as np
 from treadle.base.arrays import Array
 from treadle.base.dtypes import bfloat16, is_inexact
 
-__all__ = ["difference", "strays", "unit", "widened"]
-
 ULPS = 4
 
 

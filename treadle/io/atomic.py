@@ -13,8 +13,6 @@ from typing import BinaryIO
 
 from treadle.io.files import PathLike, resolved
 
-__all__ = ["is_alive", "sweep", "sync_directory", "temporary_name", "write_atomically"]
-
 Writer = Callable[[BinaryIO], object]
 
 _HOST = re.sub(r"[^A-Za-z0-9]", "", platform.node())[:32] or "host"

@@ -18,15 +18,6 @@ from treadle.io.atomic import sweep, sync_directory, temporary_name, write_atomi
 from treadle.io.files import PathLike, guarded, open_regular, read_json
 from treadle.io.tensors import load_arrays, save_arrays
 
-__all__ = [
-    "Checkpoint",
-    "Together",
-    "checkpoint_arrays",
-    "load_checkpoint",
-    "save_checkpoint",
-]
-
-
 _VERSION = 1
 _MANIFEST = "manifest.json"
 _PART = re.compile(r"[a-z_]{1,40}(\.\d{1,6})?")  # of one rank, where several wrote

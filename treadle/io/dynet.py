@@ -21,9 +21,6 @@ from treadle.io.format import (
     by_name,
 )
 
-__all__ = ["DyNet"]
-
-
 _WIDTH = 16  # characters of a number with its sign and the blank after it
 _MOST_DIMENSIONS = 7
 _LONGEST_NUMBER = 64

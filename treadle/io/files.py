@@ -22,20 +22,6 @@ from treadle.base.arrays import Array
 from treadle.base.dtypes import DType
 from treadle.base.errors import TreadleError
 
-__all__ = [
-    "MAX_BYTES",
-    "MAX_RATIO",
-    "FileError",
-    "PathLike",
-    "check_name",
-    "check_shape",
-    "fill",
-    "guarded",
-    "open_regular",
-    "read_json",
-    "resolved",
-]
-
 PathLike = str | os.PathLike[str]
 FileError = type[TreadleError]
 

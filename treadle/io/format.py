@@ -15,9 +15,6 @@ from treadle.base.errors import ArgumentError
 from treadle.base.types import Names, Type
 from treadle.io.files import check_name, check_shape, fill
 
-__all__ = ["MAX_ITEMS", "MAX_TEXT", "Contents", "Format", "Item", "Listing", "Opened"]
-
-
 MAX_ITEMS = 65_536  # arrays in one file; what is noted of each stays below 64 MiB
 MAX_TEXT = 1 << 24  # bytes of a file's metadata
 AXES = "treadle.axes"  # the text that holds axis names: {"weight": ["out", "in"]}

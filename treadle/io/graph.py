@@ -27,9 +27,6 @@ from treadle.io.source import Buffer, place_of
 from treadle.io.tensors import check_size, listed, read_item
 from treadle.runtime.computation import Computation
 
-__all__ = ["contents_of", "load_computation"]
-
-
 _GRAPH, _SIGNATURE = "graph", "graph.signature"
 # The names of arrays that are machine code: its key, and the hash of the code.
 _CODE = re.compile(r"code\.([0-9a-f]{64})\.([0-9a-f]{64})")

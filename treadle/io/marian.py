@@ -29,8 +29,6 @@ from treadle.io.format import (
 )
 from treadle.io.sealed import Seal
 
-__all__ = ["Marian"]
-
 _Head = tuple[str, int, tuple[int, ...], int]
 
 _PLAIN, _ENCRYPTED = 1, 2  # versions

@@ -11,8 +11,6 @@ from treadle.base.types import Names, as_names
 from treadle.io.files import read_json
 from treadle.io.format import AXES, MAX_TEXT, Item, Listing, Opened
 
-__all__ = ["named", "written"]
-
 _LONGEST = 1024
 
 

@@ -29,8 +29,6 @@ from treadle.io.format import (
     special_text,
 )
 
-__all__ = ["Npz", "check_directory"]
-
 Shape = tuple[int, ...]
 
 _MAGIC = b"\x93NUMPY"

@@ -17,8 +17,6 @@ import numpy as np
 
 from treadle.base.arrays import Array
 
-__all__ = ["Schema", "decode", "encode"]
-
 Schema = Mapping[str, Mapping[int, tuple[str, str]]]
 
 _VARINTS = {"int64", "uint64", "sint64", "bool", "enum"}

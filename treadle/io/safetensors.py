@@ -13,8 +13,6 @@ from treadle.base.dtypes import DType
 from treadle.io.files import check_shape, read_json
 from treadle.io.format import MAX_ITEMS, Contents, Format, Item, Listing, Opened
 
-__all__ = ["SafeTensors"]
-
 _MAX_HEADER = 100_000_000  # the format's own limit
 _CODES: dict[DType, str] = {
     dtypes.bool_: "BOOL",

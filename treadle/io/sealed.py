@@ -9,8 +9,6 @@ from typing import Any
 from treadle.base.errors import ArgumentError
 from treadle.base.extras import extra
 
-__all__ = ["Seal"]
-
 _NONCE, _TAG = 12, 16  # bytes
 
 

@@ -20,9 +20,6 @@ from treadle.io.format import (
     by_name,
 )
 
-__all__ = ["Serrano"]
-
-
 _MOST = (1 << 31) - 1  # bytes: places in a FlatBuffer are counted in 31 bits
 _IDENTIFIER = b"SRNO"
 _LONGEST_NAME = 4096  # bytes

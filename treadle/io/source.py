@@ -14,8 +14,6 @@ from treadle.base.errors import ArgumentError
 from treadle.io.files import FileError, PathLike, guarded, open_regular
 from treadle.io.format import Opened
 
-__all__ = ["Buffer", "is_buffer", "opened", "place_of"]
-
 Buffer = bytes | bytearray | memoryview
 
 

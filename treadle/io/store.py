@@ -27,8 +27,6 @@ from treadle.runtime.computation import Computation
 from treadle.runtime.evaluate import evaluate
 from treadle.runtime.store import store
 
-__all__ = ["Arrays", "load", "save"]
-
 Wrong = Iterable[tuple[str, list[str]]]
 
 

@@ -26,9 +26,6 @@ from treadle.io.serrano import Serrano
 from treadle.io.source import Buffer, is_buffer, opened, place_of
 from treadle.io.torch import Torch
 
-__all__ = ["FORMATS", "listed", "load_arrays", "read_item", "save_arrays", "write_file"]
-
-
 FORMATS: tuple[Format, ...] = (
     Torch(), Npz(), SafeTensors(), Marian(), DyNet(), Serrano(),
 )  # fmt: skip

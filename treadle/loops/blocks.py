@@ -38,8 +38,6 @@ from treadle.ops.rounding import Abs
 from treadle.ops.select import Select
 from treadle.rewrite.cut import STEPS
 
-__all__ = ["in_blocks"]
-
 SHARED = 32  # additions where the lanes of vectors share a sum: their errors cancel
 
 

@@ -30,8 +30,6 @@ from treadle.loops.kernel import (
     Store,
 )
 
-__all__ = ["digest"]
-
 
 @cached(4096)
 def digest(kernel: Kernel) -> str:

@@ -7,8 +7,6 @@ from treadle.loops.index import Axis, Index
 from treadle.loops.kernel import Argument, Kernel, Literal, Loop, Statement, Store
 from treadle.loops.lower import Strides, placed
 
-__all__ = ["Kernels", "nested", "zeros"]
-
 Kernels = list[tuple[Kernel, list[Tensor]]]
 
 

@@ -13,8 +13,6 @@ from typing import Any, Union
 
 from treadle.base.symbolic import gcd, is_same, whole
 
-__all__ = ["Atom", "Axis", "Datum", "Index", "Parameter", "Quotient", "Remainder"]
-
 
 @dataclass(frozen=True, slots=True)
 class Axis:

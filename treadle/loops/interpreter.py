@@ -30,8 +30,6 @@ from treadle.loops.kernel import (
     replacing,
 )
 
-__all__ = ["interpret"]
-
 
 class _Run:
     """The buffers, the loop variables and the accumulators of a run."""

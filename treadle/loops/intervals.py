@@ -32,8 +32,6 @@ from treadle.loops.lower import select
 from treadle.loops.rewriting import rewritten
 from treadle.ops.select import Select
 
-__all__ = ["decided", "in_intervals", "without_wraps", "without_certain"]
-
 MOST = 16  # loops that one becomes
 
 

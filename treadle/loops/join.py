@@ -16,8 +16,6 @@ from treadle.loops.kernel import Argument, Kernel, Load, Store
 from treadle.loops.lower import Strides, placed
 from treadle.ops.join import Concat
 
-__all__ = ["JOINS"]
-
 
 def _joined(node: Tensor, strides: Strides) -> Kernels:
     axis = node.op.axis  # type: ignore[attr-defined]

@@ -21,27 +21,6 @@ from treadle.base.symbolic import Symbolic, SymbolicNumber
 from treadle.graph.op import Op
 from treadle.loops.index import Axis, Index, Parameter
 
-__all__ = [
-    "Accumulator",
-    "Apply",
-    "Argument",
-    "Counter",
-    "Expression",
-    "Fetch",
-    "Folded",
-    "Guard",
-    "Inside",
-    "Kernel",
-    "Literal",
-    "Load",
-    "Loop",
-    "Statement",
-    "Store",
-    "children",
-    "replacing",
-    "statements",
-]
-
 
 class Node:
     """An expression, equal by structure; its hash is computed once."""

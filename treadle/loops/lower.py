@@ -44,20 +44,6 @@ from treadle.ops.select import Select
 from treadle.ops.slice import SetSlice, Unslice
 from treadle.ops.window import Unfold, windows_along
 
-__all__ = [
-    "Lowering",
-    "Strides",
-    "combiner",
-    "flat",
-    "has_rule",
-    "is_virtual",
-    "placed",
-    "recomputed",
-    "row_major",
-    "unflatten",
-    "wide",
-]
-
 At = tuple[Index, ...]
 Guards = tuple[Guard, ...]
 Strides = Callable[[Tensor], Sequence[int]]

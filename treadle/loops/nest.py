@@ -39,8 +39,6 @@ from treadle.loops.region import Nodes, Region, passes, read_by
 from treadle.ops.cast import Cast
 from treadle.ops.families import Reduction
 
-__all__ = ["kernel_of"]
-
 
 class _Buffers:
     """The buffers of a kernel: what it writes, then what it reads as it is met."""

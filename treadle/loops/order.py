@@ -37,8 +37,6 @@ from treadle.ops.order import ArgSort, SearchSorted
 from treadle.ops.parts import IsNan
 from treadle.ops.select import Minimum, Select
 
-__all__ = ["ORDERS"]
-
 SHORT = 128  # elements: more of them are sorted faster than by counting
 
 

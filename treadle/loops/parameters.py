@@ -23,8 +23,6 @@ from treadle.loops.kernel import Apply, Expression, Kernel, Literal, Loop
 from treadle.loops.rewriting import rewritten
 from treadle.ops import bitwise, division
 
-__all__ = ["bits_of", "bound", "number_of", "parameterize", "value_of"]
-
 MOST = 1 << 16  # expressions and statements that equal ones are replaced by
 PLAIN = (0.0, 0.5, 1.0, 2.0, float("inf"))  # with either sign: machine code knows them
 DIVIDES = (bitwise.Shift, division.FloorDivide, division.Modulo)

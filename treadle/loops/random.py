@@ -29,8 +29,6 @@ from treadle.ops.power import Sqrt
 from treadle.ops.rounding import Round
 from treadle.ops.select import Select
 
-__all__ = ["halves", "normal_bits", "uniform_bits"]
-
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _STEPS = (0x9E3779B9, 0xBB67AE85)
 _WIDE, _NARROW = Cast(uint64), Cast(uint32)

@@ -51,8 +51,6 @@ from treadle.ops.loop import Scan
 from treadle.ops.select import Select
 from treadle.rewrite.expand import Expanded
 
-__all__ = ["recurrence_kernel", "may_be_recurrence"]
-
 COMPUTED = 4096  # operations of a step that is part of one kernel, at most
 FUNCTION = 16  # operations that an elementary function counts for: LLVM's time
 FEW = 64  # elements of a state that are written out

@@ -9,8 +9,6 @@ from treadle.loops.index import Axis
 from treadle.loops.lower import At, is_virtual
 from treadle.ops.families import Reduction
 
-__all__ = ["Nodes", "Region", "passes", "read_by"]
-
 
 @dataclass
 class Region:

@@ -24,8 +24,6 @@ from treadle.loops.kernel import (
     expressions,
 )
 
-__all__ = ["rewritten"]
-
 
 @dataclass(frozen=True)
 class _Rewriting:

@@ -43,8 +43,6 @@ from treadle.ops.scan import (
 from treadle.ops.select import Select
 from treadle.rewrite.expand import expand
 
-__all__ = ["SCANS", "scan"]
-
 
 def written(
     rule: Callable[..., Tensor], dtype: DType, values: Sequence[Expression]

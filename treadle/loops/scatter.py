@@ -30,8 +30,6 @@ from treadle.ops.pick import PutAlong
 from treadle.ops.scatter import IndexFold, IndexSet
 from treadle.ops.select import Maximum, Minimum, Select
 
-__all__ = ["COPY", "SCATTERS"]
-
 COPY = "copy"  # a step left out where source and target are one
 _ADD = Add()
 

@@ -28,8 +28,6 @@ from treadle.loops.kernel import (
 )
 from treadle.loops.rewriting import rewritten
 
-__all__ = ["folds_in_lanes", "schedule"]
-
 LONG = 8  # vectors: from so many on, a loop does four at once
 LIGHT = 24  # ops: a longer body leaves no registers for more columns
 ACCUMULATORS = 16  # vectors of accumulators that loops over rows may hold in registers

@@ -36,8 +36,6 @@ from treadle.ops.segments import SegmentSum
 from treadle.ops.select import Select
 from treadle.ops.sparse import CSRDots, CSRMatMul
 
-__all__ = ["SEGMENTS", "segment"]
-
 _ADD = Add()
 
 

@@ -27,8 +27,6 @@ from treadle.loops.kernel import (
 )
 from treadle.loops.rewriting import rewritten
 
-__all__ = ["streaming"]
-
 STREAM = 1 << 25  # bytes of a buffer that no cache holds
 ROW = 1 << 14  # bytes of a row that the nearest one does, beside others
 AHEAD = 1 << 12  # bytes to fetch ahead at least

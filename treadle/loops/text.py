@@ -26,8 +26,6 @@ from treadle.loops.kernel import (
     statements,
 )
 
-__all__ = ["kernel_text"]
-
 
 class _Writer:
     """Lines, and the names of values that are used more than once."""

@@ -28,8 +28,6 @@ from treadle.ops.elementwise import Add
 from treadle.ops.parts import IsNan
 from treadle.ops.select import Maximum, Select
 
-__all__ = ["max_pool_gradient"]
-
 Guards = tuple[Guard, ...]
 
 

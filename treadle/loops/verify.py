@@ -26,8 +26,6 @@ from treadle.loops.kernel import (
     within,
 )
 
-__all__ = ["kernel_problems", "store_problems", "verified"]
-
 
 def kernel_problems(kernel: Kernel) -> list[str]:
     """The faults of a kernel; none of one that is right.

@@ -29,8 +29,6 @@ from treadle.ops.pool import MaxPool, MaxPoolPositions, SumPool, SumPoolGradient
 from treadle.ops.select import Maximum, Select
 from treadle.ops.window import Fold, windows_along
 
-__all__ = ["POOLS", "few_taps", "lowest", "outside", "taps"]
-
 At = tuple[Index, ...]
 Guards = tuple[Guard, ...]
 Read = Callable[[Tensor, At, Guards], Expression]

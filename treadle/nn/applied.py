@@ -8,8 +8,6 @@ from typing import Any, ClassVar, TypeVar, dataclass_transform
 from treadle.graph.tensor import Tensor
 from treadle.nn.module import Module
 
-__all__ = ["FunctionLayer", "settings"]
-
 Layer = TypeVar("Layer", bound=Module)
 
 

@@ -13,19 +13,6 @@ from treadle.base.errors import ArgumentError, ModelFileError, TreadleError
 from treadle.base.types import Type
 from treadle.graph.variable import Placeholder, Variable
 
-__all__ = [
-    "Chosen",
-    "Keys",
-    "Rename",
-    "assigned",
-    "choose",
-    "compare",
-    "in_dtype",
-    "members",
-    "one_value",
-    "parted",
-]
-
 Rename = Mapping[str, str | None] | Callable[[str], str | None]
 _RANK = ("bool", "integer", "float", "complex")
 _APART = ("q_proj_weight", "k_proj_weight", "v_proj_weight")

@@ -8,8 +8,6 @@ from weakref import WeakSet
 
 from treadle.graph.variable import Variable
 
-__all__ = ["released", "update_trainable", "trains"]
-
 
 class Part(Protocol):
     """A module's part in training: its own setting, the modules around and below."""

@@ -15,8 +15,6 @@ from treadle.graph.tensor import Tensor, new_node
 from treadle.ops.cast import as_float, operands
 from treadle.ops.families import Elementwise
 
-__all__ = ["align", "binary", "over_axes", "unary"]
-
 
 def align(nodes: Sequence[Tensor]) -> list[Tensor]:
     """Named operands permuted and expanded to the first's axes, then the others'.

@@ -18,8 +18,6 @@ from treadle.ops.index import getitem, plan_of
 from treadle.ops.movement import broadcast_to, reshape
 from treadle.ops.scatter import IndexFold, IndexSet
 
-__all__: list[str] = []
-
 
 class At:
     """`x.at`: choose a part, then say what becomes of it; x itself stays."""

@@ -20,8 +20,6 @@ from treadle.ops.cast import Cast
 from treadle.ops.families import Composite, some
 from treadle.ops.lookup import EMBEDDING
 
-__all__: list[str] = []
-
 
 @op(tolerance="E", differentiable=False)
 class InRange(Composite):

@@ -21,8 +21,6 @@ from treadle.graph.traversal import rebuild
 from treadle.ops.families import Family, Output, outputs_of
 from treadle.ops.flow import Again
 
-__all__ = ["Call", "in_place", "inputs_of", "inside", "place_inside", "without_calls"]
-
 
 def match(body: Body, types: Sequence[Type]) -> None:
     """Refuse operands that are not what the body was traced for."""

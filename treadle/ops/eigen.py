@@ -30,8 +30,6 @@ from treadle.ops.matrices import (
 from treadle.ops.solve import solve
 from treadle.ops.spectral import over_gaps
 
-__all__: list[str] = []
-
 
 @op()
 class Eig(OfMatrices):

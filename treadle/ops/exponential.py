@@ -22,8 +22,6 @@ from treadle.ops.matrices import (
     well,
 )
 
-__all__: list[str] = []
-
 # Coefficients of Padé's approximant of order 13, and the norm it is exact up to in
 # double precision (Higham, 2005).
 _PADE = (

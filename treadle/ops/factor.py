@@ -33,8 +33,6 @@ from treadle.ops.matrices import (
 from treadle.ops.padding import tril
 from treadle.ops.solve import TriangularSolve
 
-__all__: list[str] = []
-
 
 def positive(*shape: int, dtype: Any = np.float32) -> Array:
     """Positive definite matrices for samples."""

@@ -367,18 +367,3 @@ def outputs_of(node: Tensor) -> tuple[Tensor, ...]:
     if isinstance(node.type, TupleType):
         return results(node, selections(len(node.type)))
     return (node,)
-
-
-__all__ = [
-    "Composite",
-    "Elementwise",
-    "Family",
-    "Movement",
-    "Opaque",
-    "Output",
-    "Reduction",
-    "Unary",
-    "outputs_of",
-    "reduced",
-    "some",
-]

@@ -22,8 +22,6 @@ from treadle.graph.rows import along_axes
 from treadle.graph.tensor import Tensor
 from treadle.ops.families import Opaque
 
-__all__: list[str] = []
-
 # Of a transform with one, its adjoint has the other.
 ADJOINT = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 

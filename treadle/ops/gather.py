@@ -20,8 +20,6 @@ from treadle.graph.rows import lifted, row_count, spread
 from treadle.graph.tensor import Tensor
 from treadle.ops.families import Family, some
 
-__all__: list[str] = []
-
 Integers = tuple[int, ...]
 
 

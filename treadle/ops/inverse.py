@@ -29,8 +29,6 @@ from treadle.ops.matrices import (
 from treadle.ops.rearrange import matrix_transpose
 from treadle.ops.select import where
 
-__all__: list[str] = []
-
 
 def per_matrix(g: Tensor) -> Tensor:
     """g[...] as g[..., 1, 1]: it scales matrices."""

@@ -22,8 +22,6 @@ from treadle.ops.pick import one_hot
 from treadle.ops.rearrange import moveaxis
 from treadle.ops.select import where
 
-__all__: list[str] = []
-
 
 def known_labels(labels: Array, classes: int) -> Array:
     """The labels; one that names no class is a RunError."""

@@ -24,8 +24,6 @@ from treadle.ops.families import Opaque, same_dtype, some
 from treadle.ops.movement import broadcast_to
 from treadle.ops.rearrange import matrix_transpose
 
-__all__: list[str] = []
-
 SINGULAR = "td.linalg.pinv and td.linalg.lstsq take matrices without an inverse"
 
 

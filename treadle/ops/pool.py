@@ -29,8 +29,6 @@ from treadle.ops.window import (
     windows_along,
 )
 
-__all__: list[str] = []
-
 _MANY = 1 << 20  # windows looked at one by one
 
 

@@ -28,8 +28,6 @@ from treadle.ops.matrices import (
 )
 from treadle.ops.movement import broadcast_to
 
-__all__: list[str] = []
-
 
 @op()
 class PseudoInverse(OfMatrices):

@@ -33,8 +33,6 @@ from treadle.ops.sylvester import (
     scipy_linalg,
 )
 
-__all__: list[str] = []
-
 
 class Riccati(Equation):
     """An equation of a[n, n], b[n, m], and Hermitian parts of q[n, n] and r[m, m]."""

@@ -14,15 +14,6 @@ from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Array, Input, Mistake, Op, Sample
 from treadle.graph.tensor import Tensor
 
-__all__ = [
-    "binary_samples",
-    "drawn",
-    "mistakes_of",
-    "replace_shape",
-    "tensors_of",
-    "unary_samples",
-]
-
 
 def drawn(x: Any, seed: int = 0) -> Array:
     """The array a sample's Input stands for; arrays and scalars pass through."""

@@ -30,8 +30,6 @@ from treadle.ops.gather import (
     wide,
 )
 
-__all__: list[str] = []
-
 FOLDS = {"multiply": np.multiply, "max": np.maximum, "min": np.minimum}
 
 

@@ -16,8 +16,6 @@ from treadle.graph.rows import spread
 from treadle.graph.tensor import Tensor
 from treadle.ops.families import Family, Movement, same_dtype
 
-__all__: list[str] = []
-
 Integers = tuple[int, ...]
 
 

@@ -27,8 +27,6 @@ from treadle.ops.matrices import (
 )
 from treadle.ops.padding import tril, triu
 
-__all__: list[str] = []
-
 BLOCK = 16  # rows of a triangular system that are solved at once
 WELL = 1e3  # condition of a block whose inverse is as good as a solution
 

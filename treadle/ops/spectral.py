@@ -32,8 +32,6 @@ from treadle.ops.matrices import (
     well,
 )
 
-__all__: list[str] = []
-
 
 def over_gaps(x: Tensor, gap: Tensor) -> Tensor:
     """x / gap with 0 on the diagonal; not finite where two of the values are equal."""

@@ -25,8 +25,6 @@ from treadle.ops.matrices import (
     well,
 )
 
-__all__: list[str] = []
-
 
 def scipy_linalg() -> Any:
     """SciPy's linear algebra, or an error that tells how to install it."""

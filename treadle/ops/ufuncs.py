@@ -19,8 +19,6 @@ from treadle.graph.tensor import Tensor
 from treadle.ops.cast import as_float
 from treadle.ops.host import py_function
 
-__all__: list[str] = []
-
 # The public functions that compute what NumPy's do, where names differ.
 OTHERWISE = {
     "absolute": "abs",

@@ -15,19 +15,6 @@ from treadle.optim.optimizer import Optimizer
 from treadle.optim.schedules import cyclic
 from treadle.optim.transform import Transform, chain, identity
 
-__all__ = [
-    "AMSGrad",
-    "Adadelta",
-    "Adagrad",
-    "Adam",
-    "AdamW",
-    "CyclicalSGD",
-    "Momentum",
-    "Nesterov",
-    "RMSProp",
-    "SGD",
-]
-
 
 def _decayed(weight_decay: Any, decoupled: bool, rule: Transform) -> Transform:
     """`rule` with weight decay: in the gradient, or beside the direction."""

@@ -16,8 +16,6 @@ from treadle.graph.variable import Variable
 from treadle.optim.groups import parameters_of
 from treadle.runtime.store import store
 
-__all__ = ["CumulativeAverage", "ExponentialAverage", "WeightAverage"]
-
 
 class WeightAverage:
     """Running averages of parameters; `update()` after each step takes them in.

@@ -23,8 +23,6 @@ from treadle.optim.gradients import (
 from treadle.optim.norms import NormAverage
 from treadle.optim.scaling import LossScale
 
-__all__ = ["POLICIES", "Controlled", "Controls", "Measures"]
-
 POLICIES = ("skip", "raise", "scale down")
 Changes = list[tuple[Variable, Any]]
 _NUMBERS = (type(None), int, float)

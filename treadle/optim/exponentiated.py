@@ -11,8 +11,6 @@ from treadle.optim.moves import exponentiated
 from treadle.optim.optimizer import Optimizer
 from treadle.optim.transform import Transform
 
-__all__ = ["ExponentiatedGradient"]
-
 
 def exponentiated_gradient(momentum: Any) -> Transform:
     """The rule of ExponentiatedGradient."""

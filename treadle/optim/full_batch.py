@@ -22,8 +22,6 @@ from treadle.optim.groups import parameters_of
 from treadle.runtime.evaluate import run
 from treadle.runtime.store import store
 
-__all__ = ["ConjugateGradient", "FullBatch", "joined"]
-
 Loss = Callable[[], Any]
 
 _VARIANTS = ("polak-ribiere", "fletcher-reeves", "hestenes-stiefel", "dai-yuan",

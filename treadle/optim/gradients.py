@@ -15,16 +15,6 @@ from treadle.graph.tensor import Tensor
 from treadle.ops.lookup import sparse_rows
 from treadle.ops.naming import unname
 
-__all__ = [
-    "Gradient",
-    "all_finite",
-    "clip_by_norm",
-    "clip_by_value",
-    "global_norm",
-    "plain",
-    "prepare",
-]
-
 
 @dataclass(frozen=True)
 class Gradient:

@@ -24,18 +24,6 @@ from treadle.graph.variable import Variable
 from treadle.optim.transform import Transform
 from treadle.runtime.store import store
 
-__all__ = [
-    "Group",
-    "GroupMaker",
-    "Now",
-    "ParameterGroup",
-    "Rate",
-    "Rule",
-    "Work",
-    "named",
-    "parameters_of",
-]
-
 Rate = Any
 Rule = Callable[..., Transform]
 

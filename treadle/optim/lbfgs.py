@@ -12,8 +12,6 @@ from treadle.base.arrays import Array
 from treadle.base.errors import ArgumentError
 from treadle.optim.full_batch import FullBatch, Loss
 
-__all__ = ["LBFGS"]
-
 Along = Callable[[float], tuple[float, float, Array]]
 _DECREASE = 1e-4  # of Wolfe's first condition
 _CURVATURE = 0.9  # of his second

@@ -13,9 +13,6 @@ from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import functions
 from treadle.optim.full_batch import FullBatch, Loss, joined
 
-__all__ = ["Newton", "NewtonCG"]
-
-
 _SHIFT = 1e-3  # of the greatest element of the diagonal, added first where H bends down
 
 

@@ -13,8 +13,6 @@ from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
 
-__all__ = ["NormAverage"]
-
 
 class NormAverage:
     """Averages the global norm of the gradients over about `window` steps.

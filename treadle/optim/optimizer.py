@@ -48,8 +48,6 @@ from treadle.runtime.recording import Recording
 from treadle.runtime.rows import rerolled
 from treadle.runtime.store import Changes, each_once, store, updates_of
 
-__all__ = ["Optimizer"]
-
 
 class Optimizer(OptimizerState):
     """Moves parameters against their gradients: p = p - lr * rule(gradient).

@@ -16,8 +16,6 @@ from treadle.ops.quantize import quantize_fixed, quantize_log
 from treadle.optim.groups import parameters_of
 from treadle.runtime.store import store
 
-__all__ = ["WeightQuantizer"]
-
 
 class WeightQuantizer:
     """Keeps parameters at the 2^bits - 1 values of a grid: `update()` after each step.

@@ -11,8 +11,6 @@ from treadle.graph.traversal import reach, with_results
 from treadle.graph.variable import variable_of
 from treadle.runtime.history import forget, lasting, trained_by, trains
 
-__all__ = ["release"]
-
 
 def release(roots: Sequence[Tensor], chosen: set[int]) -> None:
     """Cut the roots and the evaluated nodes that depend on the updated Variables.

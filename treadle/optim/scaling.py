@@ -11,8 +11,6 @@ from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
 
-__all__ = ["LossScale"]
-
 
 class LossScale:
     """The factor of the loss while it is derived; gradients are divided by it again.

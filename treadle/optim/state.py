@@ -23,8 +23,6 @@ from treadle.optim.update import MASTER
 from treadle.runtime.evaluate import evaluate
 from treadle.runtime.store import store
 
-__all__ = ["OptimizerState"]
-
 State = dict[str, np.ndarray[Any, Any]]
 Common = dict[tuple[Transform, str, bytes], Variable]
 _AUTOMATIC = re.compile(r"variable_\d+")

@@ -15,8 +15,6 @@ from treadle.ops.families import outputs_of
 from treadle.optim.gradients import Gradient, plain
 from treadle.optim.transform import States, Transform
 
-__all__ = ["MASTER", "Traced", "changed", "next_value"]
-
 MASTER = "master"  # the state that holds a 16-bit parameter in float32
 
 

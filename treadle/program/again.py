@@ -11,8 +11,6 @@ from treadle.ops.flow import Again
 from treadle.program.arrange import is_leaf
 from treadle.program.units import wait_for
 
-__all__ = ["unbarred"]
-
 
 def unbarred(
     roots: Mapping[int, Tensor], nodes: Sequence[Tensor]

@@ -24,8 +24,6 @@ from treadle.program.positions import last_risk
 from treadle.program.program import Fallback, Launch, Program, Step
 from treadle.program.units import Unit
 
-__all__ = ["after_readers", "in_place", "overwrites"]
-
 Path = tuple[int, ...]
 
 

@@ -40,8 +40,6 @@ from treadle.program.layout import Order, orders_of, strides_in
 from treadle.program.recompute import recompute
 from treadle.program.units import MEMBERS, Unit
 
-__all__ = ["LARGE", "PRODUCTS", "Arrangement", "is_leaf"]
-
 LARGE = 1 << 24  # bytes: with less memory than this none is saved
 PRODUCTS = (float32, float64)  # the types contractions have kernels for
 

@@ -54,8 +54,6 @@ from treadle.program.timeline import Demand, Timeline
 from treadle.program.units import OPERANDS, Unit
 from treadle.rewrite.record import stage
 
-__all__ = ["Draft", "drafts"]
-
 
 @dataclass(frozen=True)
 class Ready:

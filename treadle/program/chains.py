@@ -20,8 +20,6 @@ from treadle.program.dependences import before, nanoseconds, stretches, turns
 from treadle.program.lives import demand
 from treadle.program.program import Program, Region
 
-__all__ = ["side_by_side"]
-
 SYNC = 2_000  # ns that it takes to hand out parts and to wait for the last of them
 LARGE = 512_000  # ns, over the threads: such a step is for all of them
 PIECE = 4_000  # ns: shorter parts are not made of a step

@@ -6,8 +6,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-__all__ = ["Owners", "check", "conflicts", "replay"]
-
 
 class _Placed(Protocol):
     @property

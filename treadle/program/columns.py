@@ -23,8 +23,6 @@ from treadle.program.places import sources
 from treadle.program.units import MEMBERS, Unit, absorb, between, compatible, rebase
 from treadle.rewrite.cut import STEPS, WIDE
 
-__all__ = ["fold_columns_together"]
-
 BLOCKS = 16  # of rows: fewer keep too few threads busy
 
 

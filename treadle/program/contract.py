@@ -17,16 +17,6 @@ from treadle.ops.cast import Cast
 from treadle.ops.contract import Contract, letters
 from treadle.ops.families import Movement
 
-__all__ = [
-    "Layout",
-    "View",
-    "is_narrow",
-    "is_widened",
-    "layout_of",
-    "view_of",
-    "widens",
-]
-
 NARROW = (float16, bfloat16, int8)  # what products read as float32
 Steps = tuple[int, int, int]
 

@@ -12,8 +12,6 @@ from treadle.loops.lower import At, unflatten
 from treadle.ops.convolution import Conv, ConvInputGradient, ConvWeightGradient
 from treadle.program.contract import Layout
 
-__all__ = ["CONVOLUTIONS", "Convolution", "as_product", "convolution_of", "is_direct"]
-
 Pair = tuple[int, int]
 Quadruple = tuple[int, int, int, int]
 

@@ -20,8 +20,6 @@ from treadle.program.program import (
     is_controlled,
 )
 
-__all__ = ["before", "nanoseconds", "stretches", "turns"]
-
 # Of one thread, by orders of magnitude: they tell small steps from others.
 START = 100  # ns of any step
 LOOPS = 10  # scalar operations of a kernel in a ns, elementary functions among them

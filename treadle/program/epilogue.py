@@ -20,8 +20,6 @@ from treadle.program.convolution import Convolution
 from treadle.program.places import operand_places, producers, run_of, sources
 from treadle.program.units import Unit, between, spread
 
-__all__ = ["epilogue_kernel", "epilogues", "result_places"]
-
 
 def epilogues(
     units: Sequence[Unit],

@@ -4,8 +4,6 @@ of maximum flow in networks with power estimation", 1970), without recursion.
 
 from __future__ import annotations
 
-__all__ = ["ENDLESS", "Network"]
-
 ENDLESS = 1 << 62  # the capacity of what no cut may part
 
 

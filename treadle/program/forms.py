@@ -15,8 +15,6 @@ from treadle.graph.tensor import Tensor
 from treadle.loops.lower import Strides, is_virtual
 from treadle.loops.region import Region
 
-__all__ = ["Form", "form_of", "once"]
-
 KNOWN = 2048  # forms whose kernels are kept
 
 _MISSING: Any = object()

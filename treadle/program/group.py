@@ -38,8 +38,6 @@ from treadle.program.units import (
     waited_for,
 )
 
-__all__ = ["MANY", "group", "ordered"]
-
 NEAR = 12  # units back, in which one is sought that reads the same operand
 MANY = 4096  # elements: reading fewer a second time costs nothing
 

@@ -13,8 +13,6 @@ from treadle.graph.body import Body, bodies
 from treadle.loops.kernel import Kernel
 from treadle.program.program import Fallback
 
-__all__ = ["Slots", "Unsized", "maker"]
-
 Values = Sequence[Any]
 Maker = Callable[[Values], Any]
 

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from treadle.program.dependences import nanoseconds
 from treadle.program.program import Fallback, Launch, Program, Step
 
-__all__ = ["Invariant", "invariants"]
-
 CHECK = 500  # ns a run for each array that is asked for and each that is placed
 MOST = 256 << 20  # bytes of a program
 

@@ -24,8 +24,6 @@ from treadle.ops.pool import MaxPool, MaxPoolGradient, SumPool, SumPoolGradient
 from treadle.ops.slice import Slice
 from treadle.ops.window import Fold
 
-__all__ = ["Order", "laid", "order_of", "orders_of", "strides_in"]
-
 IMAGES = (Conv, ConvInputGradient, Fold)
 # These take over the order of an operand.
 FOLLOWERS = (

@@ -16,8 +16,6 @@ from treadle.program.program import Launch, Program
 from treadle.program.stack import Stack
 from treadle.program.sweep import Times
 
-__all__ = ["Lives", "SizedPlans", "demand", "lives"]
-
 Ints = np.ndarray[tuple[int], np.dtype[np.int64]]
 PLANS = 8  # of a program
 NEAR = 1.15  # of the largest live set: a plan for another size may take so much

@@ -21,8 +21,6 @@ from treadle.base.caches import lazy
 from treadle.base.errors import ArgumentError
 from treadle.program.sweep import Times, sweep
 
-__all__ = ["ALIGNMENT", "Chains", "Plan", "Range", "largest_live_set", "plan"]
-
 Ints = np.ndarray[tuple[int], np.dtype[np.int64]]
 Chains = Sequence[tuple[int, int]]  # of a region: the first and last step of each
 

@@ -13,8 +13,6 @@ from collections.abc import Iterator
 from treadle.program.arrange import Arrangement
 from treadle.program.units import Unit
 
-__all__ = ["BEGIN", "END", "WHOLE", "overlapped"]
-
 WHOLE, BEGIN, END = "", "begin", "end"
 Part = tuple[Unit, str]
 

@@ -12,16 +12,6 @@ from treadle.loops.lower import At, broadcast, flat, is_virtual, unflatten
 from treadle.ops.families import Elementwise, Movement
 from treadle.ops.movement import BroadcastTo, PermuteDims, Reshape
 
-__all__ = [
-    "carried_up",
-    "domain",
-    "operand_places",
-    "producers",
-    "run_of",
-    "run_through",
-    "sources",
-]
-
 
 @cached(4096)
 def domain(shape: Shape) -> tuple[tuple[Axis, ...], At]:

@@ -23,8 +23,6 @@ from treadle.loops.parameters import number_of
 from treadle.ops.select import Maximum, Minimum, Select
 from treadle.program.program import BodyProgram, Fallback, Launch, Program, Step
 
-__all__ = ["Need", "last_risk", "needs"]
-
 
 def last_risk(program: Program) -> int:
     """The last step that can find its data wrong, or is a library's."""

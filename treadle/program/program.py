@@ -23,22 +23,6 @@ from treadle.ops.while_loop import While
 from treadle.program.contract import Layout
 from treadle.program.convolution import Convolution
 
-__all__ = [
-    "About",
-    "BodyProgram",
-    "Buffer",
-    "Fallback",
-    "Launch",
-    "Product",
-    "Program",
-    "Region",
-    "Step",
-    "all_steps",
-    "is_controlled",
-    "program_text",
-    "title",
-]
-
 SMALL = 65_536  # scalar operations: a step with fewer runs on one thread
 PART = 32_768  # scalar operations in one part of a step that is cut
 

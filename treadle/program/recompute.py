@@ -25,8 +25,6 @@ from treadle.ops.flow import StopGradient
 from treadle.ops.select import Maximum, Minimum, Select
 from treadle.program.contract import is_widened
 
-__all__ = ["recompute"]
-
 CHEAP = (
     *(Add, Subtract, Multiply, Negative, Maximum, Minimum),
     *(Select, Comparison, Logical, StopGradient),

@@ -13,8 +13,6 @@ from treadle.program.arrange import LARGE, Arrangement
 from treadle.program.risks import is_sure
 from treadle.program.timeline import Timeline
 
-__all__ = ["release_early"]
-
 LEAST = 1 << 16  # bytes: giving back less is not worth another order
 
 

@@ -27,8 +27,6 @@ from treadle.program.recompute import CHEAP
 from treadle.program.timeline import Demand, Timeline
 from treadle.program.units import wait_for, waited_for
 
-__all__ = ["lighter", "rematerialized"]
-
 # Seconds that a byte is worth if it stays to the end: writing and reading it, some 20
 # times over. One that is read at once is worth a part of that.
 PRICE, SHORT = 1.6e-9, 0.1

@@ -11,8 +11,6 @@ from treadle.ops.families import Elementwise, Reduction
 from treadle.program.arrange import Arrangement, is_leaf
 from treadle.program.units import Unit
 
-__all__ = ["is_sure", "risks_first"]
-
 SURE = (Elementwise, Reduction, Cast)  # what finds no data wrong, as products do not
 
 

@@ -24,8 +24,6 @@ from treadle.ops.pool import MaxPoolGradient
 from treadle.program.program import BodyProgram
 from treadle.rewrite.expand import Expanded
 
-__all__ = ["KERNELS", "Bodies", "kernels_of", "results_of"]
-
 # Kernels of single ops; None where one has none for its operands.
 KERNELS: dict[type[Op], Callable[[Tensor, Strides], Kernels | None]] = {
     MaxPoolGradient: max_pool_gradient,

@@ -16,8 +16,6 @@ from treadle.core import native
 from treadle.program.memory import ALIGNMENT, Chains, Plan, Range
 from treadle.program.sweep import Times
 
-__all__ = ["Stack"]
-
 
 @dataclass(frozen=True)
 class Stack:

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Times", "sweep"]
-
 Ints = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 

@@ -12,8 +12,6 @@ from treadle.graph.tensor import Tensor
 from treadle.program.arrange import Arrangement, is_leaf
 from treadle.program.units import Unit
 
-__all__ = ["Demand", "Timeline"]
-
 
 @dataclass(frozen=True)
 class Demand:

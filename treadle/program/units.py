@@ -13,22 +13,6 @@ from treadle.loops.lower import At, is_virtual, unflatten
 from treadle.loops.region import Region
 from treadle.program.places import operand_places, producers, run_of, sources
 
-__all__ = [
-    "MEMBERS",
-    "OPERANDS",
-    "Unit",
-    "absorb",
-    "between",
-    "compatible",
-    "depend",
-    "fits",
-    "read_at",
-    "rebase",
-    "spread",
-    "wait_for",
-    "waited_for",
-]
-
 MEMBERS = 96  # nodes of one kernel at most
 OPERANDS = 40  # buffers of one kernel at most
 

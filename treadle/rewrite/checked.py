@@ -19,8 +19,6 @@ from treadle.rewrite.expand import Expanded
 from treadle.rewrite.record import Fired, recorded
 from treadle.rewrite.values import Meaning, Reference
 
-__all__ = ["Judge", "judge", "mismatch"]
-
 Roots = Mapping[int, Tensor]
 Repeat = Callable[[], Any]
 WIDE = 80  # characters of what a rule found, and of what it made of it

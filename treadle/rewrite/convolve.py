@@ -18,8 +18,6 @@ from treadle.ops.convolution import Conv, ConvInputGradient, ConvWeightGradient
 from treadle.ops.movement import PermuteDims, Reshape
 from treadle.ops.window import Fold, Unfold, windows_along
 
-__all__ = ["convolve"]
-
 # Letters: n images, g groups, o and c channels of a group, places x y z, taps i j k.
 PLACES, TAPS = "xyz", "ijk"
 

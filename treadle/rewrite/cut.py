@@ -22,8 +22,6 @@ from treadle.ops.padding import Pad
 from treadle.ops.reduce import Sum
 from treadle.ops.slice import Slice
 
-__all__ = ["STEPS", "WIDE", "cut_folds"]
-
 LONG = 1 << 18  # elements of a fold that is cut
 LARGE = 1 << 21  # the same along two dimensions: no cache of one processor holds them
 ROWS = 64  # folds along rows, of which a kernel has enough to do side by side

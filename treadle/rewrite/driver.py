@@ -26,8 +26,6 @@ from treadle.ops.movement import BroadcastTo
 from treadle.rewrite.index import Signs
 from treadle.rewrite.rule import Rule, RuleSet
 
-__all__ = ["Driver", "RewriteError", "rewrite"]
-
 BUDGET = 32  # applications for each node of the graph, and for a small graph more
 LAST = 10  # rules that the error names
 UNIFORM = 1 << 16  # elements of a constant that is looked through for one number

@@ -11,8 +11,6 @@ from treadle.graph.meaning import is_empty
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import rebuild
 
-__all__ = ["empty", "is_computed", "without_empty"]
-
 
 def empty(type_: Type) -> Tensor:
     """The constant of a type without elements."""

@@ -33,8 +33,6 @@ from treadle.rewrite.empty import empty
 from treadle.rewrite.straighten import ordered
 from treadle.rewrite.written import written
 
-__all__ = ["Expanded", "expand", "is_literal", "write_out"]
-
 Results = Tensor | tuple[Tensor, ...]
 Inner = tuple[Tensor, Tensor]  # a call, and a node of its body without calls in it
 

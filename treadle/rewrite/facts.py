@@ -15,17 +15,6 @@ from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
 from treadle.ops.movement import BroadcastTo
 
-__all__ = [
-    "CONSTANTS",
-    "is_finite",
-    "is_lossless",
-    "is_nonnegative",
-    "is_number",
-    "is_positive",
-    "is_wide",
-    "number_of",
-]
-
 # In normal form a literal with one value in all elements is a number, broadcast.
 CONSTANTS: tuple[type[Op], ...] = (Literal, BroadcastTo)
 DEPTH = 6  # how far facts are followed up

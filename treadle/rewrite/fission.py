@@ -25,8 +25,6 @@ from treadle.rewrite.motion import Nodes, Parts
 from treadle.rewrite.products import below, by_rows, with_products
 from treadle.rewrite.simplify import normal, tidy
 
-__all__ = ["split_loops"]
-
 
 def split_loops(
     roots: Mapping[int, Tensor],

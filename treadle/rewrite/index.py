@@ -20,8 +20,6 @@ from treadle.rewrite.pattern import shape_of
 if TYPE_CHECKING:
     from treadle.rewrite.rule import Rule
 
-__all__ = ["Index", "Signs", "Within"]
-
 KNOWN = 20_000  # signs, and kinds of nodes with their rules
 
 Signs = dict[int, int]  # of nodes by serial, each after its operands

@@ -20,8 +20,6 @@ from treadle.ops.movement import PermuteDims
 from treadle.ops.reduce import Sum
 from treadle.rewrite.products import below, is_near, summed
 
-__all__ = ["Nodes", "Parts"]
-
 WIDER = 8  # times the bytes of what a step reads: more is not worth its memory
 Nodes = dict[int, Tensor]
 

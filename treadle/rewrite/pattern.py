@@ -16,20 +16,6 @@ from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.rewrite.facts import CONSTANTS, is_number, number_of
 
-__all__ = [
-    "Capture",
-    "Constants",
-    "Form",
-    "Found",
-    "Over",
-    "Pattern",
-    "Trait",
-    "captures",
-    "numbers",
-    "lift",
-    "of",
-]
-
 Found = dict[str, Tensor]
 # The op class of a node and the shapes of its operands, None below two levels.
 Shape = tuple[type[Op], Any]

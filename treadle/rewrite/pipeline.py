@@ -35,8 +35,6 @@ from treadle.rewrite.simplify import compiled_rules, normal, tidy
 from treadle.rewrite.straighten import straighten
 from treadle.rewrite.widen import is_half_product, widen
 
-__all__ = ["PIPELINE", "REQUIRED", "Stage", "Ways", "prepare"]
-
 Roots = dict[int, Tensor]
 
 

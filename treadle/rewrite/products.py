@@ -18,8 +18,6 @@ from treadle.ops.loop import Scan
 from treadle.ops.movement import PermuteDims, Reshape
 from treadle.ops.reduce import Sum
 
-__all__ = ["below", "by_rows", "is_near", "summed", "with_products"]
-
 NEAR, FAR = 1 << 18, 1 << 20  # bytes of weights in a near cache; of what is in none
 TALL = 16  # rows of a product that is as fast for itself as with those of other steps
 

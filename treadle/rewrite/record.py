@@ -12,17 +12,6 @@ from treadle.base.events import span, watchers
 from treadle.graph.tensor import Tensor
 from treadle.rewrite.rule import Rule
 
-__all__ = [
-    "Fired",
-    "Record",
-    "Sized",
-    "fired",
-    "recorded",
-    "recording",
-    "sized",
-    "stage",
-]
-
 
 @dataclass(frozen=True)
 class Fired:

@@ -16,8 +16,6 @@ from treadle.rewrite.facts import number_of
 from treadle.rewrite.index import Index, Signs, Within
 from treadle.rewrite.pattern import Found, Pattern, lift
 
-__all__ = ["Match", "Rule", "RuleSet"]
-
 
 class Match:
     """A match of a rule: the root, and the captures by their names as attributes."""

@@ -10,9 +10,6 @@ from treadle.graph.traversal import uses
 from treadle.ops.contract import Contract, letters
 from treadle.ops.movement import PermuteDims
 
-__all__ = ["Known", "ordered", "straighten"]
-
-
 Order = tuple[int, ...] | None
 Known = dict[tuple[int, tuple[int, ...]], Tensor]  # by what is permuted, and how
 

@@ -19,8 +19,6 @@ from treadle.graph.tolerance import strays, unit, widened
 from treadle.graph.traversal import reach
 from treadle.ops.cast import Cast
 
-__all__ = ["Reference"]
-
 LeafValues = Mapping[int, Any]
 Watch = Callable[[Tensor, Sequence[Any], Any], None]
 SUMS = (

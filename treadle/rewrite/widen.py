@@ -11,8 +11,6 @@ from treadle.graph.traversal import reach
 from treadle.ops.cast import Cast
 from treadle.ops.contract import Contract
 
-__all__ = ["is_half_product", "widen"]
-
 
 def is_half_product(node: Tensor) -> bool:
     """Whether a node is a contraction of 16-bit floats."""

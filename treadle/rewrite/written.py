@@ -14,8 +14,6 @@ from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach
 from treadle.ops.families import Composite
 
-__all__ = ["Written", "written"]
-
 
 @dataclass(frozen=True)
 class Written:

@@ -27,8 +27,6 @@ from treadle.runtime.steps import (
     Plan,
 )
 
-__all__ = ["Plans"]
-
 PLANS = 256  # of one caller: sentences have as many lengths
 TRIED = 32  # runs that are planned at the first sight, whether graphs come again or not
 

@@ -11,8 +11,6 @@ from treadle.graph.frame import top
 from treadle.graph.tensor import watchers
 from treadle.runtime.recorder import observers
 
-__all__ = ["settings"]
-
 
 def settings() -> tuple[Any, ...] | None:
     """The settings beside a graph that decide its run; None where it makes more than

@@ -25,8 +25,6 @@ from treadle.runtime.around import settings
 from treadle.runtime.sources import Slot, Source
 from treadle.runtime.steps import Computed, Plan
 
-__all__ = ["CallPlan", "Calls", "at_once", "of_call", "small_programs"]
-
 CALLS = 8  # plans of calls of one body
 TRIES = 8  # to find one
 PLACE, MADE, VARIABLE, ARRAY = range(4)  # kinds of sources (core/run.cpp)

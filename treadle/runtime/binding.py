@@ -15,8 +15,6 @@ from treadle.graph.leaves import to_array
 from treadle.graph.operators import Operand
 from treadle.graph.variable import Placeholder
 
-__all__ = ["describe", "fits", "fitting"]
-
 
 def describe(x: Any) -> str:
     """A short text for a value."""

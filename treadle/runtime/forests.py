@@ -15,8 +15,6 @@ from treadle.graph.resident import Futures
 from treadle.graph.serials import mark_run
 from treadle.graph.tensor import Tensor
 
-__all__ = ["Exits", "Rows", "RowsRun", "counts"]
-
 
 class _Counts(threading.local):
     """Counts of what this thread has run as rows so far."""

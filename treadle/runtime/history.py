@@ -20,20 +20,6 @@ from treadle.graph.tensor import Tensor, cut, settle
 from treadle.graph.traversal import reach
 from treadle.graph.variable import Update, variable_of
 
-__all__ = [
-    "carries",
-    "depends",
-    "forget",
-    "keep_inside",
-    "keep_residual",
-    "lasting",
-    "remember",
-    "stale_of",
-    "trainable",
-    "trained_by",
-    "trains",
-]
-
 RESIDUAL_BYTES = 256 << 20
 
 

@@ -18,8 +18,6 @@ from treadle.graph.resident import Resident
 from treadle.graph.tensor import Tensor
 from treadle.runtime.values import values_of
 
-__all__ = ["Incremental"]
-
 
 class Incremental:
     """A body with the values of its last run."""

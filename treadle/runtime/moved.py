@@ -14,8 +14,6 @@ from treadle.graph.look import Look
 from treadle.graph.references import in_place
 from treadle.graph.variable import Variable
 
-__all__ = ["Moved", "Together", "let_go"]
-
 
 class Together:
     """Variables that all plans of a caller move at once, and the memory they lie in as

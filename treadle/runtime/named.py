@@ -8,8 +8,6 @@ from typing import Any
 
 from treadle.base.caches import cached
 
-__all__: list[str] = []
-
 # What an operator, a statement or a look at an attribute calls.
 CALLED = frozenset(
     {n for kind in (int, list, set) for n in dir(kind) if n[:2] == "__"}.difference(

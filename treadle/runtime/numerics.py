@@ -30,8 +30,6 @@ from treadle.graph.text import head
 from treadle.graph.traversal import pending
 from treadle.runtime import rows
 
-__all__ = ["refuse", "refuse_pulled", "run_rows"]
-
 Values = Mapping[int, Any]
 Arrays = Sequence[np.ndarray[Any, Any]]
 

@@ -12,8 +12,6 @@ from treadle.graph.tensor import Tensor, settle
 from treadle.graph.traversal import reach
 from treadle.runtime.history import depends, remember
 
-__all__ = ["read_part"]
-
 
 def read_part(node: Tensor) -> bool:
     """Give a node its value, if that is a part of one that is there, or its elements

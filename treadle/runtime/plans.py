@@ -13,8 +13,6 @@ from treadle.graph.calls import SINGLE, Plan, Seen, Step
 from treadle.graph.signature import TUPLE, things_of
 from treadle.graph.tensor import Tensor
 
-__all__ = ["plan_of_call"]
-
 
 def plan_of_call(
     args: Sequence[Any],

@@ -12,8 +12,6 @@ from treadle.base.types import Type
 from treadle.core import native
 from treadle.runtime.at_once import TRIES, Calls
 
-__all__ = ["Pointer", "pointer_of"]
-
 
 class Pointer(NamedTuple):
     """A function of C: what keeps it alive, its address and that of its data."""

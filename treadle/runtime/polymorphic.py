@@ -24,8 +24,6 @@ from treadle.graph.variable import Variable
 from treadle.runtime.at_once import at_once, small_programs
 from treadle.runtime.steps import Computed, Plan
 
-__all__ = ["Sizes"]
-
 FAMILIES = 64  # of one caller
 SEEN = 8  # graphs of a family
 KINDS = 24  # of programs of a family

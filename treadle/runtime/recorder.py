@@ -11,8 +11,6 @@ from treadle.autodiff.tape import Tape
 from treadle.graph.tensor import Tensor
 from treadle.runtime.forests import Rows
 
-__all__ = ["Read", "Recorder", "observers", "recorder", "recording"]
-
 Read = tuple[Sequence[Tensor], Sequence[Tensor]]  # leaves, and what rows share
 
 

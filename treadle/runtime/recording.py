@@ -36,8 +36,6 @@ from treadle.runtime.steps import (
     Valued,
 )
 
-__all__ = ["Recording"]
-
 _Told = ParamSpec("_Told")
 
 

@@ -9,8 +9,6 @@ from treadle.base.options import Options, current, on_change
 from treadle.base.sizes import as_text
 from treadle.engines.base import engine
 
-__all__ = ["begin"]
-
 log = logging.getLogger("treadle")
 
 

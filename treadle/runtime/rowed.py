@@ -23,8 +23,6 @@ from treadle.runtime.around import settings
 from treadle.runtime.forests import Rows, RowsRun
 from treadle.runtime.recorder import recorder
 
-__all__ = ["RowsPlan", "Reads", "key_of", "known", "run"]
-
 KNOWN = 64  # graphs as rows that are known
 Node = TypeVar("Node")
 Other = TypeVar("Other")

@@ -15,8 +15,6 @@ from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
 from treadle.runtime.forests import RowsRun
 
-__all__ = ["AsArgument", "Slot", "Slots", "Source", "Values"]
-
 
 class Slot(int):
     """The number of an array that a run makes; a plain int is a place of the graph."""

@@ -26,18 +26,6 @@ from treadle.runtime.moved import Moved, let_go
 from treadle.runtime.sources import AsArgument, Slot, Slots, Source, Values
 from treadle.runtime.written import outdated
 
-__all__ = [
-    "Change",
-    "Computed",
-    "Noted",
-    "Part",
-    "Plan",
-    "Pulled",
-    "Rowed",
-    "Valued",
-]
-
-
 # A program is begun that took longer than so many seconds in each of some runs: to
 # begin takes a fifth of that.
 WORTH, RUNS = 250e-6, 3

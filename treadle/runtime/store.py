@@ -17,8 +17,6 @@ from treadle.runtime.evaluate import run
 from treadle.runtime.recorder import observers
 from treadle.runtime.written import outdated
 
-__all__ = ["Changes", "each_once", "store", "updates_of"]
-
 Changes = list[tuple[Variable, Any]]  # the next versions, as expressions
 
 

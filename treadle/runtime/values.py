@@ -18,8 +18,6 @@ from treadle.graph.verify import problems
 from treadle.rewrite.checked import judge, mismatch
 from treadle.runtime.numerics import refuse
 
-__all__ = ["values_of"]
-
 
 def values_of(
     nodes: Sequence[Tensor],

@@ -15,8 +15,6 @@ from treadle.graph.tensor import Tensor, cut
 from treadle.graph.traversal import reach, uses
 from treadle.graph.variable import Variable, variable_of
 
-__all__ = ["check_bases", "commit", "held", "outdated", "owned", "spent_of", "taken"]
-
 
 def held(nodes: Sequence[Tensor]) -> list[Tensor]:
     """The nodes that something outside this list and these inputs refers to."""

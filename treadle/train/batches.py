@@ -17,8 +17,6 @@ from treadle.data.dataset import ArrayDataset, Dataset
 from treadle.data.loader import Loader
 from treadle.graph.tensor import Tensor
 
-__all__ = ["Batch", "Batches", "by_class", "held_out", "parts_of", "size_of"]
-
 Batch = tuple[Any, Any, Any]
 
 

@@ -13,8 +13,6 @@ from treadle.io.files import PathLike
 from treadle.io.tensorboard import EventWriter
 from treadle.train.callback import Callback, Logs
 
-__all__ = ["TensorBoard"]
-
 _VALIDATION = "val_"
 
 

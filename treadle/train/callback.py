@@ -15,8 +15,6 @@ from treadle.viz.curve import curve_svg
 if TYPE_CHECKING:
     from treadle.train.fitting import Fit
 
-__all__ = ["Callback", "History", "LambdaCallback", "Logs"]
-
 Logs = dict[str, float]
 VALIDATION = "val_"
 SHOWN = 20  # epochs in a notebook's table

@@ -17,15 +17,6 @@ from treadle.io.files import PathLike, guarded
 from treadle.optim.average import WeightAverage
 from treadle.train.callback import Callback, Logs
 
-__all__ = [
-    "BackupAndRestore",
-    "CSVLogger",
-    "LearningRateScheduler",
-    "SwapAverages",
-    "TerminateOnNaN",
-    "ThrowOnDivergence",
-]
-
 
 class BackupAndRestore(Callback):
     """Snapshots from which fit goes on bit for bit, after a kill at any moment.

@@ -11,8 +11,6 @@ import numpy as np
 from treadle.base.errors import ArgumentError, ShapeError
 from treadle.base.notebook import table
 
-__all__ = ["Confusion", "confusion_matrix"]
-
 DRAWN = 30  # classes of a matrix; of more, the pairs most often confused are listed
 
 

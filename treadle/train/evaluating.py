@@ -14,8 +14,6 @@ from treadle.train.tally import Tally
 if TYPE_CHECKING:
     from treadle.train.model import Model
 
-__all__ = ["evaluated"]
-
 
 def evaluated(model: Model, batches: Batches, steps: int | None) -> dict[str, float]:
     """The loss and the metrics over all examples; with a DataParallel, each rank

@@ -22,8 +22,6 @@ from treadle.train.tally import Tally
 if TYPE_CHECKING:
     from treadle.train.model import Model
 
-__all__ = ["Fit"]
-
 Validation = Callable[[], Logs]
 
 

@@ -8,8 +8,6 @@ from pathlib import Path
 from treadle.base.errors import OptionError
 from treadle.io.files import PathLike
 
-__all__ = ["CHECKPOINTS", "folder_to_resume", "new_folder"]
-
 CHECKPOINTS = "checkpoints"
 _ROOT = "runs"
 

@@ -13,8 +13,6 @@ from treadle.graph.tensor import Tensor
 from treadle.nn import functional as F
 from treadle.nn.module import Module
 
-__all__ = ["LOSSES", "Loss", "loss_function"]
-
 Function = Callable[..., Any]
 
 LOSSES: dict[str, Function] = {

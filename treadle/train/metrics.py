@@ -12,23 +12,6 @@ import numpy as np
 from treadle.base.arrays import Array
 from treadle.base.errors import ArgumentError, ShapeError
 
-__all__ = [
-    "METRICS",
-    "Accuracy",
-    "BinaryAccuracy",
-    "F1",
-    "Mean",
-    "MeanAbsoluteError",
-    "MeanMetric",
-    "MeanSquaredError",
-    "Metric",
-    "Precision",
-    "Recall",
-    "RootMeanSquaredError",
-    "TopKAccuracy",
-    "metric",
-]
-
 LATER = 32  # numbers that are not looked at yet
 
 

@@ -37,8 +37,6 @@ from treadle.train.report import confusion_of, report_page
 from treadle.train.summary import Summary, summary
 from treadle.viz.page import Page
 
-__all__ = ["Model"]
-
 _PREDICTED = 256  # examples at once, where nobody says
 
 

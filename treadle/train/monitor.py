@@ -14,8 +14,6 @@ from treadle.io.files import PathLike, guarded
 from treadle.io.tensors import save_arrays
 from treadle.train.callback import Callback, Logs
 
-__all__ = ["EarlyStopping", "ModelCheckpoint", "Monitor", "ReduceLROnPlateau"]
-
 _GREATER = ("accuracy", "f1", "precision", "recall", "auc")
 
 

@@ -17,8 +17,6 @@ from treadle.nn import (
     Sequential,
 )
 
-__all__ = ["NETWORKS", "lenet", "mlp", "network"]
-
 Shape = tuple[int, ...]
 
 

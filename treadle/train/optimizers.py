@@ -19,8 +19,6 @@ from treadle.optim.algorithms import (
 )
 from treadle.optim.optimizer import Optimizer
 
-__all__ = ["OPTIMIZERS", "optimizer"]
-
 
 def _cyclical(lr: float) -> Optimizer:
     return CyclicalSGD(lr_min=lr / 10, lr_max=lr, half=200)

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
-__all__ = ["ProgressBar", "show_progress"]
-
 _RECENT = 50  # steps the shown loss and speed are taken over
 
 

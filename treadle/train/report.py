@@ -17,8 +17,6 @@ from treadle.train.callback import VALIDATION, Callback, History, Logs
 from treadle.train.confusion import Confusion, confusion_matrix
 from treadle.viz.page import Page, filled, library
 
-__all__ = ["Report", "report_page"]
-
 
 def report_page(
     model: Any, history: History, confusion: Confusion | None, title: str

@@ -36,8 +36,6 @@ from treadle.train.settings import Settings
 from treadle.train.snapshot import restore_snapshot, save_snapshot
 from treadle.viz.curve import curve_svg
 
-__all__ = ["Run", "Step", "accuracy", "saved_run", "training"]
-
 _EVERY = 20.0  # seconds between snapshots within an epoch
 _AT_ONCE = 250  # held-out images
 

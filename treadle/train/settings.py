@@ -9,8 +9,6 @@ from typing import Any
 
 from treadle.base.errors import ModelFileError, OptionError
 
-__all__ = ["Settings"]
-
 
 @dataclass(frozen=True)
 class Settings:

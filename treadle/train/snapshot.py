@@ -16,8 +16,6 @@ from treadle.io.checkpoint import Checkpoint, save_checkpoint
 from treadle.nn.module import Module
 from treadle.optim.optimizer import Optimizer
 
-__all__ = ["restore_snapshot", "save_snapshot"]
-
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 
 

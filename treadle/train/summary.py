@@ -13,8 +13,6 @@ from treadle.graph.traversal import reach
 from treadle.graph.variable import Variable
 from treadle.nn.module import Module
 
-__all__ = ["Summary", "summary"]
-
 
 class Summary(str):
     """The table as text, which notebooks show as a table."""

@@ -11,8 +11,6 @@ from treadle.base.arrays import Array
 from treadle.distributed.communicator import Communicator
 from treadle.train.metrics import Metric
 
-__all__ = ["Tally"]
-
 
 class Tally:
     """The sums of metrics over batches that ranks share out: each batch is summed by

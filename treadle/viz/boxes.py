@@ -24,8 +24,6 @@ from treadle.runtime.evaluate import evaluate
 from treadle.viz.dot import COLORS, color_of, is_trainable, references, shape_of
 from treadle.viz.layout import HEIGHT, place
 
-__all__ = ["Box", "Picture"]
-
 COLLAPSE = 200  # nodes above which those of one module or line become one box
 WISHED, MOST = 100, 400  # boxes above which outer modules are taken, then neighbors
 CHARACTER, PADDING = 6.9, 18.0

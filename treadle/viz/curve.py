@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
-__all__ = ["curve_svg", "nice_ticks", "smooth"]
-
 _COLORS = ("#2f6fb0", "#d9772b", "#3f9a5a", "#b8435a", "#7d5bb5", "#7a6a58")
 _WIDTH, _HEIGHT = 760, 440
 _LEFT, _RIGHT, _TOP, _BOTTOM = 74, 26, 74, 62

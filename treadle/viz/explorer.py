@@ -21,8 +21,6 @@ from treadle.viz.dot import block_color, color_of, is_trainable
 from treadle.viz.page import Page, as_script, filled, library
 from treadle.viz.tree import Group, contiguous, grouped
 
-__all__ = ["GraphEntry", "entries_of", "explorer", "steps_of"]
-
 WIDE = 400  # characters of an attribute list, a value or a line of source
 DERIVED = "gradient"  # the group of what was derived
 

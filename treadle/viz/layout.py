@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-__all__ = ["Layout", "place"]
-
 GAP_X, GAP_Y, HEIGHT = 26.0, 52.0, 40.0
 SWEEPS, PULLS = 12, 30
 

@@ -10,8 +10,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Page", "as_script", "filled", "library"]
-
 FILES = Path(__file__).parent / "files"
 
 

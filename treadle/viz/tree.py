@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import groupby
 
-__all__ = ["Group", "contiguous", "grouped"]
-
 MOST = 48  # members of a group, above which neighbors share another one
 FEWEST = 24  # members of a group of neighbors
 

@@ -10,17 +10,6 @@ atoms, and its coefficient. Equal polynomials are equal tuples.
 
 from __future__ import annotations
 
-__all__ = [
-    "Form",
-    "atom",
-    "constant",
-    "product",
-    "quotient",
-    "remainder",
-    "total",
-    "whole",
-]
-
 Form = tuple[tuple[tuple[int, ...], int], ...]
 
 

@@ -14,23 +14,6 @@ import numpy as np
 from treadle.base.symbolic import forms
 from treadle.base.symbolic.forms import Form
 
-__all__ = [
-    "LEAST",
-    "Symbolic",
-    "SymbolicTrace",
-    "at_least",
-    "call",
-    "exceeds",
-    "form_of",
-    "gcd",
-    "inexact",
-    "is_same",
-    "is_symbolic",
-    "least",
-    "most",
-    "whole",
-]
-
 LEAST = 2  # of a symbol
 SIGNS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 

@@ -13,16 +13,6 @@ import numpy as np
 from treadle.base.symbolic.integers import LEAST, Symbolic, inexact
 from treadle.base.symbolic.table import NUMBER
 
-__all__ = [
-    "SymbolicNumber",
-    "arange",
-    "array_of",
-    "bits",
-    "counted",
-    "plain",
-    "zeros",
-]
-
 
 class SymbolicNumber:
     """An array, mostly without dimensions, that was computed from sizes.

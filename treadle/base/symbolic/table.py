@@ -15,8 +15,6 @@ from typing import Any
 from treadle.base.arrays import Numbers
 from treadle.core import native
 
-__all__ = ["IntegerTable"]
-
 # As core/sizes.cpp has them: an integer; integers of two values, or of one and an
 # integer.
 CONSTANT, ADD, OFFSET, MULTIPLY, SCALE, QUOTIENT, REMAINDER = range(7)

@@ -7,8 +7,6 @@ from typing import Any
 from treadle.base.symbolic.forms import Form
 from treadle.base.symbolic.integers import SymbolicTrace
 
-__all__ = ["guards_of"]
-
 LONGEST = 160  # characters of a guard that are shown
 TURNED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 

@@ -16,8 +16,6 @@ from treadle.base.symbolic.integers import LEAST, Symbolic, SymbolicTrace, excee
 from treadle.base.symbolic.numbers import SymbolicNumber
 from treadle.base.symbolic.table import IntegerTable
 
-__all__ = ["compiled"]
-
 OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 # How something plus an integer compares with 0: a guard, and what is added to the
 # integer with its sign changed.

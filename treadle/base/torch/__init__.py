@@ -17,8 +17,6 @@ from treadle.base.torch.networks import (
     SCHEDULES,
 )
 
-__all__ = ["Elsewhere", "answers", "missing", "name_elsewhere"]
-
 _PLACES = {
     "treadle": FUNCTIONS,
     "treadle.data": DATA,

@@ -1,7 +1,5 @@
 """Arguments of torch's calls: their names here, and what stands for the others."""
 
-__all__ = ["ABSENT", "RENAMED"]
-
 # What torch calls an argument, and the names that the same may have here.
 RENAMED: dict[str, tuple[str, ...]] = {
     "closure": ("loss",),

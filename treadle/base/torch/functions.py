@@ -1,7 +1,5 @@
 """Names of torch, and what stands for them here: one a line."""
 
-__all__ = ["FUNCTIONS"]
-
 FUNCTIONS = """
 absolute td.abs
 adaptive_avg_pool1d td.nn.functional.adaptive_avg_pool1d

@@ -1,7 +1,5 @@
 """Names of torch.Tensor, and what stands for them here: one a line."""
 
-__all__ = ["METHODS"]
-
 METHODS = """
 absolute x.abs()
 addcdiv x + value * y / z

@@ -1,16 +1,5 @@
 """Names of torch.nn, torch.optim and torch.utils.data, and what stands for them."""
 
-__all__ = [
-    "DATA",
-    "FUNCTIONAL",
-    "INIT",
-    "LAYERS",
-    "MODULE",
-    "OPTIMIZER",
-    "OPTIMIZERS",
-    "SCHEDULES",
-]
-
 LAYERS = """
 AdaptiveLogSoftmaxWithLoss ~ td.nn.ClassFactoredSoftmax
 Buffer td.Variable, assigned to an attribute,

@@ -25,8 +25,6 @@ from treadle.graph.resident import Resident
 from treadle.graph.tensor import Tensor
 from treadle.rewrite.pipeline import prepare
 
-__all__ = ["Device"]
-
 CAPACITY = 1 << 30  # address space: the host gives pages to what is written
 NUMBERS = 1024  # scalars that are remembered by their value
 

@@ -11,8 +11,6 @@ from treadle.graph.traversal import reach, users
 from treadle.ops.families import Elementwise
 from treadle.rewrite.expand import Expanded
 
-__all__ = ["in_place"]
-
 
 def in_place(
     graph: Expanded, spent: Set[int]

@@ -16,8 +16,6 @@ from treadle.base.types import Type
 from treadle.engines.counts import Counts
 from treadle.graph.resident import Resident
 
-__all__ = ["DeviceValue", "Memory"]
-
 GRAIN = 64  # addresses are multiples of it
 NOTHING = 0xFF  # what freed cells hold: NaN in every float
 

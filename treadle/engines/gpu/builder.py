@@ -13,8 +13,6 @@ from collections.abc import Callable
 
 from treadle.engines.native.codegen.builder import Builder, Value
 
-__all__ = ["DeviceBuilder"]
-
 
 class DeviceBuilder(Builder):
     """One kernel under construction, run by every item of every work group.

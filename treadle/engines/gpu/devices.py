@@ -10,8 +10,6 @@ from treadle.engines.gpu.cuda import driver as cuda
 from treadle.engines.gpu.opencl import driver as opencl
 from treadle.engines.gpu.webgpu import driver as webgpu
 
-__all__ = ["devices", "numbered"]
-
 FINDERS: dict[str, Callable[[], list[tuple[Any, str]]]] = {
     "cuda": cuda.devices,
     "opencl": opencl.devices,

@@ -25,8 +25,6 @@ import numpy as np
 from treadle.base.errors import RunError
 from treadle.engines.gpu.work import Work
 
-__all__ = ["DeviceTraits", "DeviceDriver", "Memory", "Place", "UnsupportedKernelError"]
-
 
 class UnsupportedKernelError(RunError):
     """A kernel that the device has no instructions for: its graph runs by NumPy."""

@@ -34,8 +34,6 @@ from treadle.loops.kernel import (
     Store,
 )
 
-__all__ = ["ItemEmitter", "LoopWork"]
-
 
 class ItemEmitter(Emitter):
     """One kernel that is being written for the items of groups."""

@@ -41,8 +41,6 @@ from treadle.graph.resident import Resident
 from treadle.graph.tensor import Tensor
 from treadle.program.build import Draft
 
-__all__ = ["Gpu", "provide"]
-
 PROGRAMS = 256
 
 

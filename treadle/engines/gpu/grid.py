@@ -22,8 +22,6 @@ from treadle.loops.kernel import (
     statements,
 )
 
-__all__ = ["Grid", "crossed", "grid_of", "slots_of", "wide_integers"]
-
 ITEMS = 64  # of a group whose items have nothing to do with each other
 
 

@@ -23,8 +23,6 @@ from treadle.program.lives import lives
 from treadle.program.positions import Need, needs
 from treadle.program.program import Fallback, Program, title
 
-__all__ = ["Linked", "PositionError"]
-
 STATUS = 4  # bytes of what tells of a position out of range
 
 

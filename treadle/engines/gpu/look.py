@@ -10,8 +10,6 @@ from treadle.engines.lowered import Footprint, Lowered
 from treadle.engines.outline import kernels, occupancy, outline
 from treadle.program.program import program_text
 
-__all__ = ["lowered"]
-
 
 def lowered(linked: Linked, graph: str) -> Lowered:
     """The levels of a linked program; its kernels as the device's compiler reads them

@@ -18,8 +18,6 @@ from treadle.engines.counts import Counts
 from treadle.engines.gpu.driver import DeviceDriver, Place
 from treadle.graph.resident import Resident
 
-__all__ = ["DeviceBlock", "GpuValue", "Store"]
-
 GRAIN = 256  # bytes: the least block, and what sizes are multiples of
 FINE = 8  # sizes of blocks between two powers of 2
 

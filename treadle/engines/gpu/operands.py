@@ -12,8 +12,6 @@ from treadle.engines.native.codegen.elements import from_memory, load_type
 from treadle.program.convolution import Convolution
 from treadle.program.program import Product
 
-__all__ = ["Element", "Operand", "Sides", "Whole", "operands_of"]
-
 
 class Whole:
     """An integer that is computed: `x * 3 + y` appends instructions."""

@@ -27,8 +27,6 @@ from treadle.loops.kernel import Argument, Kernel, Load
 from treadle.loops.kernel import Loop as KernelLoop
 from treadle.program.program import Product
 
-__all__ = ["ProductWork", "Tile", "product_of"]
-
 TERMS = 128  # of a sum in registers; longer ones are sums of such sums
 
 

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 from treadle.engines.native.codegen.builder import F32, F64, I32, I64, Builder, Value
 
-__all__ = ["remainder"]
-
 
 @dataclass(frozen=True)
 class _Format:

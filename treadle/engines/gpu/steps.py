@@ -11,8 +11,6 @@ from treadle.engines.gpu.product import product_of
 from treadle.engines.gpu.work import Work, encoded
 from treadle.program.program import Launch, Product
 
-__all__ = ["Ready", "made_ready"]
-
 
 @dataclass(frozen=True)
 class Ready:

@@ -11,8 +11,6 @@ from treadle.graph.tensor import Tensor
 from treadle.loops.lower import wide
 from treadle.ops.families import Reduction
 
-__all__ = ["host_target", "target_of"]
-
 
 def target_of(driver: DeviceDriver) -> Target:
     """The target of a driver's device."""

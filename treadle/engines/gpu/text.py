@@ -17,8 +17,6 @@ from treadle.engines.gpu.builder import DeviceBuilder
 from treadle.engines.gpu.work import Work
 from treadle.engines.native.codegen.builder import F16, F32, F64, I1, PTR, Loop, Value
 
-__all__ = ["Pointer", "TextBuilder"]
-
 FLOATS = (F16, F32, F64)
 _SIGNS = {
     "fadd": "+",

@@ -12,8 +12,6 @@ from treadle.loops.parameters import value_of
 if TYPE_CHECKING:
     from treadle.engines.gpu.builder import DeviceBuilder
 
-__all__ = ["Slot", "Work", "encoded"]
-
 Slot = tuple[int, str]  # the place of an integer of a step, and the kind it is read as
 
 

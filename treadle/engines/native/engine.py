@@ -58,8 +58,6 @@ from treadle.ops.call import place_inside
 from treadle.program.build import Draft
 from treadle.rewrite.record import recording
 
-__all__ = ["Native"]
-
 
 class Native(Engine):
     """Runs each graph as one program of compiled kernels on planned memory."""

@@ -10,8 +10,6 @@ from treadle.engines.native.execution.pool import pool
 from treadle.engines.outline import kernels, occupancy, outline
 from treadle.program.program import program_text
 
-__all__ = ["lowered"]
-
 
 def lowered(linked: Linked, graph: str) -> Lowered:
     """The representations that a linked program was made of."""

@@ -21,8 +21,6 @@ from treadle.io.protobuf import decode
 from treadle.io.source import Buffer, opened
 from treadle.runtime.computation import Computation
 
-__all__ = ["load_nervana"]
-
 _MOST_OPS = 65_536
 _MOST = (1 << 31) - 1  # bytes of a message
 _ASSIGNABLE = "AssignableTensorOp"

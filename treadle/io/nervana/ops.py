@@ -12,8 +12,6 @@ from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.ops.contract import Contract
 
-__all__ = ["BINARY", "OPS", "REDUCTIONS", "UNARY", "Call", "Row", "Value"]
-
 Names = tuple[str, ...]
 
 # By the names of Treadle's ops, which `save` looks them up by.

@@ -24,8 +24,6 @@ from treadle.ops.call import without_calls
 from treadle.ops.families import Composite, Elementwise
 from treadle.runtime.computation import Computation
 
-__all__ = ["save_nervana"]
-
 Label = str | None  # of a dimension; None: of length 1, and not there in the file
 
 

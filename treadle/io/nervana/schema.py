@@ -6,8 +6,6 @@ from treadle.base import dtypes
 from treadle.base.dtypes import DType
 from treadle.io.protobuf import Schema
 
-__all__ = ["CONTROL", "DTYPES", "GRAPH", "HANDLE", "OTHER"]
-
 _UUID = ("uuid", "UUID")
 GRAPH: Schema = {
     "UUID": {1: ("uuid", "bytes")},

@@ -9,8 +9,6 @@ import treadle as td
 from treadle.graph.tensor import Tensor
 from treadle.io.onnx.table import Node, row
 
-__all__: list[str] = []
-
 
 def _plain(message: Any) -> bool:
     """Whether a node takes queries, keys and values by heads, and gives y alone.

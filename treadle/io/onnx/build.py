@@ -33,8 +33,6 @@ from treadle.io.onnx.parse import Graph
 from treadle.io.onnx.stored import STORED
 from treadle.io.onnx.table import IMPORTS, Node
 
-__all__ = ["Asked", "Subgraph", "Value", "asking", "run"]
-
 # A tuple is a sequence of ONNX; None stands for an optional value that is left out.
 Value = Tensor | Variable | Array | tuple[Any, ...] | None
 

@@ -15,8 +15,6 @@ from treadle.graph.tensor import Tensor
 from treadle.io.onnx.build import Subgraph, Value, value_of
 from treadle.io.onnx.table import Node, axis_of, row
 
-__all__: list[str] = []
-
 _MOST = 1 << 16  # iterations of a loop whose body is built for each of them
 Body = Callable[..., list[Value]]
 

@@ -17,8 +17,6 @@ from treadle.base.errors import ArgumentError
 from treadle.base.extras import extra
 from treadle.io.onnx.writer import Writer
 
-__all__ = ["Axes", "Opened", "by_axis", "extents_of", "join", "named", "shape_at"]
-
 Axes = dict[str, dict[int, str]]
 
 

@@ -12,8 +12,6 @@ import treadle as td
 from treadle.graph.tensor import Tensor
 from treadle.io.onnx.table import Node, axis_of, integers, row
 
-__all__: list[str] = []
-
 Function = Callable[..., Any]
 
 # Ops that a function of Treadle is, operand by operand.

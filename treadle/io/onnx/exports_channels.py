@@ -9,8 +9,6 @@ import numpy as np
 from treadle.graph.tensor import Tensor
 from treadle.io.onnx.writer import Writer
 
-__all__ = ["as_batch_norm", "with_channel_bias"]
-
 
 def _line(node: Tensor, ndim: int) -> Tensor | None:
     """The vector that a node is with one element for each channel of [n, c, ...]."""

@@ -12,8 +12,6 @@ from treadle.graph.tensor import Tensor
 from treadle.io.onnx.file import CODES
 from treadle.io.onnx.writer import Exporter, Names, Writer, export
 
-__all__: list[str] = []
-
 # Ops that one node says, operand by operand.
 _SAME = {
     "Abs": "Abs",

@@ -14,8 +14,6 @@ from treadle.ops.call import without_calls
 from treadle.ops.families import outputs_of
 from treadle.rewrite.fission import split_loops
 
-__all__ = ["as_layer", "in_parts"]
-
 # The order in which ONNX has Treadle's gates: i f g o as i o f g, r z n as z r n.
 _ORDERS = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN": (0,)}
 _PLAIN = {"Tanh": "Tanh", "Relu": "Relu"}  # the activations of an RNN

@@ -17,8 +17,6 @@ from treadle.io.onnx.file import CODES
 from treadle.io.onnx.writer import LAST, Names, Writer, export
 from treadle.ops.contract import letters
 
-__all__: list[str] = []
-
 _MOST_STEPS = 4096
 
 

@@ -24,9 +24,6 @@ from treadle.io.files import (
 )
 from treadle.io.onnx.stored import STORED, packed_bytes, unpack
 
-__all__ = ["BUFFERS", "CODES", "DTYPES", "array_of", "read_model", "source_of"]
-
-
 BUFFERS = "treadle.buffers"  # the note with the names of weights that are not trained
 MAX_FILE = (1 << 31) - 1  # what protobuf can hold
 _MOST_NODES = 100_000

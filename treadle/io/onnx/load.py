@@ -34,8 +34,6 @@ from treadle.io.onnx.parse import Parser, check_order
 from treadle.io.onnx.stored import STORED
 from treadle.io.onnx.table import IMPORTS, Node
 
-__all__ = ["from_onnx"]
-
 
 def from_onnx(
     source: PathLike | bytes | BinaryIO, *, max_bytes: int = MAX_BYTES

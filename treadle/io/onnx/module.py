@@ -24,8 +24,6 @@ from treadle.nn.module import Module
 from treadle.runtime.computation import Computation
 from treadle.runtime.function import Function
 
-__all__ = ["OnnxModule", "Port"]
-
 _FEW = 8  # elements of an input whose values may be a part of a signature
 
 

@@ -9,8 +9,6 @@ import treadle as td
 from treadle.graph.tensor import Tensor
 from treadle.io.onnx.table import Node, row
 
-__all__: list[str] = []
-
 Pads = list[tuple[int, int]]
 
 

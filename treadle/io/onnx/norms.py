@@ -9,8 +9,6 @@ from treadle.graph.tensor import Tensor
 from treadle.io.onnx.elements import number
 from treadle.io.onnx.table import Node, axis_of, row
 
-__all__: list[str] = []
-
 
 def _eps(node: Node, x: Tensor, default: float = 1e-5) -> Tensor:
     return number(x, node.get("epsilon", default))

@@ -7,8 +7,6 @@ from typing import Any
 from treadle.base.extras import extra
 from treadle.io.onnx.table import LAST
 
-__all__ = ["OLDEST", "converted"]
-
 OLDEST = 7
 
 

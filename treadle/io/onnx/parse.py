@@ -11,8 +11,6 @@ from treadle.base.extras import extra
 from treadle.io.onnx.file import array_of
 from treadle.io.onnx.table import IMPORTS, LAST, Node
 
-__all__ = ["Graph", "Parser", "check_order"]
-
 DEFAULT = ("", "ai.onnx")  # two names of the domain of ONNX's own ops
 _MOST_NESTED = 32  # subgraphs and functions within one another
 

@@ -14,8 +14,6 @@ from treadle.io.onnx.networks import WINDOWS, Pads, windows
 from treadle.io.onnx.shapes import MOST
 from treadle.io.onnx.table import Node, row
 
-__all__: list[str] = []
-
 Fields = tuple[Any, Any, Pads, Any, bool]
 
 

@@ -13,8 +13,6 @@ from treadle.graph.tensor import Tensor
 from treadle.io.files import check_shape
 from treadle.io.onnx.table import Node, axis_of, integers, row
 
-__all__: list[str] = []
-
 MOST = 1 << 20  # elements of what a node makes out of nothing
 
 

@@ -22,8 +22,6 @@ from treadle.io.onnx.networks import WINDOWS, convolved
 from treadle.io.onnx.stored import STORED
 from treadle.io.onnx.table import Node, row
 
-__all__: list[str] = []
-
 _NARROW = set(STORED.values())
 _SATURATED = {STORED[k] for k in (17, 18, 19, 20)}
 

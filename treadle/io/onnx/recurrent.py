@@ -13,8 +13,6 @@ from treadle.graph.tensor import Tensor
 from treadle.io.onnx.elements import number
 from treadle.io.onnx.table import Node, row
 
-__all__: list[str] = []
-
 Activation = Callable[[Tensor], Tensor]
 _STEPS = (
     "activation_alpha activation_beta activations clip direction hidden_size layout"

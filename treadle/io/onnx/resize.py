@@ -15,9 +15,6 @@ from treadle.graph.tensor import Tensor
 from treadle.io.files import check_shape
 from treadle.io.onnx.table import Node, axis_of, integers, row
 
-__all__: list[str] = []
-
-
 _NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 _PLACES = (
     "half_pixel",

@@ -12,8 +12,6 @@ from treadle.graph.tensor import Tensor
 from treadle.io.onnx.table import Node, row
 from treadle.nn.grids import grid_sample, read_between
 
-__all__: list[str] = []
-
 _MODES = {"linear": "bilinear", "cubic": "bicubic"}
 
 

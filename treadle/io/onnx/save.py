@@ -32,8 +32,6 @@ from treadle.io.onnx.file import BUFFERS, CODES, MAX_FILE
 from treadle.io.onnx.writer import LAST, OPSET, Writer
 from treadle.runtime.computation import Computation
 
-__all__ = ["to_onnx"]
-
 _IR = {OPSET: 9, LAST: 11}  # the versions of the format that have these ops
 _TABLES = (exports_elements, exports_structure)  # each fills EXPORTS
 

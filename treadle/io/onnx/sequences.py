@@ -12,8 +12,6 @@ from treadle.graph.tensor import Tensor
 from treadle.io.onnx.build import Value, value_of
 from treadle.io.onnx.table import Node, axis_of, integers, row
 
-__all__: list[str] = []
-
 Sequence = tuple[Any, ...]
 
 

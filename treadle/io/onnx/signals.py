@@ -14,8 +14,6 @@ from treadle.io.onnx.quantized import to_dtype
 from treadle.io.onnx.shapes import MOST
 from treadle.io.onnx.table import Node, axis_of, integers, row
 
-__all__: list[str] = []
-
 
 def _transformed(
     x: Tensor, axis: int, length: int, inverse: bool, onesided: bool

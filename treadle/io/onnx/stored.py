@@ -10,9 +10,6 @@ import numpy as np
 
 from treadle.base.arrays import Array
 
-__all__ = ["BITS", "STORED", "packed_bytes", "unpack"]
-
-
 # By the number that ONNX has for each dtype, and how many bits one element has.
 STORED: dict[int, np.dtype[Any]] = {
     17: np.dtype(ml_dtypes.float8_e4m3fn),

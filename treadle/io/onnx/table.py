@@ -10,8 +10,6 @@ import numpy as np
 
 from treadle.graph.tensor import Tensor
 
-__all__ = ["IMPORTS", "LAST", "Node", "Row", "row"]
-
 LAST = 28  # the newest version of ONNX's ops that the rows are checked against
 
 

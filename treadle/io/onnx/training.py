@@ -12,8 +12,6 @@ from treadle.graph.tensor import Tensor
 from treadle.io.onnx.elements import number
 from treadle.io.onnx.table import Node, row
 
-__all__: list[str] = []
-
 _DOMAIN = "ai.onnx.preview.training"
 
 

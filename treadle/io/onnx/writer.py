@@ -17,8 +17,6 @@ from treadle.io.onnx.file import CODES
 from treadle.ops.call import Call, without_calls
 from treadle.ops.families import Composite, Elementwise, Output
 
-__all__ = ["EXPORTS", "LAST", "OPSET", "Exporter", "Writer", "export"]
-
 OPSET, LAST = 20, 23  # the version of the ops that are written, and where one needs it
 Names = str | tuple[str, ...]
 Exporter = Callable[..., Names | None]

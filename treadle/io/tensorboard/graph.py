@@ -16,8 +16,6 @@ from treadle.graph.variable import Variable, variable_of
 from treadle.io.protobuf import encode
 from treadle.io.tensorboard.schema import EVENTS
 
-__all__ = ["graph_def"]
-
 _FOREIGN = re.compile(r"[^A-Za-z0-9_./\-]")
 _PRODUCER = 22  # of the first TensorFlow with these messages
 

@@ -13,8 +13,6 @@ from treadle.base.errors import ArgumentError
 from treadle.io.protobuf import decode, encode
 from treadle.io.tensorboard.schema import EVENTS
 
-__all__ = ["PLUGIN", "finished", "started", "values_of"]
-
 PLUGIN = "hparams"
 _FLOAT = 1  # TensorFlow's number of the type
 _STRING, _BOOL, _NUMBER = 1, 2, 3  # the plugin's numbers of types

@@ -13,8 +13,6 @@ from treadle.io.tensorboard.hparams import PLUGIN, values_of
 from treadle.io.tensorboard.record import records
 from treadle.io.tensorboard.schema import EVENTS
 
-__all__ = ["LogEntry", "read_events"]
-
 _KINDS = {
     "simple_value": "scalar",
     "histo": "histogram",

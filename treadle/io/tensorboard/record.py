@@ -9,8 +9,6 @@ import numpy as np
 
 from treadle.io.format import Opened
 
-__all__ = ["crc32c", "framed", "records"]
-
 _POLYNOMIAL = 0x82F63B78  # Castagnoli's, reflected
 
 

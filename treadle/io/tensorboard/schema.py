@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from treadle.io.protobuf import Schema
 
-__all__ = ["EVENTS"]
-
 EVENTS: Schema = {
     "Event": {
         1: ("wall_time", "double"),

@@ -14,8 +14,6 @@ import numpy as np
 from treadle.base.arrays import Array
 from treadle.base.errors import ArgumentError, ShapeError
 
-__all__ = ["audio", "histogram", "image", "scalar", "text"]
-
 Message = dict[str, Any]
 
 _STRING = 7  # TensorFlow's number of the type

@@ -22,8 +22,6 @@ from treadle.io.tensorboard.graph import graph_def
 from treadle.io.tensorboard.record import framed
 from treadle.io.tensorboard.schema import EVENTS
 
-__all__ = ["EventWriter"]
-
 _VERSION = "brain.Event:2"
 _START = 1  # of a session
 _serial = itertools.count()

@@ -29,9 +29,6 @@ from treadle.io.npz import check_directory
 from treadle.io.torch.pickle import STORAGES, View, loads
 from treadle.io.torch.write import written
 
-__all__ = ["Torch"]
-
-
 _LONGEST_PICKLE = 1 << 26
 _DEEPEST = 64
 _LONGEST = 1024  # characters of a path

@@ -11,8 +11,6 @@ from typing import Any
 from treadle.base import dtypes
 from treadle.base.dtypes import DType
 
-__all__ = ["DTYPES", "STORAGES", "Storage", "View", "loads"]
-
 MOST_CODES = 1 << 19  # each may become an object of some 100 bytes
 STORAGES: dict[str, DType] = {
     "BFloat16Storage": dtypes.bfloat16,

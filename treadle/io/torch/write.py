@@ -11,8 +11,6 @@ import numpy as np
 
 from treadle.io.torch.pickle import STORAGES
 
-__all__ = ["written"]
-
 _STORAGE = {dtype: name for name, dtype in STORAGES.items()}
 _START, _STOP, _MARK, _NONE = b"\x80\2}(", b"u.", b"(", b"N"
 _EMPTY, _CALL, _STORED, _TUPLE, _FALSE = b")", b"R", b"Q", b"t", b"\x89"

@@ -22,8 +22,6 @@ from treadle.ops.join import concat
 from treadle.ops.lookup import Embedding, embedding
 from treadle.ops.movement import permute_dims, reshape
 
-__all__ = ["Batch", "batch_of"]
-
 
 class Batch:
     """Sequences as `rows`; `run` puts rows through a cell, `result` gives them back."""

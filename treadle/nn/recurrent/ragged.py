@@ -19,8 +19,6 @@ from treadle.ops.lookup import RowsToDense, embedding
 from treadle.ops.loop import scan
 from treadle.ops.movement import reshape
 
-__all__ = ["Ragged", "each", "over_time"]
-
 LIVE = 0.5  # the part of a loop's rows that has not ended when the loop does
 SAVED = 1 << 28  # multiplications that further loops must save to be worth their code
 

@@ -14,15 +14,6 @@ from treadle.nn.recurrent.cell import State, first
 from treadle.ops.join import concat, stack
 from treadle.ops.naming import named_like, unname
 
-__all__ = [
-    "concatenated",
-    "joined",
-    "named_state",
-    "one_by_one",
-    "parted",
-    "plain_state",
-]
-
 
 def one_by_one(
     advance: Callable[[Any, State, Any], State],

@@ -13,8 +13,6 @@ from treadle.ops.create import zeros
 from treadle.ops.join import concat
 from treadle.ops.select import where
 
-__all__: list[str] = []
-
 BLOCK = 32  # places of room made at once: as many steps run one program
 State = dict[str, Any]
 

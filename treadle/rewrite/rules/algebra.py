@@ -10,8 +10,6 @@ from treadle.rewrite.facts import is_nonnegative, is_wide, number_of
 from treadle.rewrite.pattern import Trait, captures, numbers, of
 from treadle.rewrite.rule import Match, Rule, RuleSet
 
-__all__ = ["ALGEBRA"]
-
 x, y, z = captures("x y z")
 (w,) = captures("w", lambda n: number_of(n) is None)
 a, c = numbers("a c")

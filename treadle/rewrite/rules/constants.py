@@ -22,8 +22,6 @@ from treadle.rewrite.facts import is_finite, is_number, is_positive, number_of
 from treadle.rewrite.pattern import Constants, Trait, captures, numbers, of
 from treadle.rewrite.rule import Match, Rule, RuleSet
 
-__all__ = ["CONSTANTS", "constant"]
-
 x, y, z = captures("x y z")
 (c,) = numbers("c")
 select, cast, logical_not = of("Select"), of("Cast"), of("LogicalNot")

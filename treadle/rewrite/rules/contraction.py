@@ -14,8 +14,6 @@ from treadle.rewrite.facts import is_wide
 from treadle.rewrite.pattern import Over, captures, of
 from treadle.rewrite.rule import Match, Rule, RuleSet
 
-__all__ = ["CONTRACTION", "placed"]
-
 x, y, z = captures("x y z")
 contract, permute, sum_ = of("Contract"), of("PermuteDims"), of("Sum")
 POOL = "abcdefghijklmnopqrstuvwxyz"

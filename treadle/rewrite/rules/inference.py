@@ -19,8 +19,6 @@ from treadle.rewrite.pattern import captures, of
 from treadle.rewrite.rule import Match, Rule, RuleSet
 from treadle.rewrite.rules.contraction import placed
 
-__all__ = ["INFERENCE"]
-
 x, s, b, p, w = captures("x s b p w")
 contract, conv = of("Contract"), of("Conv")
 FEW = 64  # nodes a parameter's expression may have

@@ -8,8 +8,6 @@ from treadle.graph.tensor import Tensor
 from treadle.rewrite.pattern import captures, numbers, of
 from treadle.rewrite.rule import Match, Rule, RuleSet
 
-__all__ = ["LOGIC"]
-
 x, y = captures("x y")
 a, b = numbers("a b")
 equal, not_equal = of("Equal"), of("NotEqual")

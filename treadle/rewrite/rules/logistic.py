@@ -23,8 +23,6 @@ from treadle.rewrite.index import Within
 from treadle.rewrite.rule import Match, Rule, RuleSet
 from treadle.rewrite.rules.products import Products, stable
 
-__all__ = ["LOGISTIC"]
-
 DEPTH = 8  # levels of an expression that are looked into
 NEAR = 5  # levels in which there must be an exponential or a divisor
 TERMS = 12  # of a sum

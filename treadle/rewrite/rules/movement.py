@@ -18,8 +18,6 @@ from treadle.rewrite.facts import is_lossless, number_of
 from treadle.rewrite.pattern import Pattern, captures, numbers, of
 from treadle.rewrite.rule import Match, Rule, RuleSet
 
-__all__ = ["MOVEMENT"]
-
 (x,) = captures("x")
 (c,) = numbers("c")
 cast, reshape, permute = of("Cast"), of("Reshape"), of("PermuteDims")

@@ -11,8 +11,6 @@ from treadle.rewrite.facts import is_nonnegative, is_positive, is_wide
 from treadle.rewrite.pattern import captures, numbers, of
 from treadle.rewrite.rule import Match, Rule, RuleSet
 
-__all__ = ["POWERS"]
-
 x, y = captures("x y")
 a, c = numbers("a c")
 exp, log, sqrt, abs_ = of("Exp"), of("Log"), of("Sqrt"), of("Abs")

@@ -24,8 +24,6 @@ from treadle.rewrite.index import Within
 from treadle.rewrite.pattern import Found, Pattern, captures, of
 from treadle.rewrite.rule import Match, Rule, RuleSet
 
-__all__ = ["PRODUCTS", "folded_axis", "overflows", "stable"]
-
 x, y = captures("x y")
 reshape = of("Reshape")
 FACTORS = 8  # of a product that are looked at

@@ -9,8 +9,6 @@ from treadle.rewrite.pattern import captures, of
 from treadle.rewrite.rule import Rule, RuleSet
 from treadle.rewrite.rules.products import stable
 
-__all__ = ["READABLE"]
-
 x, y = captures("x y")
 sigmoid, reciprocal = of("Sigmoid"), of("Reciprocal")
 

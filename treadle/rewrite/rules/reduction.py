@@ -14,8 +14,6 @@ from treadle.rewrite.pattern import Found, Pattern, captures, lift, of
 from treadle.rewrite.rule import Match, Rule, RuleSet
 from treadle.rewrite.rules.products import overflows, stable
 
-__all__ = ["REDUCTION", "Fold", "folded"]
-
 x, y = captures("x y")
 sum_, prod, max_, min_ = of("Sum"), of("Prod"), of("Max"), of("Min")
 mean, broadcast, reshape = of("Mean"), of("BroadcastTo"), of("Reshape")

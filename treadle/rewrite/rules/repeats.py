@@ -13,8 +13,6 @@ from treadle.rewrite.pattern import captures, of
 from treadle.rewrite.rule import Match, Rule, RuleSet
 from treadle.rewrite.rules.reduction import Fold, folded
 
-__all__ = ["REPEATS"]
-
 x, y = captures("x y")
 broadcast, reshape, slice_, pad = (
     of("BroadcastTo"),

@@ -18,8 +18,6 @@ from treadle.rewrite.rule import Match, RuleSet
 from treadle.rewrite.rules.logistic import LOGISTIC
 from treadle.rewrite.rules.products import PRODUCTS, folded_axis, stable
 
-__all__ = ["STABILITY"]
-
 x, y, t = captures("x y t")
 exp, log, log1p, sum_ = of("Exp"), of("Log"), of("Log1p"), of("Sum")
 sigmoid, log_sigmoid, softplus = of("Sigmoid"), of("LogSigmoid"), of("Softplus")

@@ -13,8 +13,6 @@ from treadle.rewrite.pattern import captures, of
 from treadle.rewrite.rule import Match, Rule, RuleSet
 from treadle.rewrite.rules.constants import constant
 
-__all__ = ["FORWARD", "STATE"]
-
 x, y, z = captures("x y z")
 slice_, unslice, put = of("Slice"), of("Unslice"), of("SetSlice")
 stop, scale, clip = of("StopGradient"), of("ScaleGradient"), of("ClipGradient")

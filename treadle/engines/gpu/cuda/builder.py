@@ -26,8 +26,6 @@ from treadle.engines.native.codegen.builder import (
 if TYPE_CHECKING:
     from treadle.engines.gpu.work import Work
 
-__all__ = ["SHUFFLE", "PtxBuilder", "entry_of", "text_of"]
-
 SHUFFLE = "llvm.nvvm.shfl.sync"
 BARRIER = "llvm.nvvm.barrier.cta.sync.aligned.all"
 REGISTERS = "llvm.nvvm.read.ptx.sreg"

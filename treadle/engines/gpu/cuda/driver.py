@@ -17,8 +17,6 @@ from treadle.engines.gpu.cuda.modules import CudaKernel, Modules
 from treadle.engines.gpu.driver import DeviceTraits, Place
 from treadle.engines.gpu.work import Work
 
-__all__ = ["CudaDriver", "Memory", "devices"]
-
 DTYPES = frozenset(
     [
         *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"),

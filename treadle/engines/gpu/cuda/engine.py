@@ -8,8 +8,6 @@ from treadle.engines.gpu.devices import numbered
 from treadle.engines.gpu.driver import DeviceDriver
 from treadle.engines.gpu.engine import provide
 
-__all__: list[str] = []
-
 
 def driver(number: int) -> DeviceDriver:
     """The driver of a device; an error in one sentence where there is none."""

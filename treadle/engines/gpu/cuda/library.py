@@ -10,8 +10,6 @@ from typing import Any, Protocol
 
 from treadle.base.errors import OutOfMemoryError, RunError
 
-__all__ = ["FUNCTIONS", "Functions", "Library", "open_library"]
-
 _NUMBER, _HANDLE, _SIZE = POINTER(c_int), POINTER(c_void_p), POINTER(c_size_t)
 _ADDRESS = POINTER(c_uint64)
 _LINK = [c_void_p, c_int, c_void_p, c_size_t, c_char_p, c_uint, c_void_p, c_void_p]

@@ -27,8 +27,6 @@ from treadle.loops.kernel import Kernel
 if TYPE_CHECKING:
     from treadle.engines.gpu.work import Work
 
-__all__ = ["CudaKernel", "Modules"]
-
 _PTX = 1  # the kind of what is linked
 _LOG, _LOG_BYTES = 5, 6  # options: where errors are told, and how much room is there
 _ROOM = 4096

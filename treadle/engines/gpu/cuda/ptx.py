@@ -13,8 +13,6 @@ import llvmlite.binding as llvm
 from treadle.base.caches import cached
 from treadle.base.errors import RunError
 
-__all__ = ["OLDEST", "Architecture", "architecture", "ptx_of"]
-
 TRIPLE = "nvptx64-nvidia-cuda"
 _LEVEL = 2
 

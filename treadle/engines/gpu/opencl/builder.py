@@ -21,8 +21,6 @@ from treadle.engines.native.codegen.builder import (
     Value,
 )
 
-__all__ = ["OpenClBuilder"]
-
 WORDS = {I8: "char", I16: "short", I32: "int", I64: "long", F32: "float", F64: "double"}
 HEAD = """#pragma OPENCL FP_CONTRACT OFF
 float narrowed(float x) {

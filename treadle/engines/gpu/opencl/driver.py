@@ -17,8 +17,6 @@ from treadle.engines.gpu.opencl.builder import OpenClBuilder
 from treadle.engines.gpu.work import Work
 from treadle.engines.native.system.host import host
 
-__all__ = ["OpenClDriver", "devices"]
-
 DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"),
     *("uint64", "float16", "bfloat16", "float32"),

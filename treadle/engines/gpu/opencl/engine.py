@@ -7,8 +7,6 @@ from treadle.engines.gpu.driver import DeviceDriver
 from treadle.engines.gpu.engine import provide
 from treadle.engines.gpu.opencl.driver import OpenClDriver, devices
 
-__all__: list[str] = []
-
 HINT = "install a driver, such as Debian's pocl-opencl-icd for processors"
 
 

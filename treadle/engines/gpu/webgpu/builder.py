@@ -27,8 +27,6 @@ from treadle.engines.native.codegen.builder import (
     Value,
 )
 
-__all__ = ["WgslBuilder", "WiderError"]
-
 FUNCTIONS = {
     **{name: name for name in ("fma", "sqrt", "floor", "ceil", "trunc")},
     "fabs": "abs",

@@ -17,8 +17,6 @@ from treadle.engines.gpu.webgpu.builder import WgslBuilder, WiderError
 from treadle.engines.gpu.work import Work
 from treadle.engines.native.system.host import host
 
-__all__ = ["WebGpuDriver", "devices"]
-
 DTYPES = (
     *("bool", "int8", "int16", "int32", "uint8", "uint16", "uint32"),
     *("float16", "bfloat16", "float32"),

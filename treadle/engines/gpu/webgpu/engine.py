@@ -7,8 +7,6 @@ from treadle.engines.gpu.driver import DeviceDriver
 from treadle.engines.gpu.engine import provide
 from treadle.engines.gpu.webgpu.driver import WebGpuDriver, devices
 
-__all__: list[str] = []
-
 HINT = "install a driver of Vulkan, such as Debian's mesa-vulkan-drivers"
 
 

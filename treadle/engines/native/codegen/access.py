@@ -39,8 +39,6 @@ from treadle.loops.kernel import (
     statements,
 )
 
-__all__ = ["Access"]
-
 
 class Access:
     """Arguments, loop indices and the values known in each open loop."""

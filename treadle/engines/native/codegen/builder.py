@@ -14,8 +14,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Builder", "Loop", "Value", "element", "lanes", "vector"]
-
 I1, I8, I16, I32, I64 = "i1", "i8", "i16", "i32", "i64"
 F16, F32, F64, PTR = "half", "float", "double", "ptr"
 LINE = 64  # bytes of a line of the cache

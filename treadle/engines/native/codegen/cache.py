@@ -26,8 +26,6 @@ import platformdirs
 
 from treadle.base.caches import cached
 
-__all__ = ["DiskCache", "disk_cache", "key"]
-
 _MAGIC = b"TREADLE1"
 _HASH = 32  # bytes of a SHA-256 digest
 _LIMIT = 256 << 20  # bytes

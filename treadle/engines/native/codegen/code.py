@@ -19,8 +19,6 @@ from treadle.program.contract import Layout
 from treadle.program.convolution import CONVOLUTIONS, Convolution
 from treadle.program.program import Launch, Product
 
-__all__ = ["Code", "coded", "name_of"]
-
 # A number; a pointer, as the number of a buffer or "scratch", "status" or "workspace"
 # with a shift in bytes; the name of a function, for its address.
 Argument = int | tuple[int | str, int] | str

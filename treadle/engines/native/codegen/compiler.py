@@ -35,17 +35,6 @@ from treadle.base.caches import cached
 from treadle.base.locks import lock
 from treadle.engines.native.system.host import Host, cores, has_threads
 
-__all__ = [
-    "FLAGS",
-    "VARIABLES",
-    "VERSIONS",
-    "assembly",
-    "compile_texts",
-    "make_machine",
-    "optimized",
-    "prepare",
-]
-
 _LEVEL = 2
 # "small": constants lie at offsets from the program counter, not at full addresses.
 _RELOCATION, _CODE_MODEL = "pic", "small"

@@ -20,15 +20,6 @@ from treadle.engines.native.codegen.builder import (
     Value,
 )
 
-__all__ = [
-    "compute_type",
-    "from_memory",
-    "is_float",
-    "load_type",
-    "rounded",
-    "to_memory",
-]
-
 _FLOATS = {"float32": F32, "float64": F64, "float16": F32, "bfloat16": F32}
 _INTEGERS = {1: I8, 2: I16, 4: I32, 8: I64}
 

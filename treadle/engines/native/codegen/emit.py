@@ -45,8 +45,6 @@ from treadle.loops.kernel import (
     statements,
 )
 
-__all__ = ["SIGNATURE", "emit"]
-
 SIGNATURE = [("args", PTR), ("begin", I64), ("end", I64), ("worker", I64)]
 HEAVY = 24  # ops: a longer loop body is written once, under a mask
 

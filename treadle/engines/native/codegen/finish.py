@@ -11,8 +11,6 @@ from treadle.engines.native.codegen.emit import Emitter
 from treadle.loops.digest import digest
 from treadle.loops.kernel import Kernel, Load, Loop
 
-__all__ = ["epilogue_of"]
-
 
 class _Finish(Emitter):
     """A kernel's innermost body, for the vector of a product that was just finished."""

@@ -6,8 +6,6 @@ no library that is sure to be loaded has them. Ties round to even, NaNs turn qui
 
 from __future__ import annotations
 
-__all__ = ["TEXTS"]
-
 # Widening: a subnormal is its integer times 2^-24. Narrowing a number below 2^-14:
 # adding a power of two whose last bit counts 2^-24 rounds it; one above: add half a
 # unit less one, plus the last bit that stays, and cut the rest.

@@ -27,20 +27,6 @@ from treadle.engines.native.codegen.compiler import compile_texts
 from treadle.engines.native.system.block import PAGE
 from treadle.engines.native.system.host import Host, host
 
-__all__ = [
-    "Address",
-    "Entry",
-    "Stats",
-    "assembly",
-    "carry",
-    "clear",
-    "compile_functions",
-    "optimized",
-    "recording",
-    "stats",
-    "table",
-]
-
 _FUNCTIONS = 8192  # in the table at most: each has two of a process's 65,530 mappings
 _BYTES = 128 << 20  # of memory that those in the table take
 _CARRIED = 64 << 20  # of object code that came with files

@@ -28,8 +28,6 @@ from treadle.engines.native.codegen.elementary import FUNCTIONS
 from treadle.engines.native.codegen.elements import compute_type, is_float, rounded
 from treadle.graph.op import Op
 
-__all__ = ["apply", "supports"]
-
 
 def supports(op: Op, dtypes: Sequence[DType], result: DType) -> bool:
     """Whether there is a row for the op on operands of these dtypes."""

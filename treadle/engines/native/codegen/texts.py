@@ -20,8 +20,6 @@ from treadle.base.caches import cached
 from treadle.engines.native.codegen.cache import disk_cache, key
 from treadle.engines.native.system.host import host
 
-__all__ = ["Function", "kept_text", "lasting", "sources"]
-
 _P = ParamSpec("_P")
 
 

@@ -10,8 +10,6 @@ import numpy as np
 from treadle.base.arrays import Numbers
 from treadle.core import native
 
-__all__ = ["addresses_of"]
-
 
 def addresses_of(arrays: Sequence[np.ndarray[Any, Any]]) -> Numbers:
     """The addresses of the first elements of arrays.

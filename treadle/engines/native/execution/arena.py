@@ -27,8 +27,6 @@ from treadle.engines.native.execution.blocks import (
 from treadle.engines.native.execution.guarded import Guarded
 from treadle.program.memory import Plan
 
-__all__ = ["MODES", "Arena", "Lease", "Results"]
-
 MODES = ("fast", "poison", "guard")
 
 

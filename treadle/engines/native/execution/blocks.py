@@ -18,8 +18,6 @@ from treadle.engines.native.system.block import MAPPED, Block, rounded
 if TYPE_CHECKING:
     from treadle.engines.native.execution.guarded import Guarded
 
-__all__ = ["POISON", "Loan", "Pool", "Reserved", "live_bytes", "next_run", "pools"]
-
 log = logging.getLogger("treadle")
 
 KEEP = 1 << 26  # idle bytes a pool may always keep

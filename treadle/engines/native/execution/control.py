@@ -29,8 +29,6 @@ from treadle.program.program import Buffer, Fallback, Program, Step, is_controll
 if TYPE_CHECKING:
     from treadle.engines.native.execution.linked import Linked
 
-__all__ = ["Control", "code_of", "is_native", "memory_of"]
-
 Inner = Mapping[int, tuple["Linked", Sequence[Any]]]  # programs of bodies by number
 HOME, COPIED, STILL, ROW, BEFORE = range(5)  # as in Output of core/loops.cpp
 TOTAL = 2  # where a record has its items

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from treadle.engines.native.execution.linked import Linked
     from treadle.engines.native.execution.pieces import Piece
 
-__all__ = ["EarlyCuts"]
-
 
 class EarlyCuts:
     """The groups of a Listener that a program makes, by the steps after which they are

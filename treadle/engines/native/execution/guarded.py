@@ -11,8 +11,6 @@ import numpy as np
 from treadle.engines.native.execution.blocks import POISON
 from treadle.engines.native.system.block import PAGE, mapped
 
-__all__ = ["Guarded"]
-
 CANARY = 0xA5
 
 

@@ -9,8 +9,6 @@ import numpy as np
 from treadle.base.types import Type
 from treadle.program.program import Buffer, Program
 
-__all__ = ["Interface"]
-
 
 class Interface(NamedTuple):
     """Arguments and results of a program, in its order; fields as Program has them.

@@ -22,8 +22,6 @@ from treadle.graph.claim import turn_of
 from treadle.program.invariant import Invariant
 from treadle.program.program import Program
 
-__all__ = ["Kept", "Packed", "Panels", "packed_of"]
-
 Lend = Callable[[tuple[int], type], tuple[Array, int]]
 
 

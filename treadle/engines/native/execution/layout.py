@@ -13,16 +13,6 @@ from treadle.engines.native.codegen.builder import LINE
 from treadle.engines.native.codegen.code import Code, coded
 from treadle.program.program import Fallback, Program
 
-__all__ = [
-    "ProgramTable",
-    "codes_of",
-    "constants_of",
-    "lines",
-    "memory_beside",
-    "scratch_of",
-    "table_of",
-]
-
 
 class ProgramTable(NamedTuple):
     """Integers of a program: records of steps, their arguments one after the other, and

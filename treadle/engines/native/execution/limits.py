@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["NOTHING", "Held", "Limit"]
-
 
 class Limit(NamedTuple):
     """The limit of memory that all runs of a kind may hold."""

@@ -52,8 +52,6 @@ from treadle.program.positions import Need, needs
 from treadle.program.program import Fallback, Launch, Program, title
 from treadle.rewrite.record import stage
 
-__all__ = ["Linked"]
-
 Arrays = Sequence[np.ndarray[Any, Any]]
 
 

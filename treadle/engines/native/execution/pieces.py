@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from treadle.program.program import Region
 
-__all__ = ["Piece", "merged", "pieces"]
-
 
 class Piece(NamedTuple):
     """Steps `first` to `stop` that run at once: their first record, and how many.

@@ -29,8 +29,6 @@ from treadle.graph.claim import Claim
 from treadle.graph.resident import LateError
 from treadle.graph.resident import order as _order
 
-__all__ = ["PARTS", "ROOM", "Done", "Pool", "Ticket", "arrived", "pool"]
-
 PARTS: int = 1 if native is None else native.POOL_PARTS  # of a step for each thread
 ROOM: int = 0 if native is None else native.POOL_ROOM  # runs in the queue at most
 Done = Callable[[bool], None]

@@ -36,8 +36,6 @@ from treadle.program.program import Fallback, title
 if TYPE_CHECKING:
     from treadle.engines.native.execution.linked import Linked
 
-__all__ = ["FIELDS", "PositionError", "Run", "beside", "memory_of"]
-
 # Integers of a step record: function, arguments, total, grain, records of a region,
 # a branch or loop, and zeros.
 FIELDS, CONTROL = 8, 5

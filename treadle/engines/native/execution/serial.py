@@ -5,8 +5,6 @@ from __future__ import annotations
 import ctypes
 from time import perf_counter_ns
 
-__all__ = ["SerialRunner"]
-
 _FIELDS = 8  # integers of a record
 _STEP = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 3)
 

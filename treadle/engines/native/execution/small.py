@@ -21,8 +21,6 @@ from treadle.graph.claim import latest_turn
 if TYPE_CHECKING:
     from treadle.engines.native.execution.linked import Linked
 
-__all__ = ["is_brief", "keep_panels", "small", "workers"]
-
 PARTS = 256  # of some microseconds each: less than Python lets a thread wait
 BYTES = 1 << 20  # of arena and scratch, which stay with the process
 SAVED = 5_000  # ns of steps that need not run again, which are worth a look each time

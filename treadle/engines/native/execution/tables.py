@@ -20,8 +20,6 @@ from treadle.program.layout import laid
 if TYPE_CHECKING:
     from treadle.engines.native.execution.linked import Linked
 
-__all__ = ["Over", "Tables", "memory_under", "straight"]
-
 
 @dataclass
 class Over:

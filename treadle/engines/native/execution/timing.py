@@ -16,8 +16,6 @@ from treadle.graph.origin import Origin
 from treadle.graph.tensor import Tensor
 from treadle.program.program import Program, title
 
-__all__ = ["StepNote", "Timing", "first_lines", "notes_of"]
-
 Key = tuple[int, int]  # of an origin: the code's identity, the offset
 _runs = count(1)
 

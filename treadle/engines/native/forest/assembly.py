@@ -30,8 +30,6 @@ from treadle.engines.native.forest.moves import ADD_GRAIN, GATHER_BYTES, moves
 from treadle.graph.body import Body
 from treadle.graph.origin import Origin
 
-__all__ = ["Assembly", "Table", "once", "places_of", "sizes_of"]
-
 
 @dataclass
 class _Steps:

@@ -19,8 +19,6 @@ from treadle.engines.native.forest.parts import compiled
 from treadle.engines.native.forest.placed import Gathered, Placed
 from treadle.engines.native.forest.places import Places, Spots
 
-__all__ = ["Backward"]
-
 
 class Backward:
     """The steps of the gradients of all groups, and of the sums over rows, from the

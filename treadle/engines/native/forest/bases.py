@@ -8,22 +8,6 @@ from __future__ import annotations
 
 from treadle.base.arrays import Numbers
 
-__all__ = [
-    "ARENA",
-    "FIRST",
-    "FRESH",
-    "GRADS",
-    "INDEX",
-    "LEAVES",
-    "SCRATCH",
-    "SPACE",
-    "STATUS",
-    "VALUES",
-    "block",
-    "number",
-    "split",
-]
-
 _SHIFT = 48  # addresses have fewer binary digits
 
 

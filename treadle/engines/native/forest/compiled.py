@@ -13,8 +13,6 @@ from treadle.engines.native.execution.linked import Linked
 from treadle.engines.native.execution.timing import StepNote
 from treadle.program.program import Fallback
 
-__all__ = ["FUNCTION", "GRAIN", "OWN", "PLACE", "TOTAL", "Compiled", "Source"]
-
 Source = int | np.ndarray[Any, Any]  # an argument of a body, or an array within it
 
 # Fields of a record that say something; where arguments stand in the table is PLACE.

@@ -20,17 +20,6 @@ from treadle.engines.native.execution.run import memory_of
 from treadle.engines.native.execution.tables import memory_under, straight
 from treadle.engines.native.forest.moves import adds
 
-__all__ = [
-    "LINE",
-    "Block",
-    "Matrices",
-    "Read",
-    "blocks",
-    "memory",
-    "outputs",
-    "row_types",
-]
-
 LINE = 64
 WIDEST = 16  # bytes of one element
 Place = tuple[str, int]  # a source, as `Template` names them

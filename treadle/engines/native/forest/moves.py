@@ -10,8 +10,6 @@ from functools import cache
 from treadle.base.dtypes import DType, float32, float64
 from treadle.engines.native.codegen.jit import compile_functions
 
-__all__ = ["ADD_GRAIN", "GATHER_BYTES", "adds", "moves"]
-
 GATHER_BYTES = 65_536  # that one part of a gathering step moves at least
 ADD_GRAIN = 8_192  # elements that one part of an adding step adds at least
 LANES = 16

@@ -29,8 +29,6 @@ from treadle.program.build import Draft
 from treadle.program.instantiate import Unsized
 from treadle.program.program import Program
 
-__all__ = ["Rows", "compiled"]
-
 KEPT = 1024  # row counts of a body
 BODIES = 512
 VARIANTS = 16  # of a body

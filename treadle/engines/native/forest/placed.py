@@ -14,9 +14,6 @@ from treadle.engines.native.forest.bases import INDEX
 from treadle.engines.native.forest.parts import Rows, compiled
 from treadle.engines.native.forest.places import Places, Source
 
-__all__ = ["Gathered", "Needs", "Placed", "compiled_part"]
-
-
 Needs = tuple[tuple[int, int], ...] | None
 
 

@@ -25,8 +25,6 @@ from treadle.engines.native.forest.bases import (
 from treadle.engines.native.forest.matrices import LINE, Matrices, Read, row_types
 from treadle.engines.native.forest.moves import adds
 
-__all__ = ["Cotangents", "Places", "Source", "Spots", "Where"]
-
 Source = tuple[str, int]
 Spots = np.ndarray[Any, np.dtype[np.int64]]  # of each value: instance, output, row
 Where = list[tuple[int, int, Any]]  # instance, output, and which of the values

@@ -14,8 +14,6 @@ from treadle.base.types import Type
 from treadle.batch.forest import Forest, Instance
 from treadle.engines.native.codegen.jit import compile_functions
 
-__all__ = ["Positions", "positions_of"]
-
 # Whether all of `size` integers, at each of `count` places among all, are below
 # `extent`; those that are negative are large.
 _BELOW = """

@@ -22,8 +22,6 @@ from treadle.engines.native.forest.placed import Gathered, Needs, Placed, compil
 from treadle.engines.native.forest.places import Places, Spots
 from treadle.engines.native.forest.positions import Positions, positions_of
 
-__all__ = ["Program", "adds_up"]
-
 
 class Program(Places):
     """The program of a forest: tables of its forward and backward pass."""

@@ -32,8 +32,6 @@ from treadle.engines.native.forest.places import Spots, Where
 from treadle.engines.native.forest.program import Program
 from treadle.graph.resident import Future, Futures
 
-__all__ = ["Derived", "Run", "Runnable"]
-
 AHEAD = Limit("forests", 96 << 20)  # bytes of those that go on beside Python
 
 

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["ALIGNMENT", "HUGE", "MAPPED", "PAGE", "Block", "mapped", "rounded"]
-
 ALIGNMENT = 64
 PAGE = mmap.PAGESIZE
 HUGE = 1 << 21  # blocks of two huge pages or more begin at one

@@ -14,8 +14,6 @@ import llvmlite.binding as llvm
 from treadle.base.caches import cached
 from treadle.base.errors import OptionError
 
-__all__ = ["Host", "cores", "has_threads", "host"]
-
 # The levels of the x86-64 psABI, each with what it adds to the one before.
 _SECOND = "cx16 popcnt sahf sse3 sse4.1 sse4.2 ssse3"
 _THIRD = "avx avx2 bmi bmi2 f16c fma lzcnt movbe xsave"

@@ -25,8 +25,6 @@ from treadle.engines.native.translation.variants import Variants
 from treadle.graph.extents import Open
 from treadle.program.instantiate import Unsized
 
-__all__ = ["Families", "Translated"]
-
 SEEN = 8  # extents of a family that are remembered
 VARIANTS = 24
 MANY = 6  # programs of a family, and speed alone is worth no other one

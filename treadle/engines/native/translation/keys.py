@@ -18,8 +18,6 @@ from treadle.graph.traversal import opened
 from treadle.graph.variable import Update
 from treadle.program.layout import order_of
 
-__all__ = ["Structure", "layout_of", "structure"]
-
 
 def layout_of(node: Tensor) -> tuple[int, ...]:
     """The order in which the value of a node lies, if it is not row-major.

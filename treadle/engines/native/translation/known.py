@@ -13,8 +13,6 @@ from treadle.engines.native.execution.linked import Linked
 from treadle.engines.native.translation.programs import Programs
 from treadle.graph.claim import Claim, InPlace
 
-__all__ = ["CachedProgram"]
-
 
 class ProgramKeeper(Protocol):
     """The engine that keeps programs, as far as one of them needs it."""

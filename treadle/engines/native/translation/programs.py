@@ -10,8 +10,6 @@ from treadle.base.locks import lock
 from treadle.engines.native.execution.linked import Linked
 from treadle.engines.native.translation.families import Families
 
-__all__ = ["Entry", "Programs"]
-
 PROGRAMS = 256
 BYTES = 256 << 20  # of tables and constants
 Entry = tuple[Linked, list[int]]

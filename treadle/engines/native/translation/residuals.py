@@ -24,8 +24,6 @@ from treadle.graph.tensor import Tensor, settle
 from treadle.ops.call import inside
 from treadle.ops.families import Output
 
-__all__ = ["KeptInside", "Residuals", "gathered", "known"]
-
 Key = tuple[int, ...]
 PROGRAMS = 256
 BYTES = 256 << 20

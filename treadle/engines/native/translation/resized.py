@@ -20,8 +20,6 @@ from treadle.graph.leaves import LITERAL, Constant
 from treadle.graph.origin import held
 from treadle.graph.tensor import Tensor
 
-__all__ = ["resized"]
-
 Feeds = dict[int, Any]
 
 

@@ -41,8 +41,6 @@ from treadle.program.lives import SizedPlans, ranges_of
 from treadle.program.positions import needs
 from treadle.program.program import Fallback, Program
 
-__all__ = ["SymbolicProgram"]
-
 Values = Sequence[Any]
 
 

@@ -38,8 +38,6 @@ from treadle.rewrite.record import recording
 _type = attrgetter("type")
 Made = TypeVar("Made")
 
-__all__ = ["Target", "claimed", "direct", "supported", "translated"]
-
 
 def supported(node: Tensor) -> bool:
     """Whether kernels can compute a node."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-__all__ = ["Variants"]
-
 FAILED = 3  # so many programs for one size alone, and no more are tried
 
 _Variant = TypeVar("_Variant")

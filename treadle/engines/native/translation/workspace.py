@@ -17,8 +17,6 @@ from treadle.program.program import Program
 from treadle.program.timeline import Demand
 from treadle.rewrite.record import stage
 
-__all__ = ["abreast", "fitting"]
-
 NEAR = 1.1  # a plan is not made where so many times the limit is foreseen
 LAST = 3  # but for so many, the smallest, if nothing else fits
 NAMED = 5  # of what is held at the fullest step, in an error

@@ -15,14 +15,6 @@ from treadle.engines.native.codegen.builder import Builder, Value
 from treadle.engines.native.codegen.contraction.text import Function, join, least
 from treadle.engines.native.codegen.texts import lasting
 
-__all__ = [
-    "BLAS_FIELDS",
-    "blas_address",
-    "blas_fields",
-    "blas_is_faster",
-    "blas_kernel",
-]
-
 BLAS_FIELDS = (
     *("function", "m", "n", "k", "rows", "columns", "blocks_m", "blocks_n"),
     *("batch_a", "row_a", "lead_a", "transposed_a"),

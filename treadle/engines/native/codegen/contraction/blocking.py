@@ -15,8 +15,6 @@ from treadle.engines.native.codegen.contraction.machine import Machine
 from treadle.engines.native.codegen.contraction.row import ROW_COLUMNS
 from treadle.engines.native.codegen.contraction.tile import FLAT, TALL, rows_of_tile
 
-__all__ = ["AT_ONCE", "Blocking", "choose", "grain", "tile_size"]
-
 Pair = tuple[int, int]
 
 AT_ONCE = ("dot", "row")  # tiles that sum over all of k, and mask for themselves

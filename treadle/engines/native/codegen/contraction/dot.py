@@ -30,8 +30,6 @@ from treadle.engines.native.codegen.contraction.tile import (
 )
 from treadle.engines.native.codegen.texts import lasting
 
-__all__ = ["DOT_ROWS", "dot_function"]
-
 Sources = tuple[str, str]
 Loop = tuple[Value, Value, Callable[[Value, list[Value]], list[Value]]]
 

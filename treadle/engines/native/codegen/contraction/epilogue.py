@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from treadle.engines.native.codegen.builder import Builder, Value, lanes, vector
 
-__all__ = ["Epilogue", "Site", "read", "store"]
-
 
 @dataclass(frozen=True)
 class Site:

@@ -34,8 +34,6 @@ from treadle.engines.native.codegen.contraction.text import (
     prefetch,
 )
 
-__all__ = ["FIELDS", "FUNCTIONS", "Structure", "kernel"]
-
 FUNCTIONS = ("tile", "pack", "copy")
 # Strides, steps, sizes and places in scratch memory are in bytes.
 FIELDS = (

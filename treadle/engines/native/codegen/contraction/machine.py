@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from treadle.base.caches import cached
 from treadle.engines.native.system.host import Host, host
 
-__all__ = ["Machine", "machine"]
-
 
 @dataclass(frozen=True)
 class Machine:

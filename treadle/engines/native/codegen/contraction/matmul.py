@@ -36,8 +36,6 @@ from treadle.engines.native.codegen.contraction.source import size_of
 from treadle.engines.native.codegen.contraction.text import Function
 from treadle.engines.native.codegen.contraction.tile import FLAT, TALL, tile_function
 
-__all__ = ["MatmulPlan", "plan_matmul"]
-
 Triple = tuple[int, int, int]
 
 _PACKS = {"rows": pack_rows, "columns": pack_transposed, "nothing": pack_general}

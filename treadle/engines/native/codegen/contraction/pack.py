@@ -22,8 +22,6 @@ from treadle.engines.native.codegen.contraction.text import (
 from treadle.engines.native.codegen.contraction.transpose import transpose
 from treadle.engines.native.codegen.texts import lasting
 
-__all__ = ["copy_block", "pack_general", "pack_rows", "pack_transposed"]
-
 _PANEL = [
     ("source", "ptr"),
     ("k_b", "i64"),

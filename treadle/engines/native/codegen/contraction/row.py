@@ -24,8 +24,6 @@ from treadle.engines.native.codegen.contraction.tile import (
 )
 from treadle.engines.native.codegen.texts import lasting
 
-__all__ = ["ROW_COLUMNS", "row_function"]
-
 ROW_COLUMNS = 1024  # of a panel: its sums shall stay in the first cache
 STREAMS = 8  # rows of B that are read together
 CHAINS = 2  # sums of a vector that do not wait for each other

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from treadle.engines.native.codegen.builder import Builder, Value, lanes, vector
 
-__all__ = ["load_wide", "memory_type", "size_of", "widened"]
-
 # By name: the LLVM type of an element in memory, and its bytes.
 _MEMORY = {
     "float": ("float", 4),

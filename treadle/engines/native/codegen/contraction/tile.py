@@ -22,15 +22,6 @@ from treadle.engines.native.codegen.contraction.text import (
 )
 from treadle.engines.native.codegen.texts import lasting
 
-__all__ = [
-    "FLAT",
-    "PARAMETERS",
-    "TALL",
-    "add_product",
-    "rows_of_tile",
-    "tile_function",
-]
-
 TERMS = 128  # of a sum in registers; longer ones are sums of such sums
 TALL = (1, 2)  # widths in vectors of the panels of tall products
 FLAT = (1, 2, 3, 4)  # and of those with few rows

@@ -5,8 +5,6 @@ from __future__ import annotations
 from treadle.engines.native.codegen.builder import Builder, Value, lanes
 from treadle.engines.native.codegen.contraction.text import shuffle
 
-__all__ = ["transpose"]
-
 
 def transpose(b: Builder, rows: list[Value]) -> list[Value]:
     """The columns of a square of float or double vectors, by shuffles of pairs.

@@ -15,8 +15,6 @@ from treadle.engines.native.codegen.contraction.tile import FLAT, TALL, rows_of_
 from treadle.engines.native.codegen.convolution.problem import Dense
 from treadle.engines.native.codegen.convolution.tile import heights
 
-__all__ = ["Strip", "Tiles", "grain", "pieces", "strip_of", "tiles_for"]
-
 _SHORT = 48  # elements of a run below which the rows of a kernel are folded into one
 _RUN = 512  # elements of the longest run
 

@@ -20,17 +20,6 @@ from treadle.engines.native.codegen.convolution.steps import Pointer, Step, step
 from treadle.engines.native.codegen.convolution.strip import STRIP
 from treadle.engines.native.codegen.convolution.tile import RUN, tile_function
 
-__all__ = [
-    "Dimension",
-    "Sums",
-    "along",
-    "ordered_taps",
-    "steps_of",
-    "strip_bytes",
-    "strip_fields",
-    "x_shift",
-]
-
 
 def along(conv: Dense) -> str:
     """The direction of finished vectors: "outputs" or "pixels"."""

@@ -18,8 +18,6 @@ from treadle.engines.native.codegen.contraction.text import (
 from treadle.engines.native.codegen.contraction.transpose import transpose
 from treadle.engines.native.codegen.texts import lasting
 
-__all__ = ["fill_function"]
-
 # Steps in bytes; `spare`: memory for a pointer to each fold of each channel.
 _PARAMETERS = [
     ("source", "ptr"),

@@ -35,8 +35,6 @@ from treadle.engines.native.codegen.convolution.strip import (
 )
 from treadle.engines.native.codegen.convolution.tile import RUN
 
-__all__ = ["FIELDS", "FUNCTIONS", "Structure", "forward_kernel"]
-
 FUNCTIONS = ("tile", "fill")
 # Strides, steps, sizes and places in scratch memory are in bytes.
 FIELDS = (

@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from treadle.engines.native.codegen.builder import Builder, Value
 from treadle.engines.native.codegen.contraction.text import least
 
-__all__ = ["Frame"]
-
 
 class Frame:
     """The kernel of the engine's interface over named pointers and integers.

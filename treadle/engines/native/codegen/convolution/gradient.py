@@ -20,8 +20,6 @@ from treadle.engines.native.codegen.convolution.strip import STRIP, Block, fill_
 from treadle.engines.native.codegen.convolution.tile import RUN
 from treadle.engines.native.codegen.texts import lasting
 
-__all__ = ["FIELDS", "gradient_kernel"]
-
 # Strides, steps, sizes and places in scratch memory are in bytes.
 FIELDS = (
     *("x_n", "x_group", "x_block", "y_n", "y_group", "y_o", "y_p", "y_q"),

@@ -17,8 +17,6 @@ from treadle.engines.native.codegen.convolution.frame import Frame
 from treadle.engines.native.codegen.convolution.steps import Pointer, Step, step
 from treadle.engines.native.codegen.texts import lasting
 
-__all__ = ["PACK", "SUM", "cleared", "pack_kernel", "sum_kernel"]
-
 
 def _loops(count: int) -> tuple[str, ...]:
     """Counts and steps, in bytes, of nested loops."""

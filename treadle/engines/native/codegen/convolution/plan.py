@@ -21,8 +21,6 @@ from treadle.engines.native.codegen.convolution.problem import (
 from treadle.engines.native.codegen.convolution.steps import Plan, Pointer, Step
 from treadle.program.convolution import Convolution
 
-__all__ = ["plan_data", "plan_forward"]
-
 Names = tuple[str, str, str]
 
 

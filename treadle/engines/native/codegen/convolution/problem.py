@@ -13,8 +13,6 @@ from dataclasses import dataclass, replace
 
 from treadle.program.convolution import Convolution
 
-__all__ = ["Dense", "apart", "classes", "forward", "merged", "size_of"]
-
 
 @dataclass(frozen=True)
 class Along:

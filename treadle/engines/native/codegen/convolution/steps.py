@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from treadle.base.symbolic import most
 from treadle.engines.native.codegen.contraction.text import Function
 
-__all__ = ["Pointer", "Plan", "Step", "step"]
-
 
 @dataclass(frozen=True)
 class Pointer:

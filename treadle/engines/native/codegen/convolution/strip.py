@@ -13,8 +13,6 @@ from treadle.engines.native.codegen.builder import Value
 from treadle.engines.native.codegen.contraction.text import least
 from treadle.engines.native.codegen.convolution.frame import Frame
 
-__all__ = ["STRIP", "Block", "fill_strip", "runs_inside"]
-
 # Bytes, but for counts and positions.
 STRIP = (
     *("x_h", "x_w", "x_c", "height", "width"),

@@ -22,8 +22,6 @@ from treadle.engines.native.codegen.contraction.tile import (
 )
 from treadle.engines.native.codegen.texts import lasting
 
-__all__ = ["RUN", "heights", "tile_function"]
-
 RUN = 3  # i64 of a run: where a begins, where b begins, both in bytes, and k
 _PARAMETERS = [
     ("a", "ptr"),

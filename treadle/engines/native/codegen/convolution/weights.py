@@ -27,8 +27,6 @@ from treadle.engines.native.codegen.convolution.steps import Plan, Pointer, Step
 from treadle.engines.native.codegen.convolution.tile import RUN, tile_function
 from treadle.program.convolution import Convolution
 
-__all__ = ["plan_weights"]
-
 
 def plan_weights(problem: Convolution, target: Machine | None = None) -> Plan:
     """w = the gradient of weights, from x and the gradient y of the result."""

@@ -25,8 +25,6 @@ from treadle.engines.native.codegen.elementary.logarithm import log, log1p, log2
 from treadle.engines.native.codegen.elementary.power import pow
 from treadle.engines.native.codegen.elementary.trigonometric import cos, sin, tan
 
-__all__ = ["FUNCTIONS", "ULPS"]
-
 # The op's name, its code, and its bounds for float32 and float64.
 _ROWS: tuple[tuple[str, Callable[..., Value], float, float], ...] = (
     ("Exp", exp, 1.0, 1.0),

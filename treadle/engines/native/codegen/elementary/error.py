@@ -14,8 +14,6 @@ from treadle.engines.native.codegen.elementary.terms import (
     where,
 )
 
-__all__ = ["erf", "erfc"]
-
 # erf(x) / x - 1 in x**2, for |x| <= 1.25 and |x| <= 1.
 SMALL_32 = (
     0.12837913632392883,

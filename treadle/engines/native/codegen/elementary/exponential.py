@@ -13,16 +13,6 @@ from treadle.engines.native.codegen.elementary.terms import (
     where,
 )
 
-__all__ = [
-    "exp",
-    "expm1",
-    "exponential",
-    "exponential_of_sum",
-    "exponential_product",
-    "less_one",
-    "rough_less_one",
-]
-
 LOG2_E = 1.4426950408889634
 
 

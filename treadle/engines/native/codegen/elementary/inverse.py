@@ -11,8 +11,6 @@ from treadle.engines.native.codegen.elementary.terms import (
     where,
 )
 
-__all__ = ["acos", "asin", "atan", "atan2"]
-
 # pi / 2 as a float and the rest; pi is twice as much.
 HALF_PI = {
     F32: (1.5707963705062866, -4.3711390001862426e-08),

@@ -14,8 +14,6 @@ from treadle.engines.native.codegen.elementary.terms import (
     where,
 )
 
-__all__ = ["log", "log1p", "log2", "log10", "logarithm", "one_plus", "split"]
-
 ROOT_HALF = {F32: 0x3F3504F3, F64: 0x3FE6A09E667F3BCD}  # the bits of sqrt(1/2)
 
 # (log(1 + f) - f) / f**2 for float32.

@@ -15,8 +15,6 @@ from treadle.engines.native.codegen.elementary.terms import (
     where,
 )
 
-__all__ = ["pow"]
-
 # ln 2 in two parts: the product of the first and an exponent is exact.
 LN2 = (0.6931471805598903, 5.497923018708371e-14)
 TWO_THIRDS = (0.6666666666666666, 3.700743415417188e-17)

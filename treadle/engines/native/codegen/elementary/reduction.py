@@ -12,8 +12,6 @@ import math
 
 from treadle.engines.native.codegen.elementary.terms import Term, fma, lookup, where
 
-__all__ = ["reduced32", "reduced64"]
-
 HALF_PI = (1.5707963267948966, 6.123233995736766e-17)
 BITS = 1280
 TWO_OVER_PI = int(

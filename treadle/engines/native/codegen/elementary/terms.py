@@ -23,17 +23,6 @@ from treadle.engines.native.codegen.builder import (
     vector,
 )
 
-__all__ = [
-    "Format",
-    "Number",
-    "Term",
-    "fma",
-    "formula",
-    "lookup",
-    "polynomial",
-    "where",
-]
-
 Number = int | float
 FLOATS = (F32, F64)
 INTEGERS = {F32: I32, F64: I64}

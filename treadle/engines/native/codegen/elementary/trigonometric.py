@@ -12,8 +12,6 @@ from treadle.engines.native.codegen.elementary.terms import (
     where,
 )
 
-__all__ = ["cos", "sin", "tan"]
-
 # (sin r - r) / r**3 and (cos r - 1) / r**2 in r**2, for |r| <= 0.89.
 SIN_32 = (-0.1666664183139801, 0.008331438526511192, -0.00019427340885158628)
 COS_32 = (
