@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import KW_ONLY
 from typing import Any, ClassVar
 
 from treadle.base.errors import ArgumentError
 from treadle.graph.tensor import Tensor
 from treadle.nn import functional as F
+from treadle.nn.applied import settings
 from treadle.nn.module import Module
 
 __all__ = [
@@ -28,31 +29,50 @@ __all__ = [
 ]
 
 
+@settings
 class Reduced(Module):
-    """A loss whose elements are averaged, summed or kept ("none")."""
+    """A loss whose elements are averaged, summed or kept ("none").
 
+    Its settings are the other arguments of `function`, by their names.
+    """
+
+    function: ClassVar[Any]
     reductions: ClassVar[tuple[str, ...]] = ("mean", "sum", "none")
-    weight: Any = None
-    pos_weight: Any = None
+    _settings: ClassVar[tuple[str, ...]]
 
-    def __init__(self, reduction: str = "mean") -> None:
-        if reduction not in self.reductions:
+    def __post_init__(self) -> None:
+        settings = vars(self)
+        if settings["reduction"] not in self.reductions:
             *known, last = map(repr, self.reductions)
             raise ArgumentError(
-                f"reduction is {', '.join(known)} or {last}, not {reduction!r}"
+                f"reduction is {', '.join(known)} or {last}, "
+                f"not {settings['reduction']!r}"
             )
-        self.reduction = reduction
+        for name in ("weight", "pos_weight"):
+            if name in settings:
+                self.register_buffer(name, settings[name])
+
+    def _of(self, *operands: Any) -> Tensor:
+        return self.function(
+            *operands, **{name: getattr(self, name) for name in self._settings}
+        )
 
 
 class Loss(Reduced):
     """A loss of a prediction and a target."""
 
-    function: ClassVar[Callable[..., Tensor]]
-
     def forward(self, prediction: Any, target: Any) -> Tensor:
-        return type(self).function(prediction, target, reduction=self.reduction)
+        return self._of(prediction, target)
 
 
+@settings
+class PlainLoss(Loss):
+    """A loss with no other setting."""
+
+    reduction: str = "mean"
+
+
+@settings
 class CrossEntropyLoss(Loss):
     """-log softmax(logits)[label], averaged over the labels.
 
@@ -64,34 +84,22 @@ class CrossEntropyLoss(Loss):
     '0.6931'
     """
 
-    def __init__(
-        self,
-        ignore_index: int | None = None,
-        reduction: str = "mean",
-        label_smoothing: float = 0.0,
-        *,
-        weight: Any = None,
-    ) -> None:
-        super().__init__(reduction)
-        if not 0.0 <= label_smoothing <= 1.0:
+    function = staticmethod(F.cross_entropy)
+    ignore_index: int | None = None
+    reduction: str = "mean"
+    label_smoothing: float = 0.0
+    _: KW_ONLY
+    weight: Any = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0.0 <= self.label_smoothing <= 1.0:
             raise ArgumentError(
-                f"label_smoothing is from 0 to 1, got {label_smoothing}"
+                f"label_smoothing is from 0 to 1, got {self.label_smoothing}"
             )
-        self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
-        self.register_buffer("weight", weight)
-
-    def forward(self, prediction: Any, target: Any) -> Tensor:
-        return F.cross_entropy(
-            prediction,
-            target,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
-            label_smoothing=self.label_smoothing,
-            weight=self.weight,
-        )
 
 
-class NLLLoss(Loss):
+class NLLLoss(PlainLoss):
     """-log_probabilities[label], averaged over the labels.
 
     >>> float(td.nn.NLLLoss()([[-1.0, -2.0]], [1]))
@@ -101,7 +109,7 @@ class NLLLoss(Loss):
     function = staticmethod(F.nll_loss)
 
 
-class MSELoss(Loss):
+class MSELoss(PlainLoss):
     """(prediction - target)².
 
     >>> float(td.nn.MSELoss()([1.0, 3.0], [1.0, 1.0]))
@@ -111,7 +119,7 @@ class MSELoss(Loss):
     function = staticmethod(F.mse_loss)
 
 
-class L1Loss(Loss):
+class L1Loss(PlainLoss):
     """|prediction - target|.
 
     >>> float(td.nn.L1Loss()([1.0, 3.0], [1.0, 1.0]))
@@ -121,6 +129,7 @@ class L1Loss(Loss):
     function = staticmethod(F.l1_loss)
 
 
+@settings
 class HuberLoss(Loss):
     """d²/2 where |d| <= delta, else delta (|d| - delta/2). Huber 1964.
 
@@ -128,16 +137,12 @@ class HuberLoss(Loss):
     2.5
     """
 
-    def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
-        super().__init__(reduction)
-        self.delta = delta
-
-    def forward(self, prediction: Any, target: Any) -> Tensor:
-        return F.huber_loss(
-            prediction, target, reduction=self.reduction, delta=self.delta
-        )
+    function = staticmethod(F.huber_loss)
+    reduction: str = "mean"
+    delta: float = 1.0
 
 
+@settings
 class SmoothL1Loss(Loss):
     """The Huber loss divided by beta. Girshick 2015.
 
@@ -145,17 +150,12 @@ class SmoothL1Loss(Loss):
     2.0
     """
 
-    def __init__(self, reduction: str = "mean", beta: float = 1.0) -> None:
-        super().__init__(reduction)
-        self.beta = beta
-
-    def forward(self, prediction: Any, target: Any) -> Tensor:
-        return F.smooth_l1_loss(
-            prediction, target, reduction=self.reduction, beta=self.beta
-        )
+    function = staticmethod(F.smooth_l1_loss)
+    reduction: str = "mean"
+    beta: float = 1.0
 
 
-class BCELoss(Loss):
+class BCELoss(PlainLoss):
     """-(t log p + (1 - t) log(1 - p)) for probabilities p.
 
     >>> f"{float(td.nn.BCELoss()([0.5], [1.0])):.4f}"
@@ -165,6 +165,7 @@ class BCELoss(Loss):
     function = staticmethod(F.binary_cross_entropy)
 
 
+@settings
 class BCEWithLogitsLoss(Loss):
     """The same for logits, without the overflow of going through probabilities.
 
@@ -174,24 +175,14 @@ class BCEWithLogitsLoss(Loss):
     '0.6931'
     """
 
-    def __init__(
-        self, reduction: str = "mean", *, weight: Any = None, pos_weight: Any = None
-    ) -> None:
-        super().__init__(reduction)
-        self.register_buffer("weight", weight)
-        self.register_buffer("pos_weight", pos_weight)
-
-    def forward(self, prediction: Any, target: Any) -> Tensor:
-        return F.binary_cross_entropy_with_logits(
-            prediction,
-            target,
-            self.reduction,
-            weight=self.weight,
-            pos_weight=self.pos_weight,
-        )
+    function = staticmethod(F.binary_cross_entropy_with_logits)
+    reduction: str = "mean"
+    _: KW_ONLY
+    weight: Any = None
+    pos_weight: Any = None
 
 
-class PoissonNLLLoss(Loss):
+class PoissonNLLLoss(PlainLoss):
     """e^x - t x: the negative log-likelihood of counts t under rate e^x.
 
     >>> float(td.nn.PoissonNLLLoss()([0.0], [2.0]))
@@ -201,7 +192,7 @@ class PoissonNLLLoss(Loss):
     function = staticmethod(F.poisson_nll_loss)
 
 
-class HingeLoss(Loss):
+class HingeLoss(PlainLoss):
     """max(0, 1 - t x) for targets t of -1 or 1.
 
     >>> float(td.nn.HingeLoss()([0.5], [1.0]))
@@ -211,7 +202,8 @@ class HingeLoss(Loss):
     function = staticmethod(F.hinge_loss)
 
 
-class CTCLoss(Loss):
+@settings
+class CTCLoss(Reduced):
     """-log p(labels) where labels have no known places in time. Graves et al. 2006.
 
     Takes log-probabilities (time, n, classes), labels (n, most) and both lengths.
@@ -221,11 +213,10 @@ class CTCLoss(Loss):
     '0.2877'
     """
 
-    def __init__(
-        self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False
-    ) -> None:
-        super().__init__(reduction)
-        self.blank, self.zero_infinity = blank, zero_infinity
+    function = staticmethod(F.ctc_loss)
+    blank: int = 0
+    reduction: str = "mean"
+    zero_infinity: bool = False
 
     def forward(
         self,
@@ -234,33 +225,26 @@ class CTCLoss(Loss):
         input_lengths: Any = None,
         target_lengths: Any = None,
     ) -> Tensor:
-        return F.ctc_loss(
-            prediction,
-            target,
-            input_lengths,
-            target_lengths,
-            self.blank,
-            self.reduction,
-            self.zero_infinity,
-        )
+        return self._of(prediction, target, input_lengths, target_lengths)
 
 
-class MarginRankingLoss(Module):
+@settings
+class MarginRankingLoss(Reduced):
     """max(0, margin - t (x1 - x2)) for targets t of -1 or 1.
 
     >>> float(td.nn.MarginRankingLoss()([1.0], [3.0], [1.0]))
     2.0
     """
 
-    def __init__(self, margin: float = 0.0, reduction: str = "mean") -> None:
-        self.margin, self.reduction = margin, reduction
+    function = staticmethod(F.margin_ranking_loss)
+    margin: float = 0.0
+    reduction: str = "mean"
 
     def forward(self, first: Any, second: Any, target: Any) -> Tensor:
-        return F.margin_ranking_loss(
-            first, second, target, margin=self.margin, reduction=self.reduction
-        )
+        return self._of(first, second, target)
 
 
+@settings
 class KLDivLoss(Loss):
     """t (log t - x) for log-probabilities x; "batchmean" is the divergence.
 
@@ -268,31 +252,24 @@ class KLDivLoss(Loss):
     '-0.6931'
     """
 
+    function = staticmethod(F.kl_div)
     reductions = ("mean", "sum", "none", "batchmean")
-
-    def __init__(self, reduction: str = "mean", log_target: bool = False) -> None:
-        super().__init__(reduction)
-        self.log_target = log_target
-
-    def forward(self, prediction: Any, target: Any) -> Tensor:
-        return F.kl_div(prediction, target, self.reduction, self.log_target)
+    reduction: str = "mean"
+    log_target: bool = False
 
 
-class GaussianNLLLoss(Loss):
+@settings
+class GaussianNLLLoss(Reduced):
     """(log v + (x - t)² / v) / 2 for variances v.
 
     >>> float(td.nn.GaussianNLLLoss()([1.0], [3.0], [1.0]))
     2.0
     """
 
-    def __init__(
-        self, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
-    ) -> None:
-        super().__init__(reduction)
-        self.full = full
-        self.eps = eps
+    function = staticmethod(F.gaussian_nll_loss)
+    full: bool = False
+    eps: float = 1e-6
+    reduction: str = "mean"
 
     def forward(self, prediction: Any, target: Any, var: Any = None) -> Tensor:
-        return F.gaussian_nll_loss(
-            prediction, target, var, self.full, self.eps, self.reduction
-        )
+        return self._of(prediction, target, var)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY
 from typing import Any
 
 from treadle.graph.tensor import Tensor
 from treadle.nn import functional as F
-from treadle.nn.loss import Loss, Reduced
+from treadle.nn.applied import settings
+from treadle.nn.loss import Loss, PlainLoss, Reduced
 
 __all__ = [
     "CosineEmbeddingLoss",
@@ -21,7 +23,7 @@ __all__ = [
 ]
 
 
-class SoftMarginLoss(Loss):
+class SoftMarginLoss(PlainLoss):
     """log(1 + e^(-t x)) for targets t of -1 or 1.
 
     >>> f"{float(td.nn.SoftMarginLoss()([0.0], [1.0])):.4f}"
@@ -31,7 +33,7 @@ class SoftMarginLoss(Loss):
     function = staticmethod(F.soft_margin_loss)
 
 
-class MultiLabelMarginLoss(Loss):
+class MultiLabelMarginLoss(PlainLoss):
     """max(0, 1 - x[label] + x[c]) over labels and classes that are none, by classes.
 
     >>> float(td.nn.MultiLabelMarginLoss()([[0.0, 2.0]], [[1, -1]]))
@@ -41,6 +43,7 @@ class MultiLabelMarginLoss(Loss):
     function = staticmethod(F.multilabel_margin_loss)
 
 
+@settings
 class HingeEmbeddingLoss(Loss):
     """x for targets of 1, max(0, margin - x) for those of -1.
 
@@ -48,14 +51,12 @@ class HingeEmbeddingLoss(Loss):
     0.75
     """
 
-    def __init__(self, margin: float = 1.0, reduction: str = "mean") -> None:
-        super().__init__(reduction)
-        self.margin = margin
-
-    def forward(self, prediction: Any, target: Any) -> Tensor:
-        return F.hinge_embedding_loss(prediction, target, self.margin, self.reduction)
+    function = staticmethod(F.hinge_embedding_loss)
+    margin: float = 1.0
+    reduction: str = "mean"
 
 
+@settings
 class CosineEmbeddingLoss(Reduced):
     """1 - cos(x, y) for targets of 1, max(0, cos(x, y) - margin) for those of -1.
 
@@ -63,51 +64,39 @@ class CosineEmbeddingLoss(Reduced):
     1.0
     """
 
-    def __init__(self, margin: float = 0.0, reduction: str = "mean") -> None:
-        super().__init__(reduction)
-        self.margin = margin
+    function = staticmethod(F.cosine_embedding_loss)
+    margin: float = 0.0
+    reduction: str = "mean"
 
     def forward(self, first: Any, second: Any, target: Any) -> Tensor:
-        return F.cosine_embedding_loss(
-            first, second, target, self.margin, self.reduction
-        )
+        return self._of(first, second, target)
 
 
-class TripletMarginLoss(Reduced):
+class _Triplet(Reduced):
+    """A loss of an anchor, what is to be near it and what is not."""
+
+    def forward(self, anchor: Any, positive: Any, negative: Any) -> Tensor:
+        return self._of(anchor, positive, negative)
+
+
+@settings
+class TripletMarginLoss(_Triplet):
     """max(0, |anchor - positive| - |anchor - negative| + margin). Balntas et al. 2016.
 
     >>> f"{float(td.nn.TripletMarginLoss()([[0.0]], [[2.0]], [[1.0]])):.3f}"
     '2.000'
     """
 
-    def __init__(
-        self,
-        margin: float = 1.0,
-        p: float = 2.0,
-        eps: float = 1e-6,
-        swap: bool = False,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(reduction)
-        self.margin = margin
-        self.p = p
-        self.eps = eps
-        self.swap = swap
-
-    def forward(self, anchor: Any, positive: Any, negative: Any) -> Tensor:
-        return F.triplet_margin_loss(
-            anchor,
-            positive,
-            negative,
-            self.margin,
-            self.p,
-            self.eps,
-            self.swap,
-            self.reduction,
-        )
+    function = staticmethod(F.triplet_margin_loss)
+    margin: float = 1.0
+    p: float = 2.0
+    eps: float = 1e-6
+    swap: bool = False
+    reduction: str = "mean"
 
 
-class TripletMarginWithDistanceLoss(Reduced):
+@settings
+class TripletMarginWithDistanceLoss(_Triplet):
     """max(0, d(anchor, positive) - d(anchor, negative) + margin) for a distance d.
 
     >>> loss = td.nn.TripletMarginWithDistanceLoss(
@@ -116,30 +105,15 @@ class TripletMarginWithDistanceLoss(Reduced):
     2.0
     """
 
-    def __init__(
-        self,
-        *,
-        distance_function: Callable[[Any, Any], Tensor] | None = None,
-        margin: float = 1.0,
-        swap: bool = False,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(reduction)
-        self.distance_function, self.margin = distance_function, margin
-        self.swap = swap
-
-    def forward(self, anchor: Any, positive: Any, negative: Any) -> Tensor:
-        return F.triplet_margin_with_distance_loss(
-            anchor,
-            positive,
-            negative,
-            distance_function=self.distance_function,
-            margin=self.margin,
-            swap=self.swap,
-            reduction=self.reduction,
-        )
+    function = staticmethod(F.triplet_margin_with_distance_loss)
+    _: KW_ONLY
+    distance_function: Callable[[Any, Any], Tensor] | None = None
+    margin: float = 1.0
+    swap: bool = False
+    reduction: str = "mean"
 
 
+@settings
 class MultiMarginLoss(Loss):
     """The mean over classes c of max(0, margin - x[label] + x[c])^p.
 
@@ -147,24 +121,14 @@ class MultiMarginLoss(Loss):
     0.125
     """
 
-    def __init__(
-        self,
-        p: int = 1,
-        margin: float = 1.0,
-        weight: Any = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(reduction)
-        self.p = p
-        self.margin = margin
-        self.register_buffer("weight", weight)
-
-    def forward(self, prediction: Any, target: Any) -> Tensor:
-        return F.multi_margin_loss(
-            prediction, target, self.p, self.margin, self.weight, self.reduction
-        )
+    function = staticmethod(F.multi_margin_loss)
+    p: int = 1
+    margin: float = 1.0
+    weight: Any = None
+    reduction: str = "mean"
 
 
+@settings
 class MultiLabelSoftMarginLoss(Loss):
     """The mean over classes of the binary cross entropy of logits.
 
@@ -172,11 +136,6 @@ class MultiLabelSoftMarginLoss(Loss):
     '0.6931'
     """
 
-    def __init__(self, weight: Any = None, reduction: str = "mean") -> None:
-        super().__init__(reduction)
-        self.register_buffer("weight", weight)
-
-    def forward(self, prediction: Any, target: Any) -> Tensor:
-        return F.multilabel_soft_margin_loss(
-            prediction, target, self.weight, self.reduction
-        )
+    function = staticmethod(F.multilabel_soft_margin_loss)
+    weight: Any = None
+    reduction: str = "mean"
