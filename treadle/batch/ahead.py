@@ -16,7 +16,7 @@ from treadle.graph.body import Body
 from treadle.graph.frame import tracing
 from treadle.graph.leaves import Argument
 from treadle.graph.tensor import Tensor
-from treadle.graph.traversal import rebuild
+from treadle.graph.traversal import reach, rebuild
 from treadle.ops.contract import Contract
 
 WIDER = 8  # times the bytes of what it reads: more is not worth its memory
@@ -89,12 +89,7 @@ def _body(
     which of the arguments it reads.
     """
     known = {x.serial for x in ahead}
-    stack, read = list(outputs), set[int]()
-    while stack:
-        node = stack.pop()
-        if node.serial not in read and node.serial not in known:
-            read.add(node.serial)
-            stack += node.inputs
+    read = {x.serial for x in reach(outputs, lambda x: x.serial in known)}
     places = [k for k, x in enumerate(body.arguments) if x.serial in read]
     replaced = {
         x.serial: Tensor(Argument(k), (), x.type)

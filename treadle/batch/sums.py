@@ -9,7 +9,7 @@ from treadle.batch.part import Part
 from treadle.graph.body import Body
 from treadle.graph.leaves import Argument
 from treadle.graph.tensor import Tensor
-from treadle.graph.traversal import rebuild
+from treadle.graph.traversal import reached, rebuild
 from treadle.ops.contract import Contract, letters
 from treadle.ops.elementwise import Add, Negative
 from treadle.ops.families import Movement
@@ -29,18 +29,12 @@ def adds(node: Tensor, rowwise: set[int]) -> bool:
 def _has_product(node: Tensor, rowwise: set[int], known: Container[int]) -> bool:
     """True if a product is among what is added up to a node: it is larger as the value
     of a row than what is multiplied. Other sums are values of rows like their parts."""
-    seen: set[int] = set()
-    stack = [node]
-    while stack:
-        x = stack.pop()
-        if x.serial in seen or x.serial in known:
-            continue
-        seen.add(x.serial)
-        if isinstance(x.op, Contract):
-            return True
-        if adds(x, rowwise):
-            stack += x.inputs
-    return False
+
+    def is_summed(x: Tensor) -> bool:
+        return x.serial not in known and adds(x, rowwise)
+
+    parts = reached([node], lambda x: x.inputs if is_summed(x) else ())
+    return any(isinstance(x.op, Contract) and x.serial not in known for x in parts)
 
 
 def frontier(g: Tensor, rowwise: set[int], known: Container[int]) -> list[Tensor]:

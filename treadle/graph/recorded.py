@@ -34,6 +34,7 @@ from treadle.graph.signature import (
 )
 from treadle.graph.tensor import Tensor, watchers
 from treadle.graph.thread import native_calls, thread_state
+from treadle.graph.traversal import by_serial, reached
 from treadle.graph.variable import Variable
 
 __tracebackhide__ = True  # of frames here, by pytest
@@ -220,14 +221,12 @@ def _is_leaf_of_number(t: Type, scalars: bool) -> bool:
 
 def _made(results: Sequence[Tensor], place: dict[int, int], start: int) -> list[Tensor]:
     """The nodes behind results that are younger than `start`, in creation order."""
-    seen: dict[int, Tensor] = {}
-    stack = list(results)
-    while stack:
-        x = stack.pop()
-        if x.serial > start and x.serial not in place and x.serial not in seen:
-            seen[x.serial] = x
-            stack += x.inputs
-    return [seen[serial] for serial in sorted(seen)]
+
+    def is_made(x: Tensor) -> bool:
+        return x.serial > start and x.serial not in place
+
+    nodes = reached(filter(is_made, results), lambda x: filter(is_made, x.inputs))
+    return sorted(nodes, key=by_serial)
 
 
 def _plain(node: Tensor) -> bool:

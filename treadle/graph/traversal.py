@@ -47,6 +47,20 @@ def reach(
     return [seen[serial] for serial in sorted(seen)]
 
 
+def reached(
+    roots: Iterable[Tensor], below: Callable[[Tensor], Iterable[Tensor]]
+) -> list[Tensor]:
+    """The roots and all that leads from them by `below`, each node once."""
+    nodes: dict[int, Tensor] = {}
+    stack = list(roots)
+    while stack:
+        x = stack.pop()
+        if x.serial not in nodes:
+            nodes[x.serial] = x
+            stack += below(x)
+    return list(nodes.values())
+
+
 def _living_results(node: Tensor) -> list[Tensor]:
     """The results of a node of several that somebody holds."""
     every = [reference() for reference in node._results or ()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from treadle.graph.tensor import Tensor
+from treadle.graph.traversal import reached
 from treadle.loops.index import Axis
 from treadle.loops.lower import At, is_virtual
 from treadle.ops.families import Reduction
@@ -62,17 +63,8 @@ def passes(region: Region) -> dict[int, int]:
 
 def read_by(node: Tensor) -> Nodes:
     """The nodes whose values a node is computed from, movement looked through."""
-    sources, stack, seen = Nodes(), list(node.inputs), set()
-    while stack:
-        x = stack.pop()
-        if x.serial in seen:
-            continue
-        seen.add(x.serial)
-        if is_virtual(x):
-            stack += x.inputs
-        else:
-            sources.append(x)
-    return sources
+    every = reached(node.inputs, lambda x: x.inputs if is_virtual(x) else ())
+    return Nodes(x for x in every if not is_virtual(x))
 
 
 class Nodes(list[Tensor]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from treadle.graph.tensor import Tensor, copied
-from treadle.graph.traversal import by_serial
+from treadle.graph.traversal import by_serial, reached
 from treadle.loops.lower import is_virtual
 from treadle.ops.flow import Again
 from treadle.program.arrange import is_leaf
@@ -51,14 +51,11 @@ def unbarred(
 
 def _live(roots: Mapping[int, Tensor]) -> set[int]:
     """The serials of nodes computed for their value, and not just waited for."""
-    live: set[int] = set()
-    stack = list(roots.values())
-    while stack:
-        x = stack.pop()
-        if x.serial not in live:
-            live.add(x.serial)
-            stack += x.inputs[:1] if isinstance(x.op, Again) else x.inputs
-    return live
+
+    def computed_from(x: Tensor) -> Sequence[Tensor]:
+        return x.inputs[:1] if isinstance(x.op, Again) else x.inputs
+
+    return {x.serial for x in reached(roots.values(), computed_from)}
 
 
 def _newest(nodes: Sequence[Tensor], live: set[int]) -> dict[int, Tensor | None]:

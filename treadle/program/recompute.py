@@ -13,7 +13,7 @@ from treadle.base.symbolic import at_least
 from treadle.base.types import TupleType
 from treadle.graph.leaves import Argument
 from treadle.graph.tensor import Tensor
-from treadle.graph.traversal import uses
+from treadle.graph.traversal import reached, uses
 from treadle.loops.lower import is_virtual, recomputed
 from treadle.ops.cast import Cast
 from treadle.ops.compare import Comparison, Logical
@@ -84,13 +84,7 @@ def _in_memory(x: Tensor) -> bool:
 
 def _folded(nodes: Sequence[Tensor]) -> set[int]:
     """The nodes, by serial, that are folded, with nothing but movement in between."""
-    folded: set[int] = set()
     folds = [n for n in nodes if isinstance(n.op, Reduction)]
-    stack = [x for n in folds if not isinstance(n.type, TupleType) for x in n.inputs]
-    while stack:
-        x = stack.pop()
-        if x.serial not in folded:
-            folded.add(x.serial)
-            if isinstance(x.op, Movement):
-                stack += x.inputs
-    return folded
+    roots = [x for n in folds if not isinstance(n.type, TupleType) for x in n.inputs]
+    folded = reached(roots, lambda x: x.inputs if isinstance(x.op, Movement) else ())
+    return {x.serial for x in folded}

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from treadle.base.symbolic import plain
 from treadle.base.types import TupleType
 from treadle.graph.tensor import Tensor, copied
+from treadle.graph.traversal import reached
 from treadle.loops.lower import has_rule
 from treadle.ops.cast import Cast
 from treadle.ops.contract import Contract
@@ -122,7 +123,7 @@ class _Choices:
     def _join(self) -> None:
         """Make the network, in which nothing costs anything to keep."""
         network, points = self.network, self.points
-        nodes = _reached(self.needed, self._inputs)
+        nodes = reached(self.needed, self._inputs)
         nodes.sort(key=self.time.order, reverse=True)
         for x in nodes:
             self._read(self._inputs(x), self.until[x.serial])
@@ -152,9 +153,9 @@ class _Choices:
         def again(x: Tensor) -> bool:
             return self.points[x.serial] not in side
 
-        reached = _reached(self.needed, lambda x: self._inputs(x) if again(x) else ())
-        kept = sum(plain(x.type.nbytes) for x in reached if not again(x))
-        chosen = {x.serial for x in reached if again(x)}
+        every = reached(self.needed, lambda x: self._inputs(x) if again(x) else ())
+        kept = sum(plain(x.type.nbytes) for x in every if not again(x))
+        chosen = {x.serial for x in every if again(x)}
         return _Choice(self.time, self.step, chosen, self.bytes + kept)
 
     def begin(self, price: float) -> None:
@@ -189,7 +190,7 @@ class _Choice:
             wanted = [x for x in node.inputs if late and x.serial in self.again]
             if wanted:
                 mark = copies[self._before(node, soon).serial]
-                missing = _reached(
+                missing = reached(
                     wanted,
                     lambda x: [y for y in x.inputs if y.serial in self.again],
                 )
@@ -224,20 +225,6 @@ class _Choice:
             if any(waits >> unit.number & 1 for unit in units):
                 return units[0].nodes[0]
         return time.units[self.step][0].nodes[0]
-
-
-def _reached(
-    roots: Sequence[Tensor], below: Callable[[Tensor], Sequence[Tensor]]
-) -> list[Tensor]:
-    """All nodes that lead from roots by `below`, each once."""
-    reached: dict[int, Tensor] = {}
-    stack = list(roots)
-    while stack:
-        x = stack.pop()
-        if x.serial not in reached:
-            reached[x.serial] = x
-            stack += below(x)
-    return list(reached.values())
 
 
 def cost(node: Tensor, arranged: Arrangement, products: bool) -> float | None:

@@ -6,6 +6,7 @@ from treadle.base.options import Options, current, on_change
 from treadle.base.types import TupleType
 from treadle.graph.frame import top
 from treadle.graph.tensor import Tensor, watchers
+from treadle.graph.traversal import reach
 from treadle.graph.variable import Update
 from treadle.runtime.evaluate import run
 
@@ -23,16 +24,8 @@ def _at_once(node: Tensor) -> None:
 def _waits(node: Tensor) -> bool:
     """Return True if a node is computed from what only a call knows: a placeholder
     without a value, an argument of a body."""
-    seen: set[int] = set()
-    stack = [x for x in node.inputs if x.stored is None]
-    while stack:
-        x = stack.pop()
-        if not x.inputs:
-            return True
-        if x.serial not in seen:
-            seen.add(x.serial)
-            stack += [y for y in x.inputs if y.stored is None]
-    return False
+    sources = reach(node.inputs, lambda x: x.stored is not None)
+    return any(x.stored is None and not x.inputs for x in sources)
 
 
 def _watch(before: Options, options: Options) -> None:
