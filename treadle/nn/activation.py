@@ -54,125 +54,102 @@ class _Plain(FunctionLayer):
         return self.function(x)
 
 
-class ReLU(_Plain):
+class ReLU(_Plain, function=F.relu):
     """max(x, 0).
 
     >>> td.nn.ReLU()([-1.0, 2.0]).tolist()
     [0.0, 2.0]
     """
 
-    function = staticmethod(F.relu)
 
-
-class ReLU6(_Plain):
+class ReLU6(_Plain, function=F.relu6):
     """min(max(x, 0), 6).
 
     >>> td.nn.ReLU6()([-1.0, 8.0]).tolist()
     [0.0, 6.0]
     """
 
-    function = staticmethod(F.relu6)
 
-
-class SELU(_Plain):
+class SELU(_Plain, function=F.selu):
     """A scaled ELU that keeps mean 0 and variance 1. Klambauer et al. 2017.
 
     >>> f"{float(td.nn.SELU()(1.0)):.4f}"
     '1.0507'
     """
 
-    function = staticmethod(F.selu)
 
-
-class SiLU(_Plain):
+class SiLU(_Plain, function=F.silu):
     """x sigmoid(x).
 
     >>> f"{float(td.nn.SiLU()(1.0)):.4f}"
     '0.7311'
     """
 
-    function = staticmethod(F.silu)
 
-
-class Mish(_Plain):
+class Mish(_Plain, function=F.mish):
     """x tanh(log(1 + e^x)). Misra 2019.
 
     >>> f"{float(td.nn.Mish()(1.0)):.4f}"
     '0.8651'
     """
 
-    function = staticmethod(F.mish)
 
-
-class Sigmoid(_Plain):
+class Sigmoid(_Plain, function=F.sigmoid):
     """1 / (1 + e^-x).
 
     >>> float(td.nn.Sigmoid()(0.0))
     0.5
     """
 
-    function = staticmethod(F.sigmoid)
 
-
-class LogSigmoid(_Plain):
+class LogSigmoid(_Plain, function=F.logsigmoid):
     """-log(1 + e^-x).
 
     >>> f"{float(td.nn.LogSigmoid()(0.0)):.4f}"
     '-0.6931'
     """
 
-    function = staticmethod(F.logsigmoid)
 
-
-class Tanh(_Plain):
+class Tanh(_Plain, function=F.tanh):
     """The hyperbolic tangent.
 
     >>> f"{float(td.nn.Tanh()(1.0)):.4f}"
     '0.7616'
     """
 
-    function = staticmethod(F.tanh)
 
-
-class Softsign(_Plain):
+class Softsign(_Plain, function=F.softsign):
     """x / (1 + |x|).
 
     >>> float(td.nn.Softsign()(3.0))
     0.75
     """
 
-    function = staticmethod(F.softsign)
 
-
-class Hardsigmoid(_Plain):
+class Hardsigmoid(_Plain, function=F.hardsigmoid):
     """min(max(x / 6 + 1/2, 0), 1).
 
     >>> float(td.nn.Hardsigmoid()(0.0))
     0.5
     """
 
-    function = staticmethod(F.hardsigmoid)
 
-
-class Hardswish(_Plain):
+class Hardswish(_Plain, function=F.hardswish):
     """x hardsigmoid(x). Howard et al. 2019.
 
     >>> float(td.nn.Hardswish()(3.0))
     3.0
     """
 
-    function = staticmethod(F.hardswish)
-
 
 @settings
-class LeakyReLU(FunctionLayer):
+class LeakyReLU(FunctionLayer, function=F.leaky_relu):
     """x where it is positive, negative_slope x elsewhere.
 
     >>> td.nn.LeakyReLU(0.5)([-2.0, 2.0]).tolist()
     [-1.0, 2.0]
     """
 
-    function = staticmethod(F.leaky_relu)
     negative_slope: float = 0.01
     inplace: InitVar[bool] = False
 
@@ -199,148 +176,135 @@ class PReLU(Module):
 
 
 @settings
-class ELU(FunctionLayer):
+class ELU(FunctionLayer, function=F.elu):
     """x where it is positive, alpha (e^x - 1) elsewhere. Clevert et al. 2016.
 
     >>> f"{float(td.nn.ELU()(-1.0)):.4f}"
     '-0.6321'
     """
 
-    function = staticmethod(F.elu)
     alpha: float = 1.0
     inplace: InitVar[bool] = False
 
 
 @settings
-class CELU(FunctionLayer):
+class CELU(FunctionLayer, function=F.celu):
     """max(x, 0) + min(alpha (e^(x / alpha) - 1), 0). Barron 2017.
 
     >>> f"{float(td.nn.CELU(2.0)(-1.0)):.4f}"
     '-0.7869'
     """
 
-    function = staticmethod(F.celu)
     alpha: float = 1.0
     inplace: InitVar[bool] = False
 
 
 @settings
-class GELU(FunctionLayer):
+class GELU(FunctionLayer, function=F.gelu):
     """x Phi(x), or with approximate="tanh" its common approximation. Hendrycks 2016.
 
     >>> f"{float(td.nn.GELU()(1.0)):.4f}"
     '0.8413'
     """
 
-    function = staticmethod(F.gelu)
     approximate: str = "none"
 
 
 @settings
-class GLU(FunctionLayer):
+class GLU(FunctionLayer, function=F.glu):
     """a sigmoid(b) for the halves a, b of x along `dim`. Dauphin et al. 2017.
 
     >>> td.nn.GLU()([3.0, 0.0]).tolist()
     [1.5]
     """
 
-    function = staticmethod(F.glu)
     dim: int = -1
 
 
 @settings
-class Hardtanh(FunctionLayer):
+class Hardtanh(FunctionLayer, function=F.hardtanh):
     """x brought into [min_val, max_val].
 
     >>> td.nn.Hardtanh()([-3.0, 0.5]).tolist()
     [-1.0, 0.5]
     """
 
-    function = staticmethod(F.hardtanh)
     min_val: float = -1.0
     max_val: float = 1.0
     inplace: InitVar[bool] = False
 
 
 @settings
-class Softplus(FunctionLayer):
+class Softplus(FunctionLayer, function=F.softplus):
     """log(1 + e^(beta x)) / beta.
 
     >>> f"{float(td.nn.Softplus()(0.0)):.4f}"
     '0.6931'
     """
 
-    function = staticmethod(F.softplus)
     beta: float = 1.0
 
 
 @settings
-class Softmax(FunctionLayer):
+class Softmax(FunctionLayer, function=F.softmax):
     """e^x / sum of e^x along `dim`.
 
     >>> td.nn.Softmax()([1.0, 1.0]).tolist()
     [0.5, 0.5]
     """
 
-    function = staticmethod(F.softmax)
     dim: int = -1
 
 
 @settings
-class LogSoftmax(FunctionLayer):
+class LogSoftmax(FunctionLayer, function=F.log_softmax):
     """log(softmax(x)) along `dim`.
 
     >>> f"{float(td.nn.LogSoftmax()([0.0, 0.0])[0]):.4f}"
     '-0.6931'
     """
 
-    function = staticmethod(F.log_softmax)
     dim: int = -1
 
 
-class Tanhshrink(FunctionLayer):
+class Tanhshrink(FunctionLayer, function=F.tanhshrink):
     """x - tanh(x).
 
     >>> f"{float(td.nn.Tanhshrink()(1.0)):.4f}"
     '0.2384'
     """
 
-    function = staticmethod(F.tanhshrink)
-
 
 @settings
-class Hardshrink(FunctionLayer):
+class Hardshrink(FunctionLayer, function=F.hardshrink):
     """x where it is beyond [-lambd, lambd], else 0.
 
     >>> td.nn.Hardshrink()([-1.0, 0.25]).tolist()
     [-1.0, 0.0]
     """
 
-    function = staticmethod(F.hardshrink)
     lambd: float = 0.5
 
 
 @settings
-class Softshrink(FunctionLayer):
+class Softshrink(FunctionLayer, function=F.softshrink):
     """x brought nearer to 0 by lambd, 0 within [-lambd, lambd].
 
     >>> td.nn.Softshrink()([-1.0, 0.25]).tolist()
     [-0.5, 0.0]
     """
 
-    function = staticmethod(F.softshrink)
     lambd: float = 0.5
 
 
 @settings
-class Softmin(FunctionLayer):
+class Softmin(FunctionLayer, function=F.softmin):
     """softmax(-x) along `dim`.
 
     >>> td.nn.Softmin()([1.0, 1.0]).tolist()
     [0.5, 0.5]
     """
 
-    function = staticmethod(F.softmin)
     dim: int = -1
 
 
@@ -356,14 +320,13 @@ class Softmax2d(Module):
 
 
 @settings
-class Threshold(FunctionLayer):
+class Threshold(FunctionLayer, function=F.threshold):
     """x where it is above the threshold, else `value`.
 
     >>> td.nn.Threshold(1.0, -1.0)([0.5, 2.0]).tolist()
     [-1.0, 2.0]
     """
 
-    function = staticmethod(F.threshold)
     threshold: float
     value: float
     inplace: InitVar[bool] = False

@@ -19,11 +19,22 @@ def settings(cls: type[Layer]) -> type[Layer]:
     return layer
 
 
-class FunctionLayer(Module):
-    """A function applied to a tensor; settings of the class are its other arguments."""
+class Applied(Module):
+    """A layer of a function; its constants stand in the line of its class."""
 
     function: ClassVar[Any]
     _settings: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls, *, function: Any = None, **constants: Any) -> None:
+        super().__init_subclass__()
+        if function is not None:
+            cls.function = staticmethod(function)
+        for name, value in constants.items():
+            setattr(cls, name, value)
+
+
+class FunctionLayer(Applied):
+    """A function applied to a tensor; settings of the class are its other arguments."""
 
     def forward(self, x: Any) -> Tensor:
         return self.function(x, *[getattr(self, name) for name in self._settings])

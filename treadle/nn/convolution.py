@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 from treadle.base.errors import ArgumentError
 from treadle.graph.leaves import as_tensor
 from treadle.graph.tensor import Tensor
+from treadle.nn.applied import Applied
 from treadle.nn.linear import above_zero, bias_like_torch, from_zero, weight_like_torch
-from treadle.nn.module import Module
 from treadle.ops.convolution import conv1d, conv2d, conv3d
 from treadle.ops.padding import pad
 from treadle.ops.transposed import conv_transpose1d, conv_transpose2d, conv_transpose3d
@@ -36,7 +35,7 @@ def each(value: Any, rank: int, name: str) -> tuple[int, ...]:
     return numbers
 
 
-class _Convolution(Module):
+class _Convolution(Applied):
     """The settings, weights and text that all convolutions share."""
 
     rank: ClassVar[int]
@@ -91,7 +90,6 @@ class _Convolution(Module):
 class _Conv(_Convolution):
     """A convolution: weight (out, in / groups, *kernel)."""
 
-    function: ClassVar[Callable[..., Tensor]]
     stride: Any
     padding: Any
     dilation: Any
@@ -131,9 +129,8 @@ class _Conv(_Convolution):
         return pad(node, ((0, 0), (0, 0), *cover), self.padding_mode), 0
 
     def forward(self, x: Any) -> Tensor:
-        function: Callable[..., Tensor] = type(self).function
         x, padding = self._bordered(x)
-        return function(
+        return self.function(
             x,
             self.weight,
             self.bias,
@@ -144,7 +141,7 @@ class _Conv(_Convolution):
         )
 
 
-class Conv1d(_Conv):
+class Conv1d(_Conv, rank=1, function=conv1d):
     """y[n, o, i] = b[o] + sum of W[o, c, k] x[n, c, i stride + k dilation - padding].
 
     Weight (out, in / groups, k); weight and bias start uniform within
@@ -155,37 +152,27 @@ class Conv1d(_Conv):
     (2, 8, 10)
     """
 
-    rank = 1
-    function = staticmethod(conv1d)
 
-
-class Conv2d(_Conv):
+class Conv2d(_Conv, rank=2, function=conv2d):
     """The same in two dimensions: images (n, channels, height, width).
 
     >>> td.nn.Conv2d(1, 4, 3, stride=2)(td.ones((2, 1, 9, 9))).shape
     (2, 4, 4, 4)
     """
 
-    rank = 2
-    function = staticmethod(conv2d)
 
-
-class Conv3d(_Conv):
+class Conv3d(_Conv, rank=3, function=conv3d):
     """The same in three dimensions: (n, channels, depth, height, width).
 
     >>> td.nn.Conv3d(1, 4, (1, 2, 3))(td.ones((2, 1, 3, 3, 3))).shape
     (2, 4, 3, 2, 1)
     """
 
-    rank = 3
-    function = staticmethod(conv3d)
-
 
 class _ConvTranspose(_Convolution):
     """The transpose of a convolution: weight (in, out / groups, *kernel)."""
 
     transposed = True
-    function: ClassVar[Callable[..., Tensor]]
     stride: Any
     padding: Any
     output_padding: Any
@@ -216,7 +203,7 @@ class _ConvTranspose(_Convolution):
         self._build(channels, kernel_size, sliding, groups, bias, dtype, weight_init)
 
     def forward(self, x: Any) -> Tensor:
-        return type(self).function(
+        return self.function(
             x,
             self.weight,
             self.bias,
@@ -228,34 +215,25 @@ class _ConvTranspose(_Convolution):
         )
 
 
-class ConvTranspose1d(_ConvTranspose):
+class ConvTranspose1d(_ConvTranspose, rank=1, function=conv_transpose1d):
     """The transposed convolution in one dimension, from a Conv1d's output to its input.
 
     >>> td.nn.ConvTranspose1d(3, 2, 4, stride=2)(td.ones((1, 3, 5))).shape
     (1, 2, 12)
     """
 
-    rank = 1
-    function = staticmethod(conv_transpose1d)
 
-
-class ConvTranspose2d(_ConvTranspose):
+class ConvTranspose2d(_ConvTranspose, rank=2, function=conv_transpose2d):
     """The same in two dimensions.
 
     >>> td.nn.ConvTranspose2d(3, 2, 2, stride=2)(td.ones((1, 3, 4, 4))).shape
     (1, 2, 8, 8)
     """
 
-    rank = 2
-    function = staticmethod(conv_transpose2d)
 
-
-class ConvTranspose3d(_ConvTranspose):
+class ConvTranspose3d(_ConvTranspose, rank=3, function=conv_transpose3d):
     """The same in three dimensions.
 
     >>> td.nn.ConvTranspose3d(1, 2, 2)(td.ones((1, 1, 2, 2, 2))).shape
     (1, 2, 3, 3, 3)
     """
-
-    rank = 3
-    function = staticmethod(conv_transpose3d)

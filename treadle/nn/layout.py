@@ -6,9 +6,8 @@ from typing import Any, ClassVar
 
 from treadle.graph.tensor import Tensor
 from treadle.nn import functional as F
-from treadle.nn.applied import FunctionLayer, settings
+from treadle.nn.applied import Applied, FunctionLayer, settings
 from treadle.nn.linear import above_zero
-from treadle.nn.module import Module
 
 __all__ = [
     "ChannelShuffle",
@@ -35,14 +34,13 @@ __all__ = [
 
 
 @settings
-class PixelShuffle(FunctionLayer):
+class PixelShuffle(FunctionLayer, function=F.pixel_shuffle):
     """x[..., c r², h, w] as [..., c, h r, w r]. Shi et al. 2016.
 
     >>> td.nn.PixelShuffle(2)(td.ones((1, 4, 2, 3))).shape
     (1, 1, 4, 6)
     """
 
-    function = staticmethod(F.pixel_shuffle)
     upscale_factor: int
 
     def __post_init__(self) -> None:
@@ -50,14 +48,13 @@ class PixelShuffle(FunctionLayer):
 
 
 @settings
-class PixelUnshuffle(FunctionLayer):
+class PixelUnshuffle(FunctionLayer, function=F.pixel_unshuffle):
     """x[..., c, h r, w r] as [..., c r², h, w].
 
     >>> td.nn.PixelUnshuffle(2)(td.ones((1, 1, 4, 6))).shape
     (1, 4, 2, 3)
     """
 
-    function = staticmethod(F.pixel_unshuffle)
     downscale_factor: int
 
     def __post_init__(self) -> None:
@@ -65,14 +62,13 @@ class PixelUnshuffle(FunctionLayer):
 
 
 @settings
-class ChannelShuffle(FunctionLayer):
+class ChannelShuffle(FunctionLayer, function=F.channel_shuffle):
     """x[n, c, ...] with the channels of groups by turns. Zhang et al. 2018.
 
     >>> td.nn.ChannelShuffle(2)([[[1.0], [2.0], [3.0], [4.0]]]).ravel().tolist()
     [1.0, 3.0, 2.0, 4.0]
     """
 
-    function = staticmethod(F.channel_shuffle)
     groups: int
 
     def __post_init__(self) -> None:
@@ -80,14 +76,13 @@ class ChannelShuffle(FunctionLayer):
 
 
 @settings
-class Unfold(FunctionLayer):
+class Unfold(FunctionLayer, function=F.unfold):
     """The windows of x[n, c, *spatial] as columns [n, c * kernel, windows].
 
     >>> td.nn.Unfold(2)(td.ones((1, 3, 4, 4))).shape
     (1, 12, 9)
     """
 
-    function = staticmethod(F.unfold)
     kernel_size: Any
     dilation: Any = 1
     padding: Any = 0
@@ -102,14 +97,13 @@ class Unfold(FunctionLayer):
 
 
 @settings
-class Fold(FunctionLayer):
+class Fold(FunctionLayer, function=F.fold):
     """Columns as `Unfold` gives them, added into images of `output_size`.
 
     >>> td.nn.Fold(4, 2)(td.ones((1, 12, 9))).shape
     (1, 3, 4, 4)
     """
 
-    function = staticmethod(F.fold)
     output_size: Any
     kernel_size: Any
     dilation: Any = 1
@@ -124,7 +118,7 @@ class Fold(FunctionLayer):
         return f"kernel_size={self.kernel_size}, stride={self.stride}"
 
 
-class _Border(Module):
+class _Border(Applied):
     """A border of the last dimensions: a number, or (before, after) for each of them,
     from the last one on."""
 
@@ -150,36 +144,28 @@ class _ConstantBorder(_Border):
         self.value = value
 
 
-class CircularPad1d(_Border):
+class CircularPad1d(_Border, mode="circular"):
     """A border of the other end around the last dimension.
 
     >>> td.nn.CircularPad1d(1)(td.ones((1, 1, 2))).shape
     (1, 1, 4)
     """
 
-    mode = "circular"
 
-
-class CircularPad2d(_Border):
+class CircularPad2d(_Border, mode="circular", rank=2):
     """A border of the other end around the last two dimensions.
 
     >>> td.nn.CircularPad2d(1)(td.ones((1, 1, 2, 2))).shape
     (1, 1, 4, 4)
     """
 
-    mode = "circular"
-    rank = 2
 
-
-class CircularPad3d(_Border):
+class CircularPad3d(_Border, mode="circular", rank=3):
     """A border of the other end around the last three dimensions.
 
     >>> td.nn.CircularPad3d(1)(td.ones((1, 1, 2, 2, 2))).shape
     (1, 1, 4, 4, 4)
     """
-
-    mode = "circular"
-    rank = 3
 
 
 class ConstantPad1d(_ConstantBorder):
@@ -190,88 +176,68 @@ class ConstantPad1d(_ConstantBorder):
     """
 
 
-class ConstantPad2d(_ConstantBorder):
+class ConstantPad2d(_ConstantBorder, rank=2):
     """A border of a value around the last two dimensions.
 
     >>> td.nn.ConstantPad2d(1, 5.0)(td.ones((1, 1, 2, 2))).shape
     (1, 1, 4, 4)
     """
 
-    rank = 2
 
-
-class ConstantPad3d(_ConstantBorder):
+class ConstantPad3d(_ConstantBorder, rank=3):
     """A border of a value around the last three dimensions.
 
     >>> td.nn.ConstantPad3d(1, 5.0)(td.ones((1, 1, 2, 2, 2))).shape
     (1, 1, 4, 4, 4)
     """
 
-    rank = 3
 
-
-class ReflectionPad1d(_Border):
+class ReflectionPad1d(_Border, mode="reflect"):
     """A border of the elements mirrored around the last dimension.
 
     >>> td.nn.ReflectionPad1d(1)(td.ones((1, 1, 2))).shape
     (1, 1, 4)
     """
 
-    mode = "reflect"
 
-
-class ReflectionPad2d(_Border):
+class ReflectionPad2d(_Border, mode="reflect", rank=2):
     """A border of the elements mirrored around the last two dimensions.
 
     >>> td.nn.ReflectionPad2d(1)(td.ones((1, 1, 2, 2))).shape
     (1, 1, 4, 4)
     """
 
-    mode = "reflect"
-    rank = 2
 
-
-class ReflectionPad3d(_Border):
+class ReflectionPad3d(_Border, mode="reflect", rank=3):
     """A border of the elements mirrored around the last three dimensions.
 
     >>> td.nn.ReflectionPad3d(1)(td.ones((1, 1, 2, 2, 2))).shape
     (1, 1, 4, 4, 4)
     """
 
-    mode = "reflect"
-    rank = 3
 
-
-class ReplicationPad1d(_Border):
+class ReplicationPad1d(_Border, mode="replicate"):
     """A border of the outer elements around the last dimension.
 
     >>> td.nn.ReplicationPad1d(1)(td.ones((1, 1, 2))).shape
     (1, 1, 4)
     """
 
-    mode = "replicate"
 
-
-class ReplicationPad2d(_Border):
+class ReplicationPad2d(_Border, mode="replicate", rank=2):
     """A border of the outer elements around the last two dimensions.
 
     >>> td.nn.ReplicationPad2d(1)(td.ones((1, 1, 2, 2))).shape
     (1, 1, 4, 4)
     """
 
-    mode = "replicate"
-    rank = 2
 
-
-class ReplicationPad3d(_Border):
+class ReplicationPad3d(_Border, mode="replicate", rank=3):
     """A border of the outer elements around the last three dimensions.
 
     >>> td.nn.ReplicationPad3d(1)(td.ones((1, 1, 2, 2, 2))).shape
     (1, 1, 4, 4, 4)
     """
-
-    mode = "replicate"
-    rank = 3
 
 
 class ZeroPad1d(_Border):
@@ -282,21 +248,17 @@ class ZeroPad1d(_Border):
     """
 
 
-class ZeroPad2d(_Border):
+class ZeroPad2d(_Border, rank=2):
     """A border of zeros around the last two dimensions.
 
     >>> td.nn.ZeroPad2d(1)(td.ones((1, 1, 2, 2))).shape
     (1, 1, 4, 4)
     """
 
-    rank = 2
 
-
-class ZeroPad3d(_Border):
+class ZeroPad3d(_Border, rank=3):
     """A border of zeros around the last three dimensions.
 
     >>> td.nn.ZeroPad3d(1)(td.ones((1, 1, 2, 2, 2))).shape
     (1, 1, 4, 4, 4)
     """
-
-    rank = 3

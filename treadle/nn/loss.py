@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 from treadle.base.errors import ArgumentError
 from treadle.graph.tensor import Tensor
 from treadle.nn import functional as F
-from treadle.nn.applied import settings
-from treadle.nn.module import Module
+from treadle.nn.applied import Applied, settings
 
 __all__ = [
     "BCELoss",
@@ -30,15 +29,13 @@ __all__ = [
 
 
 @settings
-class Reduced(Module):
+class Reduced(Applied):
     """A loss whose elements are averaged, summed or kept ("none").
 
     Its settings are the other arguments of `function`, by their names.
     """
 
-    function: ClassVar[Any]
     reductions: ClassVar[tuple[str, ...]] = ("mean", "sum", "none")
-    _settings: ClassVar[tuple[str, ...]]
 
     def __post_init__(self) -> None:
         settings = vars(self)
@@ -73,7 +70,7 @@ class PlainLoss(Loss):
 
 
 @settings
-class CrossEntropyLoss(Loss):
+class CrossEntropyLoss(Loss, function=F.cross_entropy):
     """-log softmax(logits)[label], averaged over the labels.
 
     Labels are integers (n, ...) beside logits (n, classes, ...), or probabilities of
@@ -84,7 +81,6 @@ class CrossEntropyLoss(Loss):
     '0.6931'
     """
 
-    function = staticmethod(F.cross_entropy)
     ignore_index: int | None = None
     reduction: str = "mean"
     label_smoothing: float = 0.0
@@ -99,74 +95,64 @@ class CrossEntropyLoss(Loss):
             )
 
 
-class NLLLoss(PlainLoss):
+class NLLLoss(PlainLoss, function=F.nll_loss):
     """-log_probabilities[label], averaged over the labels.
 
     >>> float(td.nn.NLLLoss()([[-1.0, -2.0]], [1]))
     2.0
     """
 
-    function = staticmethod(F.nll_loss)
 
-
-class MSELoss(PlainLoss):
+class MSELoss(PlainLoss, function=F.mse_loss):
     """(prediction - target)².
 
     >>> float(td.nn.MSELoss()([1.0, 3.0], [1.0, 1.0]))
     2.0
     """
 
-    function = staticmethod(F.mse_loss)
 
-
-class L1Loss(PlainLoss):
+class L1Loss(PlainLoss, function=F.l1_loss):
     """|prediction - target|.
 
     >>> float(td.nn.L1Loss()([1.0, 3.0], [1.0, 1.0]))
     1.0
     """
 
-    function = staticmethod(F.l1_loss)
-
 
 @settings
-class HuberLoss(Loss):
+class HuberLoss(Loss, function=F.huber_loss):
     """d²/2 where |d| <= delta, else delta (|d| - delta/2). Huber 1964.
 
     >>> float(td.nn.HuberLoss()([3.0], [0.0]))
     2.5
     """
 
-    function = staticmethod(F.huber_loss)
     reduction: str = "mean"
     delta: float = 1.0
 
 
 @settings
-class SmoothL1Loss(Loss):
+class SmoothL1Loss(Loss, function=F.smooth_l1_loss):
     """The Huber loss divided by beta. Girshick 2015.
 
     >>> float(td.nn.SmoothL1Loss(beta=2.0)([3.0], [0.0]))
     2.0
     """
 
-    function = staticmethod(F.smooth_l1_loss)
     reduction: str = "mean"
     beta: float = 1.0
 
 
-class BCELoss(PlainLoss):
+class BCELoss(PlainLoss, function=F.binary_cross_entropy):
     """-(t log p + (1 - t) log(1 - p)) for probabilities p.
 
     >>> f"{float(td.nn.BCELoss()([0.5], [1.0])):.4f}"
     '0.6931'
     """
 
-    function = staticmethod(F.binary_cross_entropy)
-
 
 @settings
-class BCEWithLogitsLoss(Loss):
+class BCEWithLogitsLoss(Loss, function=F.binary_cross_entropy_with_logits):
     """The same for logits, without the overflow of going through probabilities.
 
     `weight` multiplies the elements, `pos_weight` the terms of targets of 1.
@@ -175,35 +161,30 @@ class BCEWithLogitsLoss(Loss):
     '0.6931'
     """
 
-    function = staticmethod(F.binary_cross_entropy_with_logits)
     reduction: str = "mean"
     _: KW_ONLY
     weight: Any = None
     pos_weight: Any = None
 
 
-class PoissonNLLLoss(PlainLoss):
+class PoissonNLLLoss(PlainLoss, function=F.poisson_nll_loss):
     """e^x - t x: the negative log-likelihood of counts t under rate e^x.
 
     >>> float(td.nn.PoissonNLLLoss()([0.0], [2.0]))
     1.0
     """
 
-    function = staticmethod(F.poisson_nll_loss)
 
-
-class HingeLoss(PlainLoss):
+class HingeLoss(PlainLoss, function=F.hinge_loss):
     """max(0, 1 - t x) for targets t of -1 or 1.
 
     >>> float(td.nn.HingeLoss()([0.5], [1.0]))
     0.5
     """
 
-    function = staticmethod(F.hinge_loss)
-
 
 @settings
-class CTCLoss(Reduced):
+class CTCLoss(Reduced, function=F.ctc_loss):
     """-log p(labels) where labels have no known places in time. Graves et al. 2006.
 
     Takes log-probabilities (time, n, classes), labels (n, most) and both lengths.
@@ -213,7 +194,6 @@ class CTCLoss(Reduced):
     '0.2877'
     """
 
-    function = staticmethod(F.ctc_loss)
     blank: int = 0
     reduction: str = "mean"
     zero_infinity: bool = False
@@ -229,14 +209,13 @@ class CTCLoss(Reduced):
 
 
 @settings
-class MarginRankingLoss(Reduced):
+class MarginRankingLoss(Reduced, function=F.margin_ranking_loss):
     """max(0, margin - t (x1 - x2)) for targets t of -1 or 1.
 
     >>> float(td.nn.MarginRankingLoss()([1.0], [3.0], [1.0]))
     2.0
     """
 
-    function = staticmethod(F.margin_ranking_loss)
     margin: float = 0.0
     reduction: str = "mean"
 
@@ -245,28 +224,26 @@ class MarginRankingLoss(Reduced):
 
 
 @settings
-class KLDivLoss(Loss):
+class KLDivLoss(Loss, function=F.kl_div):
     """t (log t - x) for log-probabilities x; "batchmean" is the divergence.
 
     >>> f"{float(td.nn.KLDivLoss('batchmean')([[0.0, 0.0]], [[0.5, 0.5]])):.4f}"
     '-0.6931'
     """
 
-    function = staticmethod(F.kl_div)
     reductions = ("mean", "sum", "none", "batchmean")
     reduction: str = "mean"
     log_target: bool = False
 
 
 @settings
-class GaussianNLLLoss(Reduced):
+class GaussianNLLLoss(Reduced, function=F.gaussian_nll_loss):
     """(log v + (x - t)² / v) / 2 for variances v.
 
     >>> float(td.nn.GaussianNLLLoss()([1.0], [3.0], [1.0]))
     2.0
     """
 
-    function = staticmethod(F.gaussian_nll_loss)
     full: bool = False
     eps: float = 1e-6
     reduction: str = "mean"

@@ -23,48 +23,42 @@ __all__ = [
 ]
 
 
-class SoftMarginLoss(PlainLoss):
+class SoftMarginLoss(PlainLoss, function=F.soft_margin_loss):
     """log(1 + e^(-t x)) for targets t of -1 or 1.
 
     >>> f"{float(td.nn.SoftMarginLoss()([0.0], [1.0])):.4f}"
     '0.6931'
     """
 
-    function = staticmethod(F.soft_margin_loss)
 
-
-class MultiLabelMarginLoss(PlainLoss):
+class MultiLabelMarginLoss(PlainLoss, function=F.multilabel_margin_loss):
     """max(0, 1 - x[label] + x[c]) over labels and classes that are none, by classes.
 
     >>> float(td.nn.MultiLabelMarginLoss()([[0.0, 2.0]], [[1, -1]]))
     0.0
     """
 
-    function = staticmethod(F.multilabel_margin_loss)
-
 
 @settings
-class HingeEmbeddingLoss(Loss):
+class HingeEmbeddingLoss(Loss, function=F.hinge_embedding_loss):
     """x for targets of 1, max(0, margin - x) for those of -1.
 
     >>> float(td.nn.HingeEmbeddingLoss()([0.25], [-1]))
     0.75
     """
 
-    function = staticmethod(F.hinge_embedding_loss)
     margin: float = 1.0
     reduction: str = "mean"
 
 
 @settings
-class CosineEmbeddingLoss(Reduced):
+class CosineEmbeddingLoss(Reduced, function=F.cosine_embedding_loss):
     """1 - cos(x, y) for targets of 1, max(0, cos(x, y) - margin) for those of -1.
 
     >>> float(td.nn.CosineEmbeddingLoss()([[1.0, 0.0]], [[0.0, 1.0]], [1]))
     1.0
     """
 
-    function = staticmethod(F.cosine_embedding_loss)
     margin: float = 0.0
     reduction: str = "mean"
 
@@ -80,14 +74,13 @@ class _Triplet(Reduced):
 
 
 @settings
-class TripletMarginLoss(_Triplet):
+class TripletMarginLoss(_Triplet, function=F.triplet_margin_loss):
     """max(0, |anchor - positive| - |anchor - negative| + margin). Balntas et al. 2016.
 
     >>> f"{float(td.nn.TripletMarginLoss()([[0.0]], [[2.0]], [[1.0]])):.3f}"
     '2.000'
     """
 
-    function = staticmethod(F.triplet_margin_loss)
     margin: float = 1.0
     p: float = 2.0
     eps: float = 1e-6
@@ -96,7 +89,9 @@ class TripletMarginLoss(_Triplet):
 
 
 @settings
-class TripletMarginWithDistanceLoss(_Triplet):
+class TripletMarginWithDistanceLoss(
+    _Triplet, function=F.triplet_margin_with_distance_loss
+):
     """max(0, d(anchor, positive) - d(anchor, negative) + margin) for a distance d.
 
     >>> loss = td.nn.TripletMarginWithDistanceLoss(
@@ -105,7 +100,6 @@ class TripletMarginWithDistanceLoss(_Triplet):
     2.0
     """
 
-    function = staticmethod(F.triplet_margin_with_distance_loss)
     _: KW_ONLY
     distance_function: Callable[[Any, Any], Tensor] | None = None
     margin: float = 1.0
@@ -114,14 +108,13 @@ class TripletMarginWithDistanceLoss(_Triplet):
 
 
 @settings
-class MultiMarginLoss(Loss):
+class MultiMarginLoss(Loss, function=F.multi_margin_loss):
     """The mean over classes c of max(0, margin - x[label] + x[c])^p.
 
     >>> float(td.nn.MultiMarginLoss()([[0.0, 2.0, 1.0, 1.5]], [1]))
     0.125
     """
 
-    function = staticmethod(F.multi_margin_loss)
     p: int = 1
     margin: float = 1.0
     weight: Any = None
@@ -129,13 +122,12 @@ class MultiMarginLoss(Loss):
 
 
 @settings
-class MultiLabelSoftMarginLoss(Loss):
+class MultiLabelSoftMarginLoss(Loss, function=F.multilabel_soft_margin_loss):
     """The mean over classes of the binary cross entropy of logits.
 
     >>> f"{float(td.nn.MultiLabelSoftMarginLoss()([[0.0, 0.0]], [[1.0, 0.0]])):.4f}"
     '0.6931'
     """
 
-    function = staticmethod(F.multilabel_soft_margin_loss)
     weight: Any = None
     reduction: str = "mean"

@@ -18,6 +18,7 @@ from treadle.graph.scope import param
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Parameter, Variable
 from treadle.nn import functional as F
+from treadle.nn.applied import Applied
 from treadle.nn.linear import above_zero
 from treadle.nn.module import Module
 from treadle.ops.cast import carried_wide
@@ -116,7 +117,7 @@ def _scaled(x: Tensor, mean: Tensor, var: Tensor, eps: float) -> Tensor:
     return (x - mean) * functions.rsqrt(var + eps)
 
 
-class _Channels(Module):
+class _Channels(Applied):
     """Weight and bias for each channel, and the ranks an input may have."""
 
     ranks: ClassVar[tuple[int, ...]] = ()
@@ -240,17 +241,15 @@ class _BatchNorm(_Channels):
         )
 
 
-class BatchNorm1d(_BatchNorm):
+class BatchNorm1d(_BatchNorm, ranks=(2, 3)):
     """Batch normalization of (n, channels) or (n, channels, length).
 
     >>> td.nn.BatchNorm1d(1)([[1.0], [3.0]]).numpy().round(3).tolist()
     [[-1.0], [1.0]]
     """
 
-    ranks = (2, 3)
 
-
-class BatchNorm2d(_BatchNorm):
+class BatchNorm2d(_BatchNorm, ranks=(4,)):
     """Batch normalization of (n, channels, height, width).
 
     >>> layer = td.nn.BatchNorm2d(3)
@@ -258,17 +257,13 @@ class BatchNorm2d(_BatchNorm):
     ((2, 3, 4, 4), np.float32(0.1))
     """
 
-    ranks = (4,)
 
-
-class BatchNorm3d(_BatchNorm):
+class BatchNorm3d(_BatchNorm, ranks=(5,)):
     """Batch normalization of (n, channels, depth, height, width).
 
     >>> td.nn.BatchNorm3d(2)(td.ones((1, 2, 2, 2, 2))).shape
     (1, 2, 2, 2, 2)
     """
-
-    ranks = (5,)
 
 
 class GroupNorm(Module):
@@ -325,34 +320,28 @@ class _InstanceNorm(_Channels):
         return f"{self.num_features}, eps={self.eps}, affine={affine}"
 
 
-class InstanceNorm1d(_InstanceNorm):
+class InstanceNorm1d(_InstanceNorm, ranks=(3,)):
     """Instance normalization of (n, channels, length).
 
     >>> td.nn.InstanceNorm1d(1)([[[1.0, 3.0]]]).numpy().round(3).tolist()
     [[[-1.0, 1.0]]]
     """
 
-    ranks = (3,)
 
-
-class InstanceNorm2d(_InstanceNorm):
+class InstanceNorm2d(_InstanceNorm, ranks=(4,)):
     """Instance normalization of (n, channels, height, width).
 
     >>> td.nn.InstanceNorm2d(1)(td.ones((1, 1, 2, 2))).shape
     (1, 1, 2, 2)
     """
 
-    ranks = (4,)
 
-
-class InstanceNorm3d(_InstanceNorm):
+class InstanceNorm3d(_InstanceNorm, ranks=(5,)):
     """Instance normalization of (n, channels, depth, height, width).
 
     >>> td.nn.InstanceNorm3d(1)(td.ones((1, 1, 2, 2, 2))).shape
     (1, 1, 2, 2, 2)
     """
-
-    ranks = (5,)
 
 
 class WeightNorm(Module):

@@ -64,34 +64,28 @@ class _MaxPool(FunctionLayer):
         from_zero(padding=self.padding)
 
 
-class MaxPool1d(_MaxPool):
+class MaxPool1d(_MaxPool, function=max_pool1d):
     """The largest element of each window of the last dimension.
 
     >>> td.nn.MaxPool1d(2)(td.ones((1, 3, 6))).shape
     (1, 3, 3)
     """
 
-    function = staticmethod(max_pool1d)
 
-
-class MaxPool2d(_MaxPool):
+class MaxPool2d(_MaxPool, function=max_pool2d):
     """The largest element of each window of the last two dimensions.
 
     >>> td.nn.MaxPool2d(2)(td.ones((1, 3, 6, 4))).shape
     (1, 3, 3, 2)
     """
 
-    function = staticmethod(max_pool2d)
 
-
-class MaxPool3d(_MaxPool):
+class MaxPool3d(_MaxPool, function=max_pool3d):
     """The largest element of each window of the last three dimensions.
 
     >>> td.nn.MaxPool3d(2)(td.ones((1, 1, 4, 4, 2))).shape
     (1, 1, 2, 2, 1)
     """
-
-    function = staticmethod(max_pool3d)
 
 
 @settings
@@ -116,69 +110,58 @@ class _AvgPool(FunctionLayer):
         )
 
 
-class AvgPool1d(_AvgPool):
+class AvgPool1d(_AvgPool, function=avg_pool1d):
     """The mean of each window of the last dimension.
 
     >>> td.nn.AvgPool1d(2)([[[1.0, 3.0, 5.0, 7.0]]]).tolist()
     [[[2.0, 6.0]]]
     """
 
-    function = staticmethod(avg_pool1d)
 
-
-class AvgPool2d(_AvgPool):
+class AvgPool2d(_AvgPool, function=avg_pool2d):
     """The mean of each window of the last two dimensions.
 
     >>> td.nn.AvgPool2d(2)([[[[1.0, 3.0], [5.0, 7.0]]]]).item()
     4.0
     """
 
-    function = staticmethod(avg_pool2d)
 
-
-class AvgPool3d(_AvgPool):
+class AvgPool3d(_AvgPool, function=avg_pool3d):
     """The mean of each window of the last three dimensions.
 
     >>> td.nn.AvgPool3d(2)(td.ones((1, 1, 4, 4, 2))).shape
     (1, 1, 2, 2, 1)
     """
 
-    function = staticmethod(avg_pool3d)
-
 
 @settings
-class AdaptiveAvgPool(FunctionLayer):
+class AdaptiveAvgPool(FunctionLayer, function=adaptive_avg_pool):
     """The means of a grid of `output_size` cells over all dimensions after the second.
 
     >>> td.nn.AdaptiveAvgPool((1, 2))(td.ones((1, 3, 6, 4))).shape
     (1, 3, 1, 2)
     """
 
-    function = staticmethod(adaptive_avg_pool)
     output_size: Any
 
     def __post_init__(self) -> None:
         above_zero(output_size=self.output_size)
 
 
-class GlobalAvgPool(FunctionLayer):
+class GlobalAvgPool(FunctionLayer, function=global_avg_pool):
     """The mean over all dimensions after the second.
 
     >>> td.nn.GlobalAvgPool()(td.ones((2, 3, 4, 4))).shape
     (2, 3)
     """
 
-    function = staticmethod(global_avg_pool)
 
-
-class GlobalMaxPool(FunctionLayer):
+class GlobalMaxPool(FunctionLayer, function=global_max_pool):
     """The largest element over all dimensions after the second.
 
     >>> td.nn.GlobalMaxPool()([[[1.0, 3.0]]]).tolist()
     [[3.0]]
     """
-
-    function = staticmethod(global_max_pool)
 
 
 class Upsample(Module):
@@ -225,64 +208,52 @@ class _Adaptive(FunctionLayer):
         above_zero(output_size=tuple(n for n in asked if n is not None))
 
 
-class AdaptiveAvgPool1d(_Adaptive):
+class AdaptiveAvgPool1d(_Adaptive, function=F.adaptive_avg_pool1d):
     """The means of a grid of bins of the last dimension.
 
     >>> td.nn.AdaptiveAvgPool1d(2)(td.ones((1, 3, 6))).shape
     (1, 3, 2)
     """
 
-    function = staticmethod(F.adaptive_avg_pool1d)
 
-
-class AdaptiveAvgPool2d(_Adaptive):
+class AdaptiveAvgPool2d(_Adaptive, function=F.adaptive_avg_pool2d):
     """The means of a grid of bins of the last two dimensions.
 
     >>> td.nn.AdaptiveAvgPool2d(2)(td.ones((1, 3, 6, 6))).shape
     (1, 3, 2, 2)
     """
 
-    function = staticmethod(F.adaptive_avg_pool2d)
 
-
-class AdaptiveAvgPool3d(_Adaptive):
+class AdaptiveAvgPool3d(_Adaptive, function=F.adaptive_avg_pool3d):
     """The means of a grid of bins of the last three dimensions.
 
     >>> td.nn.AdaptiveAvgPool3d(2)(td.ones((1, 3, 6, 6, 6))).shape
     (1, 3, 2, 2, 2)
     """
 
-    function = staticmethod(F.adaptive_avg_pool3d)
 
-
-class AdaptiveMaxPool1d(_Adaptive):
+class AdaptiveMaxPool1d(_Adaptive, function=F.adaptive_max_pool1d):
     """The largest elements of a grid of bins of the last dimension.
 
     >>> td.nn.AdaptiveMaxPool1d(2)(td.ones((1, 3, 6))).shape
     (1, 3, 2)
     """
 
-    function = staticmethod(F.adaptive_max_pool1d)
 
-
-class AdaptiveMaxPool2d(_Adaptive):
+class AdaptiveMaxPool2d(_Adaptive, function=F.adaptive_max_pool2d):
     """The largest elements of a grid of bins of the last two dimensions.
 
     >>> td.nn.AdaptiveMaxPool2d(2)(td.ones((1, 3, 6, 6))).shape
     (1, 3, 2, 2)
     """
 
-    function = staticmethod(F.adaptive_max_pool2d)
 
-
-class AdaptiveMaxPool3d(_Adaptive):
+class AdaptiveMaxPool3d(_Adaptive, function=F.adaptive_max_pool3d):
     """The largest elements of a grid of bins of the last three dimensions.
 
     >>> td.nn.AdaptiveMaxPool3d(2)(td.ones((1, 3, 6, 6, 6))).shape
     (1, 3, 2, 2, 2)
     """
-
-    function = staticmethod(F.adaptive_max_pool3d)
 
 
 @settings
@@ -301,34 +272,28 @@ class _NormPool(FunctionLayer):
         return f"norm_type={self.norm_type}, kernel_size={self.kernel_size}"
 
 
-class LPPool1d(_NormPool):
+class LPPool1d(_NormPool, function=F.lp_pool1d):
     """(sum of x^p)^(1/p) of each window of the last dimension.
 
     >>> td.nn.LPPool1d(2, 2)([[[3.0, 4.0]]]).item()
     5.0
     """
 
-    function = staticmethod(F.lp_pool1d)
 
-
-class LPPool2d(_NormPool):
+class LPPool2d(_NormPool, function=F.lp_pool2d):
     """(sum of x^p)^(1/p) of each window of the last two dimensions.
 
     >>> td.nn.LPPool2d(2, (1, 2))([[[[3.0, 4.0]]]]).item()
     5.0
     """
 
-    function = staticmethod(F.lp_pool2d)
 
-
-class LPPool3d(_NormPool):
+class LPPool3d(_NormPool, function=F.lp_pool3d):
     """(sum of x^p)^(1/p) of each window of the last three dimensions.
 
     >>> td.nn.LPPool3d(2, (1, 1, 2))([[[[[3.0, 4.0]]]]]).item()
     5.0
     """
-
-    function = staticmethod(F.lp_pool3d)
 
 
 @settings
@@ -346,21 +311,17 @@ class _Upsampling(FunctionLayer):
         return ""
 
 
-class UpsamplingBilinear2d(_Upsampling):
+class UpsamplingBilinear2d(_Upsampling, function=F.upsample_bilinear):
     """Lines drawn between elements, the outer ones at the corners.
 
     >>> td.nn.UpsamplingBilinear2d(scale_factor=2)(td.ones((1, 1, 2, 3))).shape
     (1, 1, 4, 6)
     """
 
-    function = staticmethod(F.upsample_bilinear)
 
-
-class UpsamplingNearest2d(_Upsampling):
+class UpsamplingNearest2d(_Upsampling, function=F.upsample_nearest):
     """The nearest element at each place of a larger image.
 
     >>> td.nn.UpsamplingNearest2d(scale_factor=2)(td.ones((1, 1, 2, 3))).shape
     (1, 1, 4, 6)
     """
-
-    function = staticmethod(F.upsample_nearest)
