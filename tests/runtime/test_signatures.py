@@ -526,3 +526,94 @@ def test_items_of_variables_are_tensors_to_a_plan() -> None:
     assert f(table[2]).tolist() == [8.0, 10.0] and f.count == 1
     assert f(td.constant([1.0, 2.0])).tolist() == [2.0, 4.0] and f.count == 1
     assert len(f.plans) == 1
+
+
+ARRAYS: dict[str, tuple[Any, Callable[[Any], Any]]] = {
+    "an element": (np.arange(6.0), lambda a: a.__setitem__(0, 9.0)),
+    "a long array": (np.zeros(1 << 16), lambda a: a.__setitem__(-1, 9.0)),
+    "whole numbers": (np.arange(6), lambda a: a.__setitem__(0, 9)),
+    "flags": (np.zeros(6, bool), lambda a: a.__setitem__(3, True)),
+    "halves": (np.arange(6, dtype=np.float16), lambda a: a.__imul__(2)),
+    "complex numbers": (np.arange(6) + 0j, lambda a: a.__setitem__(0, 9j)),
+    "one number": (np.array(2.0), lambda a: a.__setitem__((), 9.0)),
+    "a part in steps": (np.arange(12.0)[::2], lambda a: a.__setitem__(1, 9.0)),
+    "a transposed one": (np.arange(6.0).reshape(2, 3).T, lambda a: a.__iadd__(1)),
+    "a shape": (np.arange(6.0), lambda a: setattr(a, "shape", (2, 3))),
+    "a dtype": (np.arange(6), lambda a: setattr(a, "dtype", np.float64)),
+    "dates": (np.arange(6).astype("M8[D]"), lambda a: a.__setitem__(0, a[1])),
+    "the sign of zero": (np.zeros(6), lambda a: np.negative(a, out=a)),
+}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # shapes that are set
+@pytest.mark.parametrize("what", ARRAYS)
+def test_an_array_around_a_function_is_looked_at_in_each_call(what: str) -> None:
+    first, change = ARRAYS[what]
+    array = first if first.base is not None else first.copy()
+    ones = td.constant(np.ones(2))
+
+    @td.function
+    def f(x: td.Tensor) -> td.Tensor:
+        return (
+            x
+            * float(
+                np.copysign(
+                    1,
+                    array.view(np.int64).sum()
+                    if array.dtype.kind == "M"
+                    else array.sum().real,
+                )
+            )
+            + array.ndim
+        )
+
+    for _ in range(4):
+        f(ones)
+    assert f.count == 1
+    change(array)
+    assert np.array_equal(f(ones).numpy(), f.f(ones).numpy()) and f.count == 2
+    f(ones), f(ones)
+    assert f.count == 2
+
+
+class Point:
+    """A class of a user's, whose objects are taken apart by patterns."""
+
+    def __init__(self, **attributes: float) -> None:
+        self.__dict__.update(attributes)
+
+    def loss(self) -> float:
+        raise AssertionError
+
+
+def test_what_a_pattern_takes_from_an_object_was_seen() -> None:
+    point = Point(across=2.0, down=3.0)
+
+    @td.function
+    def f(x: td.Tensor) -> td.Tensor:
+        match point:
+            case Point(across=across):
+                return x * across
+        return x
+
+    assert float(f(td.constant(3.0))) == 6.0
+    point.down = 5.0
+    assert float(f(td.constant(3.0))) == 6.0 and f.count == 1
+    point.across = 5.0
+    assert float(f(td.constant(3.0))) == 15.0 and f.count == 2
+
+
+def test_a_local_name_is_no_attribute() -> None:
+    """`loss` is a name here: the method that has it too is not looked into."""
+    point = Point(across=2.0, rates=0.0)
+    Point.loss.__kwdefaults__ = {"rate": 1.0}
+
+    @td.function
+    def f(x: td.Tensor) -> td.Tensor:
+        loss = x * point.across
+        return loss
+
+    for k in range(3):
+        Point.loss.__kwdefaults__ = {"rate": float(k)}
+        assert float(f(td.constant(3.0))) == 6.0
+    assert f.count == 1

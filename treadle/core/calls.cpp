@@ -13,7 +13,7 @@ namespace {
 enum Told : int64_t { OTHER, TENSOR, TUPLE, LIST, NUMBER, SAME, WHOLE, NAMED,
                       DTYPE, WRITTEN, WRITTEN_FLOAT, SCALAR };
 enum Data : int { AS_ROWS = 1, AS_SCALARS = 2, AS_FLOATS = 3 };  // which numbers are leaves
-enum Where : long { ATTRIBUTE, ITEM, MODE, STAMP };
+enum Where : long { ATTRIBUTE, ITEM, MODE, STAMP, CONTENT, ABSENT };
 constexpr size_t LONGEST = 64;  // numbers of a signature
 
 // What calls need of the graph.
@@ -36,6 +36,160 @@ void freed(PyObject* self) {
 
 PyObject* interned(const char* name) { return PyUnicode_InternFromString(name); }
 
+// -- guards ----------------------------------------------------------------------------
+
+enum Answer { NO, YES, RAISED };
+
+Answer says(PyObject* what) {
+  Ref said(PyObject_CallNoArgs(what));
+  if (!said) return RAISED;
+  return said.get() == Py_True ? YES : NO;
+}
+
+// Something that was seen, and where (graph/calls.py).
+struct Seen {
+  long where;
+  PyObject *owner, *name, *value;
+};
+
+// What an array holds, in the order of its indices.
+struct Content {
+  Py_buffer view = {};
+  std::vector<char> copied;  // where its memory has another order
+
+  explicit Content(PyObject* array) {
+    if (PyObject_GetBuffer(array, &view, PyBUF_FULL_RO) < 0) return;
+    if (PyBuffer_IsContiguous(&view, 'C')) return;
+    copied.resize(static_cast<size_t>(view.len));
+    PyBuffer_ToContiguous(copied.data(), &view, view.len, 'C');
+  }
+  ~Content() { PyBuffer_Release(&view); }
+  Content(const Content&) = delete;
+  Content& operator=(const Content&) = delete;
+
+  const void* bytes() const { return copied.empty() ? view.buf : copied.data(); }
+  bool is(const Content& other) const {
+    const Py_buffer &x = view, &y = other.view;
+    if (!x.obj || !y.obj || x.ndim != y.ndim || x.len != y.len) return false;
+    return std::equal(x.shape, x.shape + x.ndim, y.shape) &&
+           !std::strcmp(x.format, y.format) &&
+           !std::memcmp(bytes(), other.bytes(), static_cast<size_t>(x.len));
+  }
+};
+
+Answer is_there(const Seen& s) {
+  Ref found;
+  switch (s.where) {
+    case CONTENT: {
+      const Content now(s.owner), before(s.value);
+      PyErr_Clear();  // memory that nobody can read is no longer there
+      return now.is(before) ? YES : NO;
+    }
+    case STAMP:
+      if (graph.now.of(graph.changes) == graph.seen.of(s.owner)) return YES;
+      return says(s.owner);
+    case ITEM:
+      found = Ref::to(PyDict_GetItemWithError(s.owner, s.name));
+      break;
+    case ABSENT: {
+      const int there = PyDict_Contains(s.owner, s.name);
+      return there < 0 ? RAISED : there ? NO : YES;
+    }
+    case MODE: {
+      PyObject* modes = nullptr;
+      if (PyContextVar_Get(s.owner, nullptr, &modes) < 0) return RAISED;
+      Ref held(modes);
+      if (held) found = Ref(PyObject_GetAttr(modes, s.name));
+      break;
+    }
+    default:
+      found = PyCell_Check(s.owner) ? Ref(PyCell_Get(s.owner))
+                                    : Ref(PyObject_GetAttr(s.owner, s.name));
+  }
+  if (!found) PyErr_Clear();  // nothing is there
+  return found.get() == s.value ? YES : NO;
+}
+
+// What tells whether all that was seen is there, and what else is asked of Python.
+struct GuardObject {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  std::vector<Seen>* seen;
+  PyObject* more;
+};
+
+int guard_traverse(PyObject* self, visitproc visit, void* arg) {
+  auto* own = reinterpret_cast<GuardObject*>(self);
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(own->more);
+  if (own->seen)
+    for (const Seen& s : *own->seen) {
+      Py_VISIT(s.owner);
+      Py_VISIT(s.name);
+      Py_VISIT(s.value);
+    }
+  return 0;
+}
+
+int guard_clear(PyObject* self) {
+  auto* own = reinterpret_cast<GuardObject*>(self);
+  // Finalizers may come here again: nothing was seen then.
+  std::unique_ptr<std::vector<Seen>> seen(std::exchange(own->seen, nullptr));
+  if (seen)
+    for (Seen& s : *seen) Py_DECREF(s.owner), Py_DECREF(s.name), Py_DECREF(s.value);
+  Py_CLEAR(own->more);
+  return 0;
+}
+
+PyObject* guard_call(PyObject* self, PyObject* const*, size_t, PyObject*) {
+  Ref alive = Ref::to(self);
+  auto* own = reinterpret_cast<GuardObject*>(self);
+  for (size_t k = 0; own->seen && k < own->seen->size(); k++) {
+    const Answer answer = is_there((*own->seen)[k]);
+    if (answer != YES) return answer == NO ? Py_NewRef(Py_False) : nullptr;
+  }
+  if (!own->seen) return Py_NewRef(Py_False);
+  return own->more ? PyObject_CallNoArgs(own->more) : Py_NewRef(Py_True);
+}
+
+PyMemberDef guard_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(GuardObject, vectorcall), READONLY,
+     nullptr},
+    {nullptr, 0, 0, 0, nullptr}};
+PyType_Slot guard_slots[] = {
+    {Py_tp_doc, const_cast<char*>("Whether all that was seen is there.")},
+    {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+    {Py_tp_members, guard_members},
+    {Py_tp_traverse, reinterpret_cast<void*>(guard_traverse)},
+    {Py_tp_clear, reinterpret_cast<void*>(guard_clear)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(freed<guard_clear>)},
+    {0, nullptr}};
+PyType_Spec guard_spec = {"treadle.core.native.Guard", sizeof(GuardObject), 0,
+                          Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC |
+                              Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                          guard_slots};
+PyTypeObject* guard_type;
+
+PyObject* guard(PyObject*, PyObject* args) {
+  PyObject *every, *more;
+  if (!PyArg_ParseTuple(args, "O!O", &PyTuple_Type, &every, &more)) return nullptr;
+  Ref made(guard_type->tp_alloc(guard_type, 0));
+  if (!made) return nullptr;
+  auto* own = reinterpret_cast<GuardObject*>(made.get());
+  own->vectorcall = guard_call;
+  own->seen = new std::vector<Seen>;
+  own->more = more == Py_None ? nullptr : Py_NewRef(more);
+  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(every); k++) {
+    Seen s;
+    if (!PyArg_ParseTuple(PyTuple_GET_ITEM(every, k), "lOOO", &s.where, &s.owner, &s.name,
+                          &s.value))
+      return nullptr;
+    Py_INCREF(s.owner), Py_INCREF(s.name), Py_INCREF(s.value);
+    own->seen->push_back(s);
+  }
+  return made.release();
+}
+
 // -- plans -----------------------------------------------------------------------------
 
 struct Step {
@@ -50,11 +204,6 @@ struct Datum {
   PyObject* type;
 };
 
-struct Seen {
-  long where;
-  PyObject *owner, *name, *value;
-};
-
 // A Plan of graph/calls.py, as it is followed.
 struct Written {
   size_t given = 0;
@@ -66,7 +215,6 @@ struct Written {
   std::vector<Step> steps;
   std::vector<size_t> results;
   std::vector<Datum> data;
-  std::vector<Seen> seen;
   PyObject *holds = nullptr, *things = nullptr;
 
   size_t size() const {
@@ -78,7 +226,6 @@ struct Written {
       for (PyObject*& x : *list) f(x);
     for (Step& step : steps) f(step.op), f(step.type);
     for (Datum& x : data) f(x.type);
-    for (Seen& s : seen) f(s.owner), f(s.name), f(s.value);
     f(holds), f(things);
   }
 };
@@ -150,18 +297,6 @@ bool read_steps(PyObject* tuple, Written& plan) {
   return true;
 }
 
-bool read_seen(PyObject* tuple, Written& plan) {
-  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(tuple); k++) {
-    Seen s;
-    if (!PyArg_ParseTuple(PyTuple_GET_ITEM(tuple, k), "lOOO", &s.where, &s.owner, &s.name,
-                          &s.value))
-      return false;
-    Py_INCREF(s.owner), Py_INCREF(s.name), Py_INCREF(s.value);
-    plan.seen.push_back(s);
-  }
-  return true;
-}
-
 bool read_data(PyObject* tuple, Written& plan) {
   for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(tuple); k++) {
     Py_ssize_t place;
@@ -193,12 +328,12 @@ PyObject* plan(PyObject*, PyObject* args) {
   Ref made(plan_type->tp_alloc(plan_type, 0));
   if (!made) return nullptr;
   auto* own = reinterpret_cast<PlanObject*>(made.get())->plan = new Written;
-  PyObject *variables, *captured, *leaves, *steps, *results, *data, *seen, *holds, *things;
+  PyObject *variables, *captured, *leaves, *steps, *results, *data, *holds, *things;
   Py_ssize_t given;
   long long form;
-  if (!PyArg_ParseTuple(args, "nOOOO!LOO!O!OO", &given, &variables, &captured,
+  if (!PyArg_ParseTuple(args, "nOOOO!LOO!OO", &given, &variables, &captured,
                         &leaves, &PyTuple_Type, &steps, &form, &results, &PyTuple_Type, &data,
-                        &PyTuple_Type, &seen, &holds, &things))
+                        &holds, &things))
     return nullptr;
   own->given = static_cast<size_t>(given);
   own->form = form;
@@ -207,13 +342,13 @@ PyObject* plan(PyObject*, PyObject* args) {
   if (!read_things(variables, own->variables) || !read_things(captured, own->captured) ||
       !read_things(leaves, own->leaves) ||
       !read_steps(steps, *own) || !read_places(results, own->results) ||
-      !read_data(data, *own) || !read_seen(seen, *own))
+      !read_data(data, *own))
     return nullptr;
   if (!is_sound(*own)) {
     PyErr_SetString(PyExc_ValueError, "a plan reads what is not there");
     return nullptr;
   }
-  own->traces = !own->seen.empty() || own->holds || !own->variables.empty();
+  own->traces = own->holds || !own->variables.empty();
   return made.release();
 }
 
@@ -241,8 +376,6 @@ bool is_among(PyObject* x, PyObject* constants) {
   }
   return false;
 }
-
-enum Answer { NO, YES, RAISED };
 
 enum class Next { outward, done };
 
@@ -405,12 +538,6 @@ struct Signature {
 
 // -- whether a plan holds --------------------------------------------------------------
 
-Answer says(PyObject* what) {
-  Ref said(PyObject_CallNoArgs(what));
-  if (!said) return RAISED;
-  return said.get() == Py_True ? YES : NO;
-}
-
 // A Variable of a plan, borrowed, which a call may have told.
 PyObject* variable_of(PyObject* told, const Signature& call) {
   if (!PyLong_CheckExact(told)) return told;
@@ -435,38 +562,10 @@ Answer is_outside(const Written& plan, const Signature& call) {
   return YES;
 }
 
-Answer is_there(const Seen& s) {
-  Ref found;
-  switch (s.where) {
-    case STAMP:
-      if (graph.now.of(graph.changes) == graph.seen.of(s.owner)) return YES;
-      return says(s.owner);
-    case ITEM:
-      found = Ref::to(PyDict_GetItemWithError(s.owner, s.name));
-      break;
-    case MODE: {
-      PyObject* modes = nullptr;
-      if (PyContextVar_Get(s.owner, nullptr, &modes) < 0) return RAISED;
-      Ref held(modes);
-      if (held) found = Ref(PyObject_GetAttr(modes, s.name));
-      break;
-    }
-    default:
-      found = PyCell_Check(s.owner) ? Ref(PyCell_Get(s.owner))
-                                    : Ref(PyObject_GetAttr(s.owner, s.name));
-  }
-  if (!found) PyErr_Clear();  // nothing is there
-  return found.get() == s.value ? YES : NO;
-}
-
 Answer holds(const Written& plan, const Signature& call) {
   if (PyList_GET_SIZE(graph.watchers) || PyList_GET_SIZE(graph.holding)) return NO;
   if (plan.traces) {
     Answer answer = is_outside(plan, call);
-    if (answer != YES) return answer;
-  }
-  for (const Seen& s : plan.seen) {
-    Answer answer = is_there(s);
     if (answer != YES) return answer;
   }
   return plan.holds ? says(plan.holds) : YES;
@@ -816,8 +915,10 @@ PyObject* bind_calls(PyObject*, PyObject* args, PyObject* keywords) {
 bool add_call_types(PyObject* module) {
   plan_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&plan_spec));
   call_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&call_spec));
-  return plan_type && call_type && PyModule_AddType(module, plan_type) == 0 &&
-         PyModule_AddType(module, call_type) == 0;
+  guard_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&guard_spec));
+  for (PyTypeObject* type : {plan_type, call_type, guard_type})
+    if (!type || PyModule_AddType(module, type) < 0) return false;
+  return true;
 }
 
 PyMethodDef call_functions[] = {
@@ -828,8 +929,9 @@ PyMethodDef call_functions[] = {
     {"new_node", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(new_node)),
      METH_FASTCALL, "new_node(op, inputs, type, above, stored, class): graph/tensor.py."},
     {"plan", plan, METH_VARARGS,
-     "plan(given, variables, captured, leaves, steps, form, results, data, seen, holds, "
-     "things)"},
+     "plan(given, variables, captured, leaves, steps, form, results, data, holds, things)"},
+    {"guard", guard, METH_VARARGS,
+     "guard(seen, more): tells whether it is there, and what more says."},
     {"call", call, METH_VARARGS, "call(plans, latest, long, data): follows plans."},
     {"entered", entered, METH_O, "entered(long): a method that has notes carried."},
     {nullptr, nullptr, 0, nullptr}};

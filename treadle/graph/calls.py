@@ -53,7 +53,7 @@ __all__ = [
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
-ATTRIBUTE, ITEM, MODE, STAMP = range(4)  # where something was seen
+ATTRIBUTE, ITEM, MODE, STAMP, CONTENT, ABSENT = range(6)  # where something was seen
 SINGLE = OTHER  # the result is one tensor; else it is a TUPLE or a LIST of them
 PLANS = 256  # of a function
 NOTHING = b"-"  # no key: those are whole numbers
@@ -74,7 +74,8 @@ class Seen:
 
     The place is an ATTRIBUTE, an ITEM of a dict, or a MODE of the task that calls: an
     attribute of what a context variable has. A STAMP is an owner with a `StampCheck`,
-    which looks again where the stamp has moved.
+    which looks again where the stamp has moved. An array that may be written has a
+    CONTENT, which the value is a copy of. What is ABSENT is no item of a dict.
     """
 
     kind: int
@@ -92,9 +93,8 @@ class Plan:
     places in `data` an argument is a number, which becomes a leaf: an int, or one of a
     type beside tensors.
 
-    `form` says what the results are in. A call means this while what was `seen` is
-    there and `holds`, which is asked after that, says so. What a signature tells by
-    identity is kept alive in `things`.
+    `form` says what the results are in. A call means this while `holds` says so. What a
+    signature tells by identity is kept alive in `things`.
     """
 
     operand_count: int
@@ -107,7 +107,6 @@ class Plan:
     things: tuple[Any, ...]
     holds: Callable[[], bool] | None = None
     data: tuple[tuple[int, Any], ...] = ()
-    seen: tuple[Seen, ...] = ()
 
     @property
     def size(self) -> int:
@@ -203,7 +202,6 @@ def _written(plan: Plan) -> Any:
         plan.form,
         plan.results,
         plan.data,
-        tuple((x.kind, x.owner, x.name, x.value) for x in plan.seen),
         plan.holds,
         plan.things,
     )

@@ -242,8 +242,10 @@ def to_array(value: Any, dtype: Any = None, copy: bool = True) -> np.ndarray[Any
 
     A copy of an array begins where a vector of the machine may, unless it is small.
     """
-    if type(value) is np.ndarray and copy and value.dtype is dtype is OWN.get(dtype):
-        return _copied(value, dtype)
+    if type(value) is np.ndarray and copy:
+        known = OWN.get(value.dtype)
+        if known is value.dtype and (dtype is None or dtype is known):
+            return _copied(value, known)
     value = whole(waited(value))
     if dtype is not None:
         wanted = as_dtype(dtype)

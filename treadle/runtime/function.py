@@ -19,7 +19,7 @@ from treadle.base.notebook import table
 from treadle.base.types import TupleType, Type
 from treadle.graph.awaited import NUMBERS
 from treadle.graph.body import Trace, effect_of, trace
-from treadle.graph.calls import Called, Seen
+from treadle.graph.calls import Called
 from treadle.graph.frame import top
 from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import Operand
@@ -136,7 +136,6 @@ class Known:
     """A signature as it was called last: its trace, while what it names stays."""
 
     holds: Callable[[], bool]
-    apart: tuple[tuple[Seen, ...], Callable[[], bool] | None]  # the same for plans
     entry: Traced
     kinds: tuple[Any, ...]  # kept alive: a signature has their identities
     tries: int = 8  # to plan calls like it: some have a number in the way
@@ -204,7 +203,7 @@ class Function(Wrapper, Called):
             self.known[signature] = known
         if known.tries and not kwargs and not known.entry.open:
             known.tries -= 1
-            plan = plan_of_call(args, known.entry, *known.apart)
+            plan = plan_of_call(args, known.entry, known.holds)
             if plan is not None:
                 self.know(args, plan)
         return known.entry.call(tuple(tensors))
@@ -227,7 +226,7 @@ class Function(Wrapper, Called):
             names = guard.names
         key = structure, tuple(tokens), around, guard.dtype, guard.no_grad
         entry = self._find(key, leaves, structure, tensors, guard)
-        return Known(guard.check(), guard.apart(), entry, tuple(kinds))
+        return Known(guard.check(), entry, tuple(kinds))
 
     def _find(
         self,

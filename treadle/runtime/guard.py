@@ -16,11 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.caches import cached, lazy
+from treadle.base.caches import cached
 from treadle.base.changes import StampCheck, changes
 from treadle.base.options import modes
-from treadle.graph.calls import ATTRIBUTE, ITEM, MODE, STAMP, Seen
+from treadle.graph.calls import ABSENT, ATTRIBUTE, CONTENT, ITEM, MODE, STAMP, Seen
 from treadle.graph.operators import Operand
+from treadle.graph.thread import native_calls
 from treadle.graph.variable import Variable
 from treadle.runtime.named import (
     CALLED,
@@ -80,17 +81,15 @@ class Guard:
 
     def check(self) -> Callable[[], bool]:
         """A function that tells whether all that was looked at is what it was."""
-        return self._checked([*map(self._text, self._plain), *self._terms])
-
-    def apart(self) -> tuple[tuple[Seen, ...], Callable[[], bool] | None]:
-        """The same in two parts: what is to be seen, and what tells the rest."""
-        return self._plain, self._checked(self._terms) if self._terms else None
-
-    @lazy
-    def _plain(self) -> tuple[Seen, ...]:
-        if not self._stamped:
-            return tuple(self._seen)
-        return *self._seen, Seen(STAMP, StampCheck(self._checked(self._stamped)))
+        seen = self._seen
+        if self._stamped:
+            seen = [*seen, Seen(STAMP, StampCheck(self._checked(self._stamped)))]
+        if native_calls is None:
+            return self._checked([*map(self._text, seen), *self._terms])
+        more = self._checked(self._terms) if self._terms else None
+        places = tuple((x.kind, x.owner, x.name, x.value) for x in seen)
+        holds: Callable[[], bool] = native_calls.guard(places, more)
+        return holds
 
     # -- terms ---------------------------------------------------------------------
 
@@ -105,6 +104,11 @@ class Guard:
         owner = self._name(seen.owner)
         if seen.kind == STAMP:
             return f"({self._name(changes)}.now == {owner}.seen or {owner}())"
+        if seen.kind == ABSENT:
+            return f"{seen.name!r} not in {owner}"
+        if seen.kind == CONTENT:
+            content = self._name(content_of(seen.value))
+            return f"{self._name(content_of)}({owner}) == {content}"
         place = f"[{seen.name!r}]" if seen.kind == ITEM else f".{seen.name}"
         if seen.kind == MODE:
             place = f".get(){place}"
@@ -206,12 +210,16 @@ class Guard:
         as a tensor, in td.constant or a buffer of a module, it is not looked at.
         """
         self.alive.append(x)
-        if is_fixed(x):
+        if id(x) in self.seen or is_fixed(x):
             return id(x), None
+        self.seen.add(id(x))
         content = content_of(x)
-        self._terms.append(
-            f"{self._name(content_of)}({self._name(x)}) == {self._name(content)}"
-        )
+        if type(x) is np.ndarray and x.nbytes <= EXACT and x.dtype.kind not in "OmMV":
+            self._seen.append(Seen(CONTENT, x, value=np.array(x, order="C")))
+        else:
+            self._terms.append(
+                f"{self._name(content_of)}({self._name(x)}) == {self._name(content)}"
+            )
         inside = x.flat if x.dtype.hasobject else ()
         return id(x), content, tuple([self.token(v, depth + 1) for v in inside])
 
@@ -330,10 +338,8 @@ class Guard:
             if name in known:
                 self._item(known, name)
                 tokens.append((name, self.token(known[name], depth)))
-        absent = frozenset(loaded).difference(known)
-        if absent:
-            term = f"{self._name(absent)}.isdisjoint({self._name(known)})"
-            self._terms.append(term)
+            else:
+                self._seen.append(Seen(ABSENT, known, name))
         return tuple(tokens)
 
 

@@ -59,6 +59,10 @@ def names_of(
     loaded, base = [], ""
     for step in dis.get_instructions(code):
         within, base = base, ""
+        if step.opname == "LOAD_CONST" and type(step.argval) is tuple:  # of patterns
+            names += [(name, "") for name in step.argval if type(name) is str]
+        if type(step.argval) is not str or "FAST" in step.opname:
+            continue
         if "GLOBAL" in step.opname or "NAME" in step.opname:
             loaded.append(step.argval)
             names.append((step.argval, ""))
@@ -66,7 +70,7 @@ def names_of(
         elif step.opname in ("LOAD_ATTR", "LOAD_METHOD"):
             names.append((step.argval, within))
             base = within  # of a.b.c, too
-        elif type(step.argval) is str:
+        else:
             names.append((step.argval, ""))
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):

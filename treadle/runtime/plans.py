@@ -9,21 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from treadle.graph.calls import SINGLE, Plan, Seen, Step
+from treadle.graph.calls import SINGLE, Plan, Step
 from treadle.graph.signature import TUPLE, things_of
 from treadle.graph.tensor import Tensor
 
 
 def plan_of_call(
-    args: Sequence[Any],
-    entry: Any,
-    seen: Sequence[Seen],
-    holds: Callable[[], bool] | None,
+    args: Sequence[Any], entry: Any, holds: Callable[[], bool]
 ) -> Plan | None:
     """The plan of calls like this one; None where there is too much to them.
 
     The arguments are given by position. `entry` is the trace of the call, which they
-    mean while what was `seen` is there and the rest `holds`.
+    mean while `holds` says so.
     """
     traced = entry.trace
     if traced.draws or not (entry.flat or entry.single):
@@ -47,5 +44,4 @@ def plan_of_call(
         tuple(range(first, leaves + len(steps))),
         tuple(x.type if isinstance(x, Tensor) else x for x in things),
         holds,
-        seen=tuple(seen),
     )
