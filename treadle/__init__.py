@@ -11,8 +11,6 @@ import typing as _typing
 from functools import partial as _partial
 from typing import Any as _Any
 
-from treadle import nn as nn
-from treadle import optim as optim
 from treadle.autodiff.forward import *
 from treadle.autodiff.gradient import *
 from treadle.base.axes import *
@@ -116,9 +114,6 @@ from treadle.ops.upsample import *
 from treadle.ops.vmap import *
 from treadle.ops.while_loop import *
 from treadle.ops.window import *
-from treadle.rewrite.pattern import captures, numbers, of
-from treadle.rewrite.rule import Rule, RuleSet
-from treadle.rewrite.simplify import *
 from treadle.runtime import eager as _eager
 from treadle.runtime import reserve as _reserve
 from treadle.runtime.computation import *
@@ -132,10 +127,6 @@ from treadle.runtime.lower import *
 from treadle.runtime.memory import *
 from treadle.runtime.profile import *
 from treadle.runtime.replay import *
-from treadle.viz.dot import *
-from treadle.viz.memory import *
-from treadle.viz.show import *
-from treadle.viz.timeline import *
 
 _guard(globals(), _Operand, _Op)
 _guard(vars(fft))
@@ -149,24 +140,45 @@ if _typing.TYPE_CHECKING:
     from treadle import data as data
     from treadle import distributed as distributed
     from treadle import io as io
+    from treadle import nn as nn
+    from treadle import optim as optim
     from treadle import train as train
     from treadle.io.graph import load_computation as load_computation
     from treadle.io.onnx import from_onnx as from_onnx
     from treadle.io.onnx import to_onnx as to_onnx
     from treadle.io.store import load as load
     from treadle.io.store import save as save
+    from treadle.rewrite.pattern import captures, numbers, of
+    from treadle.rewrite.rule import Rule, RuleSet
+    from treadle.rewrite.simplify import simplify as simplify
     from treadle.train.model import Model as Model
+    from treadle.viz.dot import to_dot as to_dot
+    from treadle.viz.memory import show_memory as show_memory
+    from treadle.viz.show import show as show
+    from treadle.viz.timeline import show_profile as show_profile
 
-# Loaded when first named: `import treadle` needs no files.
+# Loaded when first named: `import treadle` brings what a first tensor needs.
 _LATER = {
     "Model": "train.model",
+    "Rule": "rewrite.rule",
+    "RuleSet": "rewrite.rule",
+    "captures": "rewrite.pattern",
     "data": "data",
     "distributed": "distributed",
     "from_onnx": "io.onnx",
     "io": "io",
     "load": "io.store",
     "load_computation": "io.graph",
+    "nn": "nn",
+    "numbers": "rewrite.pattern",
+    "of": "rewrite.pattern",
+    "optim": "optim",
     "save": "io.store",
+    "show": "viz.show",
+    "show_memory": "viz.memory",
+    "show_profile": "viz.timeline",
+    "simplify": "rewrite.simplify",
+    "to_dot": "viz.dot",
     "to_onnx": "io.onnx",
     "train": "train",
 }
@@ -175,7 +187,7 @@ _LATER = {
 for _module in (fft, linalg, random):  # what they import is not listed
     _module.__dict__["__dir__"] = _partial(list, _module.__all__)
 # Those that are the user's of the packages here; others he may still import by name.
-_MODULES = ("fft", "linalg", "nn", "optim", "random")
+_MODULES = ("fft", "linalg", "random")
 _NAMES = sorted({*_listed(globals(), _MODULES), *_LATER})
 # Of these, random and io would take the place of what a program has imported.
 __all__ = sorted({*_public(globals(), _MODULES), *_LATER} - {"random", "io"})
