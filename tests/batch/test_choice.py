@@ -11,6 +11,7 @@ import pytest
 import treadle as td
 from tests.batch.nets import Net, trees
 from treadle import nn
+from treadle.engines.native.forest.program import Program
 from treadle.runtime.rows import counts
 
 F = nn.functional
@@ -203,3 +204,22 @@ def test_what_has_run_before_decides_nothing(models: Models) -> None:
         td.clear_cache()
         float(models.towers(7, 3) + models.sequences(5, 2))
         assert decisions(models, make) == tuple(wanted)
+
+
+def test_what_is_not_counted_to_the_end_does_not_pay(
+    models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counting may end early: the whole counts say the same."""
+    pays, told = Program.pays, []
+
+    def compared(program: Program) -> bool:
+        answer, (together, alone) = pays(program), program.costs()
+        assert answer == (2 * together <= alone or bool(program.forest.varies))
+        told.append(answer)
+        return answer
+
+    monkeypatch.setattr(Program, "pays", compared)
+    td.clear_cache()
+    for make, *_ in GRAPHS.values():
+        float(make(models))
+    assert set(told) == {False, True}

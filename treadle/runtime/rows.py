@@ -187,20 +187,13 @@ def _run_rows(
     `places` of its nodes by serial. Raises Failed.
     """
     rows = _rows_of(roots, table, asked, once)
-    if rows is None or not _fewer(rows.program) or not rows.program.possible():
+    if rows is None or not rows.program.pays() or not rows.program.possible():
         return False
     reads = Reads.by(rows, asked)
     if key is not None and not rows.moves:
         known[key] = RowsPlan(rows, reads.map(lambda x: places[x.serial]))
     run(rows, reads, rows.program.forest.all.walk.nodes, once)
     return True
-
-
-def _fewer(program: Any) -> bool:
-    """Return True if rows take half the records of what they do one by one, or would be
-    another program for each graph."""
-    together, alone = program.costs()
-    return 2 * together <= alone or bool(program.forest.varies)
 
 
 def _looks(table: Columns, asked: Container[int]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 
 import numpy as np
 
@@ -50,6 +51,26 @@ class Program(Places):
             together += groups * (records + len(instance.sources))
             alone += instance.count * records
         return together, alone
+
+    def pays(self) -> bool:
+        """Return True if its groups take half the records of the rows one by one, or
+        would be another program for each graph.
+
+        Bodies of which groups save nothing are compiled where others save something.
+        """
+        if self.forest.varies:
+            return True
+        saved = -2 * len(self.taken)
+        spared = []  # for each record of a body: of rows, less twice those of groups
+        for instance in self.forest.instances:
+            groups = len(instance.groups.turns)
+            saved -= 2 * groups * len(instance.sources)
+            spared.append((instance.count - 2 * groups, instance))
+        for records, instance in sorted(spared, key=itemgetter(0), reverse=True):
+            if records <= 0 and saved < 0:
+                return False
+            saved += records * compiled_part(instance.template.plain).records()
+        return saved >= 0
 
     @lazy
     def forward(self) -> Forward:
