@@ -20,6 +20,21 @@ if TYPE_CHECKING:
 __all__ = ["Operand", "functions", "provide"]
 
 
+Binary = Callable[[Any, Any], "Tensor"]
+
+
+def _both(name: str) -> tuple[Binary, Binary]:
+    """The operator that a function of the table is, and the one from the right."""
+
+    def operator(self: Any, other: Any) -> Tensor:
+        return getattr(functions, name)(self, other)
+
+    def reflected(self: Any, other: Any) -> Tensor:
+        return getattr(functions, name)(other, self)
+
+    return operator, reflected
+
+
 class Operand(Methods, Interchange):
     """The operators and methods that Tensor and Variable share."""
 
@@ -61,54 +76,26 @@ class Operand(Methods, Interchange):
         return self.type.nbytes
 
     # -- arithmetic ----------------------------------------------------------------
-
-    def __add__(self, other: Any) -> Tensor:
-        return functions.add(self, other)
-
-    def __radd__(self, other: Any) -> Tensor:
-        return functions.add(other, self)
-
-    def __sub__(self, other: Any) -> Tensor:
-        return functions.subtract(self, other)
-
-    def __rsub__(self, other: Any) -> Tensor:
-        return functions.subtract(other, self)
-
-    def __mul__(self, other: Any) -> Tensor:
-        return functions.multiply(self, other)
-
-    def __rmul__(self, other: Any) -> Tensor:
-        return functions.multiply(other, self)
-
-    def __truediv__(self, other: Any) -> Tensor:
-        return functions.divide(self, other)
-
-    def __rtruediv__(self, other: Any) -> Tensor:
-        return functions.divide(other, self)
-
-    def __floordiv__(self, other: Any) -> Tensor:
-        return functions.floor_divide(self, other)
-
-    def __rfloordiv__(self, other: Any) -> Tensor:
-        return functions.floor_divide(other, self)
-
-    def __mod__(self, other: Any) -> Tensor:
-        return functions.remainder(self, other)
-
-    def __rmod__(self, other: Any) -> Tensor:
-        return functions.remainder(other, self)
-
-    def __pow__(self, other: Any) -> Tensor:
-        return functions.pow(self, other)
-
-    def __rpow__(self, other: Any) -> Tensor:
-        return functions.pow(other, self)
-
-    def __matmul__(self, other: Any) -> Tensor:
-        return functions.matmul(self, other)
-
-    def __rmatmul__(self, other: Any) -> Tensor:
-        return functions.matmul(other, self)
+    __add__, __radd__ = _both("add")
+    __sub__, __rsub__ = _both("subtract")
+    __mul__, __rmul__ = _both("multiply")
+    __truediv__, __rtruediv__ = _both("divide")
+    __floordiv__, __rfloordiv__ = _both("floor_divide")
+    __mod__, __rmod__ = _both("remainder")
+    __pow__, __rpow__ = _both("pow")
+    __matmul__, __rmatmul__ = _both("matmul")
+    __and__, __rand__ = _both("bitwise_and")
+    __or__, __ror__ = _both("bitwise_or")
+    __xor__, __rxor__ = _both("bitwise_xor")
+    __lshift__, __rlshift__ = _both("bitwise_left_shift")
+    __rshift__, __rrshift__ = _both("bitwise_right_shift")
+    __eq__ = _both("equal")[0]  # type: ignore[assignment]
+    __ne__ = _both("not_equal")[0]  # type: ignore[assignment]
+    __lt__ = _both("less")[0]
+    __le__ = _both("less_equal")[0]
+    __gt__ = _both("greater")[0]
+    __ge__ = _both("greater_equal")[0]
+    __hash__ = object.__hash__
 
     def __neg__(self) -> Tensor:
         return functions.negative(self)
@@ -119,36 +106,6 @@ class Operand(Methods, Interchange):
     def __abs__(self) -> Tensor:
         return functions.abs(self)
 
-    def __and__(self, other: Any) -> Tensor:
-        return functions.bitwise_and(self, other)
-
-    def __rand__(self, other: Any) -> Tensor:
-        return functions.bitwise_and(other, self)
-
-    def __or__(self, other: Any) -> Tensor:
-        return functions.bitwise_or(self, other)
-
-    def __ror__(self, other: Any) -> Tensor:
-        return functions.bitwise_or(other, self)
-
-    def __xor__(self, other: Any) -> Tensor:
-        return functions.bitwise_xor(self, other)
-
-    def __rxor__(self, other: Any) -> Tensor:
-        return functions.bitwise_xor(other, self)
-
-    def __lshift__(self, other: Any) -> Tensor:
-        return functions.bitwise_left_shift(self, other)
-
-    def __rlshift__(self, other: Any) -> Tensor:
-        return functions.bitwise_left_shift(other, self)
-
-    def __rshift__(self, other: Any) -> Tensor:
-        return functions.bitwise_right_shift(self, other)
-
-    def __rrshift__(self, other: Any) -> Tensor:
-        return functions.bitwise_right_shift(other, self)
-
     def __divmod__(self, other: Any) -> tuple[Tensor, Tensor]:
         return self // other, self % other
 
@@ -157,26 +114,6 @@ class Operand(Methods, Interchange):
 
     def __invert__(self) -> Tensor:
         return functions.bitwise_invert(self)
-
-    def __eq__(self, other: Any) -> Tensor:  # type: ignore[override]
-        return functions.equal(self, other)
-
-    def __ne__(self, other: Any) -> Tensor:  # type: ignore[override]
-        return functions.not_equal(self, other)
-
-    def __lt__(self, other: Any) -> Tensor:
-        return functions.less(self, other)
-
-    def __le__(self, other: Any) -> Tensor:
-        return functions.less_equal(self, other)
-
-    def __gt__(self, other: Any) -> Tensor:
-        return functions.greater(self, other)
-
-    def __ge__(self, other: Any) -> Tensor:
-        return functions.greater_equal(self, other)
-
-    __hash__ = object.__hash__
 
     # -- shape and reduction methods -----------------------------------------------
 

@@ -145,8 +145,7 @@ class Conv(Window):
         gw = ConvWeightGradient(w.type.shape[2:], *self.sliding, self.groups)
         return gx(g, conj(w)), gw(conj(x), g)
 
-    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
-        return _of_weights(self, has_rows, *xs)
+    rows = _of_weights
 
     @classmethod
     def samples(cls) -> list[Sample]:
@@ -215,8 +214,7 @@ class ConvInputGradient(Window):
         weights = ConvWeightGradient(w.type.shape[2:], *self.sliding, self.groups)
         return gg, weights(g, conj(forward))
 
-    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
-        return _of_weights(self, has_rows, *xs)
+    rows = _of_weights
 
     @classmethod
     def samples(cls) -> list[Sample]:

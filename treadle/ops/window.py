@@ -131,8 +131,7 @@ class Window(Family):
         """The fields in the order that the functions above take them."""
         return self.stride, self.padding, self.dilation
 
-    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
-        return in_one_batch(self, has_rows, *xs)
+    rows = in_one_batch
 
 
 def spatial(value: Any, rank: int, what: str) -> Integers:
