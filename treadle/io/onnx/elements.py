@@ -10,58 +10,29 @@ import numpy as np
 
 import treadle as td
 from treadle.graph.tensor import Tensor
-from treadle.io.onnx.table import Node, axis_of, integers, row
+from treadle.io.onnx.table import COMMON, Node, axis_of, integers, row
 
 Function = Callable[..., Any]
 
 # Ops that a function of Treadle is, operand by operand.
 _SAME: dict[str, Function] = {
-    "Abs": td.abs,
-    "Acos": td.acos,
-    "Acosh": td.acosh,
+    **{kind: getattr(td, kind.lower()) for kind in COMMON},
     "Add": td.add,
     "And": td.logical_and,
-    "Asin": td.asin,
-    "Asinh": td.asinh,
-    "Atan": td.atan,
-    "Atanh": td.atanh,
     "BitwiseAnd": td.bitwise_and,
     "BitwiseNot": td.bitwise_invert,
     "BitwiseOr": td.bitwise_or,
     "BitwiseXor": td.bitwise_xor,
-    "Ceil": td.ceil,
-    "Cos": td.cos,
-    "Cosh": td.cosh,
-    "Equal": td.equal,
-    "Erf": td.erf,
-    "Exp": td.exp,
-    "Floor": td.floor,
-    "Greater": td.greater,
     "GreaterOrEqual": td.greater_equal,
     "HardSwish": td.hard_swish,
     "IsNaN": td.isnan,
-    "Less": td.less,
     "LessOrEqual": td.less_equal,
-    "Log": td.log,
     "MatMul": td.matmul,
-    "Mish": td.mish,
     "Mul": td.multiply,
     "Neg": td.negative,
     "Not": td.logical_not,
     "Or": td.logical_or,
-    "Reciprocal": td.reciprocal,
-    "Relu": td.relu,
-    "Round": td.round,
-    "Sigmoid": td.sigmoid,
-    "Sign": td.sign,
-    "Sin": td.sin,
-    "Sinh": td.sinh,
-    "Softplus": td.softplus,
-    "Softsign": td.softsign,
-    "Sqrt": td.sqrt,
     "Sub": td.subtract,
-    "Tan": td.tan,
-    "Tanh": td.tanh,
     "Where": td.where,
     "Xor": td.logical_xor,
 }

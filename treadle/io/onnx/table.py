@@ -10,6 +10,13 @@ import numpy as np
 
 from treadle.graph.tensor import Tensor
 
+# Ops that have one name here and there, and the function that of the small letters.
+COMMON = [
+    "Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Ceil", "Cos", "Cosh",
+    "Equal", "Erf", "Exp", "Floor", "Greater", "Less", "Log", "Mish", "Reciprocal",
+    "Relu", "Round", "Sigmoid", "Sign", "Sin", "Sinh", "Softplus", "Softsign", "Sqrt",
+    "Tan", "Tanh",
+]  # fmt: skip
 LAST = 28  # the newest version of ONNX's ops that the rows are checked against
 
 
