@@ -336,8 +336,6 @@ class Access:
         step = x.index.coefficient(self.vector) if self.vector else 0
         if step == 1 and self._plain(x.index):
             pointer = self.pointer(x.buffer, x.index, memory)
-            if mask is None:
-                return from_memory(b, b.load(wide, pointer), x.dtype)
             return from_memory(b, b.masked_load(wide, pointer, mask), x.dtype)
         pointers = self._pointers(x.buffer, x.index, memory)
         mask = mask or b.constant(vector(I1, self.lanes), True)
@@ -380,12 +378,10 @@ class Access:
             pointer = self.pointer(s.buffer, s.index, memory)
             size = self.lanes * dtype.itemsize
             whole = size % LINE == 0 or size in PARTS
-            if mask is not None:
-                b.masked_store(value, pointer, mask)
-            elif whole and self.kernel.arguments[s.buffer].streamed:
+            if mask is None and whole and self.kernel.arguments[s.buffer].streamed:
                 b.stream(value, pointer, size)
             else:
-                b.store(value, pointer)
+                b.masked_store(value, pointer, mask)
             return
         pointers = self._pointers(s.buffer, s.index, memory)
         mask = mask or b.constant(vector(I1, self.lanes), True)

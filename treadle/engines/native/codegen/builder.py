@@ -270,8 +270,11 @@ class Builder:
         how = [Value(n, I32) for n in ("0", "3", "1")]  # to be read, kept, data
         self.call("llvm.prefetch.p0", "void", [pointer, *how])
 
-    def masked_load(self, kind: str, pointer: Value, mask: Value) -> Value:
-        """The lanes of a vector whose mask is true; 0 elsewhere, and not touched."""
+    def masked_load(self, kind: str, pointer: Value, mask: Value | None) -> Value:
+        """The lanes of a vector whose mask is true; 0 elsewhere, and not touched.
+        Without a mask, all of them."""
+        if mask is None:
+            return self.load(kind, pointer)
         align = max(BITS[element(kind)] // 8, 1)
         zero = Value("zeroinitializer", kind)
         name = f"llvm.masked.load.{suffix(kind)}.p0"
@@ -279,7 +282,9 @@ class Builder:
         assert result is not None
         return result
 
-    def masked_store(self, x: Value, pointer: Value, mask: Value) -> None:
+    def masked_store(self, x: Value, pointer: Value, mask: Value | None) -> None:
+        if mask is None:
+            return self.store(x, pointer)
         align = max(BITS[element(x.type)] // 8, 1)
         name = f"llvm.masked.store.{suffix(x.type)}.p0"
         self._masked(name, "void", [x, pointer], align, [mask])

@@ -17,11 +17,11 @@ from treadle.engines.native.codegen.contraction.source import (
 )
 from treadle.engines.native.codegen.contraction.text import (
     Function,
-    join,
     lanes_below,
     least,
     prefetch,
     shuffle,
+    switched,
 )
 from treadle.engines.native.codegen.contraction.tile import (
     PARAMETERS,
@@ -47,19 +47,9 @@ def dot_function(machine: Machine, dtype: str, sources: Sources) -> Function:
     column_b apart and those of out side by side. The next columns may be fetched into
     the second cache.
     """
-    b = Builder("NAME", PARAMETERS)
-    builders = [b]
-    parameters = ", ".join(f"{kind} %{name}" for name, kind in PARAMETERS)
-    cases = " ".join(f"i64 {h}, label %s{h}" for h in range(1, DOT_ROWS + 1))
-    b.emit(f"switch {b.arguments['height']}, label %none [{cases}]")
-    for h in range(1, DOT_ROWS + 1):
-        b.start(f"s{h}")
-        b.emit(f"tail call void @NAME.{h}({parameters})")
-        b.ret()
-        builders.append(_rows(machine, dtype, h, sources))
-    b.start("none")
-    b.emit("unreachable")
-    return join("dot", builders)
+    heights = range(1, DOT_ROWS + 1)
+    parts = {h: _rows(machine, dtype, h, sources) for h in heights}
+    return switched("dot", PARAMETERS, lambda b: b.arguments["height"], parts)
 
 
 def _rows(machine: Machine, dtype: str, height: int, sources: Sources) -> Builder:

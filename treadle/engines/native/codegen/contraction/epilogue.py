@@ -47,19 +47,15 @@ def store(b: Builder, x: Value, site: Site) -> None:
     """Write a finished vector to C."""
     if site.step is not None:
         b.scatter(x, *_lanes(b, x.type, site))
-    elif site.mask is not None:
-        b.masked_store(x, site.c, site.mask)
     else:
-        b.store(x, site.c)
+        b.masked_store(x, site.c, site.mask)
 
 
 def read(b: Builder, kind: str, site: Site) -> Value:
     """The vector of type `kind` in C where a finished one goes."""
     if site.step is not None:
         return b.gather(kind, *_lanes(b, kind, site))
-    if site.mask is not None:
-        return b.masked_load(kind, site.c, site.mask)
-    return b.load(kind, site.c)
+    return b.masked_load(kind, site.c, site.mask)
 
 
 def _lanes(b: Builder, kind: str, site: Site) -> tuple[Value, Value]:

@@ -16,13 +16,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from treadle.base.caches import Cache
-from treadle.engines.native.codegen.builder import Builder, Value, vector
+from treadle.engines.native.codegen.builder import Value, vector
 from treadle.engines.native.codegen.contraction.epilogue import (
     Epilogue,
     Site,
     read,
     store,
 )
+from treadle.engines.native.codegen.contraction.frame import Frame
 from treadle.engines.native.codegen.contraction.machine import Machine
 from treadle.engines.native.codegen.contraction.text import (
     MOST,
@@ -114,7 +115,7 @@ _kernels = Cache("texts of products", MOST)
 
 
 class _Kernel:
-    """A kernel under construction; `values` are its arguments by name."""
+    """A kernel under construction."""
 
     def __init__(
         self, machine: Machine, structure: Structure, epilogue: Epilogue | None
@@ -124,44 +125,14 @@ class _Kernel:
         self.emit = epilogue.emit if epilogue else store
         self.lanes = machine.lanes(structure.dtype)
         self.kind = vector(structure.dtype, self.lanes)
-        parameters = [("args", "ptr")]
-        parameters += [(name, "i64") for name in ("begin", "end", "worker")]
-        self.b = b = Builder("NAME", parameters)
         extra = [f"pointer{i}" for i in range(structure.pointers)]
-        pointers = ["A", "B", "C", *extra, "scratch memory", *FUNCTIONS]
+        pointers = ["A", "B", "C", *extra, "scratch", *FUNCTIONS]
         integers = [*FIELDS, *(f"integer{i}" for i in range(structure.integers))]
-        self.values: dict[str, Value] = {}
-        for i, name in enumerate([*pointers, *integers]):
-            at = b.offset(b.arguments["args"], b.i64(i), "i64")
-            kind = "ptr" if i < len(pointers) else "i64"
-            self.values[name] = b.load(kind, at, 8)
-        self.scratch = self._at(
-            self.values["scratch memory"], (b.arguments["worker"], "scratch")
-        )
+        self.frame = frame = Frame(pointers, integers)
+        self.b, self.values = frame.b, frame.values
+        self.at, self.scratch = frame.at, frame.scratch
 
     # -- small things ----------------------------------------------------------------
-
-    def _at(self, base: Value, *steps: tuple[Value, str]) -> Value:
-        """base plus indices times the strides of the given names."""
-        for index, stride in steps:
-            base = self.b.offset(base, self.b.mul(index, self.values[stride]), "i8")
-        return base
-
-    def _ceil(self, x: Value, y: Value) -> Value:
-        """x / y rounded up."""
-        b = self.b
-        return b.sdiv(b.sub(b.add(x, y), b.i64(1)), y)
-
-    def _evenly(self, total: Value, pieces: Value, index: Value) -> tuple[Value, Value]:
-        """The begin and size of piece `index`; the first ones have one more."""
-        b = self.b
-        low, extra = b.sdiv(total, pieces), b.srem(total, pieces)
-        more = b.convert("zext", b.compare("slt", index, extra), "i64")
-        return b.add(b.mul(index, low), least(b, index, extra)), b.add(low, more)
-
-    def _call(self, name: str, arguments: Sequence[Value]) -> None:
-        listed = ", ".join(map(str, arguments))
-        self.b.emit(f"call void {self.values[name].name}({listed})")
 
     def _either(
         self, condition: Value, name: str, arguments: list[Value],
@@ -172,7 +143,7 @@ class _Kernel:
         before, then, end = b.block, b.label(name), b.label("end")
         b.branch_if(condition, then, end)
         b.start(then)
-        self._call(name, arguments)
+        self.frame.call(name, arguments)
         b.branch(end)
         b.start(end)
         return [
@@ -190,7 +161,7 @@ class _Kernel:
             column = b.mul(b.srem(items.index, g["blocks_n"]), g["block_n"])
             batch = b.sdiv(rest, g["blocks_m"])
             index = b.srem(rest, g["blocks_m"])
-            row, rows = self._evenly(g["m"], g["blocks_m"], index)
+            row, rows = self.frame.evenly(g["m"], g["blocks_m"], index)
             self._block(batch, row, rows, column)
         b.ret()
         return join("matmul", [b])
@@ -199,16 +170,16 @@ class _Kernel:
         """One block of C; an empty sum is one block of no terms."""
         b, g = self.b, self.values
         columns = least(b, g["block_n"], b.sub(g["n"], column))
-        tiles = self._ceil(rows, g["tile_m"])
-        left = self._at(g["A"], (batch, "batch_a"), (row, "row_a"))
-        right = self._at(g["B"], (batch, "batch_b"), (column, "column_b"))
+        tiles = self.frame.ceil(rows, g["tile_m"])
+        left = self.at(g["*A"], (batch, "batch_a"), (row, "row_a"))
+        right = self.at(g["*B"], (batch, "batch_b"), (column, "column_b"))
         stop = b.select(b.compare("sgt", g["k"], b.i64(0)), g["k"], b.i64(1))
         with b.loop(b.i64(0), stop, g["block_k"]) as over:
             k = least(b, g["block_k"], b.sub(g["k"], over.index))
             first = b.compare("eq", over.index, b.i64(0))
             last = b.compare("sge", b.add(over.index, g["block_k"]), stop)
-            a = self._left_block(self._at(left, (over.index, "k_a")), rows, k)
-            right_block = self._at(right, (over.index, "k_b"))
+            a = self._left_block(self.at(left, (over.index, "k_a")), rows, k)
+            right_block = self.at(right, (over.index, "k_b"))
             place = (batch, row, column, rows, columns, tiles)
             self._panels(_Block(*place, k, first, last, *a, right_block))
 
@@ -243,9 +214,9 @@ class _Kernel:
         size = b.i64(self.vector)
         with b.loop(b.i64(0), block.columns, g["tile_n"], [sums]) as over:
             wide = least(b, g["tile_n"], b.sub(block.columns, over.index))
-            vectors = self._ceil(wide, b.i64(self.lanes))
+            vectors = self.frame.ceil(wide, b.i64(self.lanes))
             whole = b.compare("eq", b.srem(wide, b.i64(self.lanes)), b.i64(0))
-            source = self._at(block.b, (over.index, "column_b"))
+            source = self.at(block.b, (over.index, "column_b"))
             row = b.mul(vectors, size)
             panel, k_b = self._either(
                 b.compare("sge", g["packed"], b.select(whole, b.i64(2), b.i64(1))),
@@ -270,9 +241,9 @@ class _Kernel:
         """
         b, g = self.b, self.values
         following = b.add(index, g["tile_n"])
-        next_columns = self._at(block.b, (following, "column_b"))
+        next_columns = self.at(block.b, (following, "column_b"))
         next_columns = b.offset(next_columns, b.i64(self.vector - 1), "i8")
-        below = self._at(block.b, (g["block_k"], "k_b"))
+        below = self.at(block.b, (g["block_k"], "k_b"))
         return b.select(b.compare("slt", following, block.columns), next_columns, below)
 
     def _tiles(self, block: _Block, panel: _Panel) -> None:
@@ -284,8 +255,8 @@ class _Kernel:
         is_far = b.and_(panel.direct, b.compare("ne", g["far"], b.i64(0)))
         row_out = b.select(panel.direct, g["row_c"], panel.row_sums)
         finish = b.and_(block.last, b.xor(panel.direct, b.constant("i1", 1)))
-        c = self._at(
-            g["C"],
+        c = self.at(
+            g["*C"],
             (block.batch, "batch_c"),
             (block.row, "row_c"),
             (panel.column, "column_c"),
@@ -302,7 +273,7 @@ class _Kernel:
             out = b.select(panel.direct, to, sums)
             with b.when(is_far):
                 self._fetch(to, height)
-            self._call(
+            self.frame.call(
                 "tile",
                 [
                     *(a, block.row_a, block.k_a, panel.b, panel.k_b, g["column_b"]),
@@ -315,7 +286,7 @@ class _Kernel:
                 [
                     b.add(row, height),
                     b.offset(a, b.mul(height, block.row_a), "i8"),
-                    self._at(to, (height, "row_c")),
+                    self.at(to, (height, "row_c")),
                     b.offset(sums, g["step_tile"], "i8"),
                     b.offset(ahead, b.i64(self.vector), "i8"),
                 ]
@@ -375,9 +346,9 @@ class _Kernel:
             row,
             b.add(panel.column, along),
             mask,
-            self._at(to, (along, "column_c")),
+            self.at(to, (along, "column_c")),
             None if structure.adjacent else g["column_c"],
-            tuple(g[f"pointer{i}"] for i in range(structure.pointers)),
+            tuple(g[f"*pointer{i}"] for i in range(structure.pointers)),
             tuple(g[f"integer{i}"] for i in range(structure.integers)),
         )
         if structure.accumulate:

@@ -118,16 +118,11 @@ class _Row:
 
     def _load(self, base: Value, at: Value, mask: Value | None) -> Value:
         place = self.b.offset(base, at, self.dtype)
-        if mask is None:
-            return self.b.load(self.kind, place)
         return self.b.masked_load(self.kind, place, mask)
 
     def _store(self, x: Value, base: Value, at: Value, mask: Value | None) -> None:
         place = self.b.offset(base, at, self.dtype)
-        if mask is None:
-            self.b.store(x, place)
-        else:
-            self.b.masked_store(x, place, mask)
+        self.b.masked_store(x, place, mask)
 
     def _sum(
         self,

@@ -44,5 +44,4 @@ def load_wide(
 ) -> Value:
     """A vector of type `kind` from memory in which elements lie as `source`."""
     narrow = vector(memory_type(source), lanes(kind))
-    x = b.load(narrow, place) if mask is None else b.masked_load(narrow, place, mask)
-    return widened(b, x, source)
+    return widened(b, b.masked_load(narrow, place, mask), source)

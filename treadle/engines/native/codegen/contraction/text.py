@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from treadle.base.caches import Cache
@@ -19,6 +19,7 @@ __all__ = [
     "opaque",
     "prefetch",
     "shuffle",
+    "switched",
 ]
 
 MOST = 4096  # texts that are kept
@@ -36,6 +37,29 @@ def join(kind: str, builders: Sequence[Builder]) -> Function:
     text = "\n".join([*sorted(declared.values()), *bodies])
     name = f"{kind}_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
     return Function(name, text.replace("NAME", name))
+
+
+def switched(
+    kind: str,
+    parameters: Sequence[tuple[str, str]],
+    which: Callable[[Builder], Value],
+    parts: Mapping[int, Builder],
+) -> Function:
+    """A function that goes on in one of its `parts`, "NAME.PART" with the same
+    parameters: that of the number which `which` computes.
+    """
+    b = Builder("NAME", parameters)
+    arguments = ", ".join(f"{type_} %{name}" for name, type_ in parameters)
+    labels = {n: f"s{part.name.removeprefix('NAME.')}" for n, part in parts.items()}
+    cases = " ".join(f"i64 {n}, label %{label}" for n, label in labels.items())
+    b.emit(f"switch {which(b)}, label %none [{cases}]")
+    for n, part in parts.items():
+        b.start(labels[n])
+        b.emit(f"tail call void @{part.name}({arguments})")
+        b.ret()
+    b.start("none")
+    b.emit("unreachable")
+    return join(kind, [b, *parts.values()])
 
 
 def kept(

@@ -14,11 +14,11 @@ from treadle.engines.native.codegen.contraction.machine import Machine
 from treadle.engines.native.codegen.contraction.source import load_wide, size_of
 from treadle.engines.native.codegen.contraction.text import (
     Function,
-    join,
     lanes_below,
     least,
     opaque,
     prefetch,
+    switched,
 )
 from treadle.engines.native.codegen.texts import lasting
 
@@ -69,22 +69,14 @@ def tile_function(
     tallest = rows_of_tile(machine, max(widths))
     smallest = 1 if widths == FLAT else (tallest + 1) // 2
     shapes = [(h, v) for v in widths for h in range(smallest, tallest + 1)]
-    b = Builder("NAME", PARAMETERS)
-    builders = [b]
-    parameters = ", ".join(f"{kind} %{name}" for name, kind in PARAMETERS)
-    cases = " ".join(f"i64 {16 * h + v}, label %s{h}x{v}" for h, v in shapes)
     count = machine.lanes(dtype)
-    width = b.sdiv(b.add(b.arguments["columns"], b.i64(count - 1)), b.i64(count))
-    shape = b.add(b.mul(b.arguments["height"], b.i64(16)), width)
-    b.emit(f"switch {shape}, label %none [{cases}]")
-    for h, v in shapes:
-        b.start(f"s{h}x{v}")
-        b.emit(f"tail call void @NAME.{h}x{v}({parameters})")
-        b.ret()
-        builders.append(_tile(machine, dtype, h, v, source))
-    b.start("none")
-    b.emit("unreachable")
-    return join("tile", builders)
+
+    def shape(b: Builder) -> Value:
+        width = b.sdiv(b.add(b.arguments["columns"], b.i64(count - 1)), b.i64(count))
+        return b.add(b.mul(b.arguments["height"], b.i64(16)), width)
+
+    parts = {16 * h + v: _tile(machine, dtype, h, v, source) for h, v in shapes}
+    return switched("tile", PARAMETERS, shape, parts)
 
 
 def _tile(
@@ -107,17 +99,10 @@ def _tile(
         b.start(load if adds else fresh)
         for i, (x, p) in enumerate(zip(sums, places, strict=True)):
             mask = masks[i % width]
-            y = b.fadd(_load(b, kind, p, mask), x) if adds else x
-            if mask is None:
-                b.store(y, p)
-            else:
-                b.masked_store(y, p, mask)
+            y = b.fadd(b.masked_load(kind, p, mask), x) if adds else x
+            b.masked_store(y, p, mask)
         b.ret()
     return b
-
-
-def _load(b: Builder, kind: str, place: Value, mask: Value | None) -> Value:
-    return b.load(kind, place) if mask is None else b.masked_load(kind, place, mask)
 
 
 def _places(
@@ -144,7 +129,7 @@ def _in_blocks(
 ) -> list[Value]:
     """The sums over k: those of blocks of TERMS are added up in memory."""
     arg, count = b.arguments, height * len(masks)
-    rows, twice = _row_pointers(b, height)
+    rows, twice = row_pointers(b, arg["a"], height)
     memory = b.define("ptr", f"alloca [{count} x {kind}], align {machine.vector}")
     places = [b.offset(memory, b.i64(i), kind) for i in range(count)]
     zero = Value("zeroinitializer", kind)
@@ -167,7 +152,7 @@ def _in_blocks(
     b.start(more)
     for x, place in zip(sums, places, strict=True):
         b.store(b.fadd(b.load(kind, place), x), place)
-    _close(b, names, carried, [left, *following], at, before)
+    close_loop(b, names, carried, [left, *following], at, before)
     b.branch(block)
     b.start(last)
     return _also(b, several, sums, places)
@@ -232,7 +217,7 @@ def _over_k(
     following = [b.sub(left, b.i64(1)), b.offset(row_b, arg["k_b"], "i8")]
     following += [b.offset(ahead, arg["step_ahead"], "i8")]
     following += [b.offset(p, arg["k_a"], "i8") for p in rows_a]
-    _close(b, names, carried, [*following, *after], at, before)
+    close_loop(b, names, carried, [*following, *after], at, before)
     b.branch_if(b.compare("sgt", following[0], b.i64(0)), loop, end)
     b.start(end)
     phis = [
@@ -242,21 +227,21 @@ def _over_k(
     return phis[: len(pointers)], phis[len(pointers) :]
 
 
-def _row_pointers(b: Builder, height: int) -> tuple[list[Value], Value]:
-    """A pointer to every third row of A, and twice the row stride.
+def row_pointers(b: Builder, a: Value, height: int) -> tuple[list[Value], Value]:
+    """A pointer to every third row of A, which begins at `a`, and twice its stride.
 
     They are made opaque: else LLVM walks from row to row by one chain of additions,
     which takes longer than the products of a narrow tile.
     """
     step = b.arguments["row_a"]
     twice = b.shl(step, b.i64(1))
-    rows = [b.arguments["a"]]
+    rows = [a]
     for _ in range((height - 1) // 3):
         rows.append(b.offset(b.offset(rows[-1], twice, "i8"), step, "i8"))
     return [rows[0], *(opaque(b, p) for p in rows[1:])], twice
 
 
-def _close(
+def close_loop(
     b: Builder,
     names: Sequence[Value],
     first: Sequence[Value],

@@ -98,7 +98,7 @@ def _strip(
         loaded = [b.load(kind, b.offset(p, over.index, dtype)) for p in sources]
         to = over.values[0]
         for x in transpose(b, loaded):
-            _put(b, x, to, mask)
+            b.masked_store(x, to, mask)
             to = b.offset(to, arg["pitch"], "i8")
         over.next([to])
     with b.when(b.compare("sgt", left, b.i64(0))):
@@ -109,20 +109,13 @@ def _strip(
         done = b.label("done")
         to = over.values[0]
         for i, x in enumerate(transpose(b, loaded)):
-            _put(b, x, to, mask)
+            b.masked_store(x, to, mask)
             to = b.offset(to, arg["pitch"], "i8")
             following = b.label("row")
             b.branch_if(b.compare("sgt", left, b.i64(i + 1)), following, done)
             b.start(following)
         b.branch(done)
         b.start(done)
-
-
-def _put(b: Builder, x: Value, place: Value, mask: Value | None) -> None:
-    if mask is None:
-        b.store(x, place)
-    else:
-        b.masked_store(x, place, mask)
 
 
 @lasting

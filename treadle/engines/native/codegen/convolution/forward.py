@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from treadle.base.caches import Cache
 from treadle.engines.native.codegen.builder import Builder, Value, lanes, vector
 from treadle.engines.native.codegen.contraction.epilogue import Epilogue, Site, store
+from treadle.engines.native.codegen.contraction.frame import Frame
 from treadle.engines.native.codegen.contraction.machine import Machine
 from treadle.engines.native.codegen.contraction.text import (
     MOST,
@@ -26,7 +27,6 @@ from treadle.engines.native.codegen.contraction.text import (
     least,
 )
 from treadle.engines.native.codegen.contraction.transpose import transpose
-from treadle.engines.native.codegen.convolution.frame import Frame
 from treadle.engines.native.codegen.convolution.strip import (
     STRIP,
     Block,
@@ -353,10 +353,7 @@ class _Kernel:
                 all_ = b.compare("eq", channels[1], b.i64(count))
                 with b.when(all_):
                     for x in columns:
-                        if mask is None:
-                            b.store(x, to)
-                        else:
-                            b.masked_store(x, to, mask)
+                        b.masked_store(x, to, mask)
                         to = frame.on(to, "y_o")
                 some = b.xor(all_, b.constant("i1", 1))
             else:

@@ -14,8 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from treadle.engines.native.codegen.builder import Value
+from treadle.engines.native.codegen.contraction.frame import Frame
 from treadle.engines.native.codegen.contraction.text import Function, join, least
-from treadle.engines.native.codegen.convolution.frame import Frame
 from treadle.engines.native.codegen.convolution.strip import STRIP, Block, fill_strip
 from treadle.engines.native.codegen.convolution.tile import RUN
 from treadle.engines.native.codegen.texts import lasting

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from treadle.engines.native.codegen.builder import Value, vector
+from treadle.engines.native.codegen.contraction.frame import Frame
 from treadle.engines.native.codegen.contraction.machine import Machine
 from treadle.engines.native.codegen.contraction.text import (
     Function,
@@ -13,7 +14,6 @@ from treadle.engines.native.codegen.contraction.text import (
     least,
     prefetch,
 )
-from treadle.engines.native.codegen.convolution.frame import Frame
 from treadle.engines.native.codegen.convolution.steps import Pointer, Step, step
 from treadle.engines.native.codegen.texts import lasting
 

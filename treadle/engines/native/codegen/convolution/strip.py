@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from treadle.engines.native.codegen.builder import Value
+from treadle.engines.native.codegen.contraction.frame import Frame
 from treadle.engines.native.codegen.contraction.text import least
-from treadle.engines.native.codegen.convolution.frame import Frame
 
 # Bytes, but for counts and positions.
 STRIP = (

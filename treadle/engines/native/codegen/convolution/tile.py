@@ -10,14 +10,15 @@ from treadle.engines.native.codegen.builder import Builder, Value, vector
 from treadle.engines.native.codegen.contraction.machine import Machine
 from treadle.engines.native.codegen.contraction.text import (
     Function,
-    join,
-    opaque,
     prefetch,
+    switched,
 )
 from treadle.engines.native.codegen.contraction.tile import (
     FLAT,
     TALL,
     add_product,
+    close_loop,
+    row_pointers,
     rows_of_tile,
 )
 from treadle.engines.native.codegen.texts import lasting
@@ -59,20 +60,12 @@ def tile_function(
     """
     widths = FLAT if flat else TALL
     shapes = [(h, v) for v in widths for h in heights(machine, widths)]
-    b = Builder("NAME", _PARAMETERS)
-    builders = [b]
-    parameters = ", ".join(f"{kind} %{name}" for name, kind in _PARAMETERS)
-    cases = " ".join(f"i64 {16 * h + v}, label %s{h}x{v}" for h, v in shapes)
-    shape = b.add(b.mul(b.arguments["height"], b.i64(16)), b.arguments["width"])
-    b.emit(f"switch {shape}, label %none [{cases}]")
-    for h, v in shapes:
-        b.start(f"s{h}x{v}")
-        b.emit(f"tail call void @NAME.{h}x{v}({parameters})")
-        b.ret()
-        builders.append(_Tile(machine, dtype, h, v, lanes).build())
-    b.start("none")
-    b.emit("unreachable")
-    return join("runs", builders)
+
+    def shape(b: Builder) -> Value:
+        return b.add(b.mul(b.arguments["height"], b.i64(16)), b.arguments["width"])
+
+    parts = {16 * h + v: _Tile(machine, dtype, h, v, lanes).build() for h, v in shapes}
+    return switched("runs", _PARAMETERS, shape, parts)
 
 
 class _Tile:
@@ -133,7 +126,7 @@ class _Tile:
             ahead,
             *after,
         ]
-        self._close(names, first, then, at, before)
+        close_loop(b, names, first, then, at, before)
         b.branch_if(b.compare("sgt", then[0], b.i64(0)), loop, end)
         last = b.block
         b.start(end)
@@ -147,7 +140,7 @@ class _Tile:
     ) -> list[Value]:
         """One run: a loop of one block, left at its end."""
         b, arg = self.b, self.b.arguments
-        rows, twice = self._rows(a)
+        rows, twice = row_pointers(b, a, self.height)
         before, loop, end = b.block, b.label("loop"), b.label("end")
         b.branch(loop)
         b.start(loop)
@@ -169,7 +162,7 @@ class _Tile:
         then = [b.sub(left, b.i64(1)), b.offset(place_b, arg["k_b"], "i8")]
         then.append(b.offset(line, arg["step_ahead"], "i8"))
         then += [b.offset(p, arg["k_a"], "i8") for p in rows_a]
-        self._close(names, first, [*then, *after], at, before)
+        close_loop(b, names, first, [*then, *after], at, before)
         b.branch_if(b.compare("sgt", then[0], b.i64(0)), loop, end)
         b.start(end)
         return [then[2], *after]
@@ -182,30 +175,8 @@ class _Tile:
             return [b.load(self.kind, p) for p in places]
         return [b.splat(b.load(self.dtype, place), self.lanes)] * self.width
 
-    def _rows(self, a: Value) -> tuple[list[Value], Value]:
-        """A pointer to every third row of a, opaque to LLVM, and twice the stride."""
-        b, step = self.b, self.b.arguments["row_a"]
-        twice = b.shl(step, b.i64(1))
-        rows = [a]
-        for _ in range((self.height - 1) // 3):
-            rows.append(b.offset(b.offset(rows[-1], twice, "i8"), step, "i8"))
-        return [rows[0], *(opaque(b, p) for p in rows[1:])], twice
-
     # -- phi nodes, written when the end of a loop is known --------------------------
 
     def _phis(self, first: list[Value]) -> tuple[list[Value], int]:
         names = [self.b.define(x.type, "") for x in first]
         return names, len(self.b.lines) - len(names)
-
-    def _close(
-        self,
-        names: list[Value],
-        first: list[Value],
-        then: list[Value],
-        at: int,
-        before: str,
-    ) -> None:
-        b = self.b
-        for k, (phi, x, y) in enumerate(zip(names, first, then, strict=True)):
-            pairs = f"[{x.name}, %{before}], [{y.name}, %{b.block}]"
-            b.lines[at + k] = f"  {phi.name} = phi {phi.type} {pairs}"
