@@ -24,7 +24,6 @@ INNER = {  # rooms within a layer, in order; files beside them stand on top
         "early",
         "base",
         "reference",
-        "device",
         "native",
         "gpu",
     ],

@@ -89,8 +89,6 @@ def test_a_failing_run_leaves_the_values_of_the_last() -> None:
 
 @pytest.mark.parametrize("engine", ["reference", "native", "device"])
 def test_every_engine(engine: str) -> None:
-    if engine == "device":
-        pytest.importorskip("treadle.engines.device")
     a, b = td.placeholder((4, 4), name="a"), td.placeholder((4,), name="b")
     y = td.tanh(a @ a) @ b
     f = td.computation([y, a], a, b, incremental=True)

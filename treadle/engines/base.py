@@ -207,14 +207,14 @@ _numbered: dict[str, Callable[[int], Engine]] = {}  # by the number of the devic
 _made: dict[str, Engine] = {}
 # Engines that are loaded when they are first asked for.
 _modules = {
-    "cuda": "treadle.engines.gpu.cuda.engine",
-    "device": "treadle.engines.device.engine",
+    "cuda": "treadle.engines.gpu.devices",
+    "device": "treadle.engines.gpu.devices",
     "native": "treadle.engines.native.engine",
-    "opencl": "treadle.engines.gpu.opencl.engine",
-    "webgpu": "treadle.engines.gpu.webgpu.engine",
+    "opencl": "treadle.engines.gpu.devices",
+    "webgpu": "treadle.engines.gpu.devices",
 }
 for _name in _modules:
-    register_engine(_name, numbered=_name in ("cuda", "opencl", "webgpu"))
+    register_engine(_name, numbered=_name != "native")
 
 
 def provide_engine(name: str, make: Callable[[], Engine]) -> None:

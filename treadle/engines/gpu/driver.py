@@ -16,14 +16,27 @@ what a kernel computes, item by item, is written once for all drivers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
-from treadle.base.errors import RunError
+from treadle.base.caches import Cache
+from treadle.base.errors import OutOfMemoryError, RunError
 from treadle.engines.gpu.work import Work
+
+KERNELS = 4096
+STEP = 128  # bytes where work items go in step, 32 of them
+# Of numbers that all devices have: a 16-bit float is computed as one of 32.
+NARROW = frozenset(
+    [
+        *("bool", "int8", "int16", "int32", "uint8", "uint16", "uint32"),
+        *("float16", "bfloat16", "float32"),
+    ]
+)
 
 
 class UnsupportedKernelError(RunError):
@@ -107,3 +120,47 @@ class DeviceDriver(Protocol):
         """Run `groups` work groups of `work.items` items each: `buffers` has one for
         each of `work.buffers`, in their order.
         """
+
+
+class CompilingDriver:
+    """A driver that compiles texts, and allocates as many bytes at once as `most`.
+
+    What an API raises is told as an error of the library; `full` where there is no
+    memory left.
+    """
+
+    def __init__(
+        self, title: str, most: int, errors: Any, full: type[Exception]
+    ) -> None:
+        self._title, self._most = title, most
+        self._errors, self._full = errors, full
+        self._entries: Cache[Work, Any] = Cache(f"{title} kernels", KERNELS)
+
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
+        try:
+            yield
+        except self._full as error:
+            raise OutOfMemoryError(f"the device has no memory left: {error}") from error
+        except self._errors as error:
+            if isinstance(error, RunError):
+                raise
+            raise RunError(f"the {self._title} device refuses: {error}") from error
+
+    def _check(self, bytes: int) -> None:
+        """Raise OutOfMemoryError if an allocation is larger than one may be."""
+        if bytes > self._most:
+            raise OutOfMemoryError(
+                f"{bytes:,} bytes are more than the device allocates at once, "
+                f"{self._most:,}"
+            )
+
+    def compile(self, work: Work) -> Any:
+        entry = self._entries.get(work)
+        if entry is None:
+            entry = self._entries[work] = self._compiled(work)
+        return entry
+
+    @abstractmethod
+    def _compiled(self, work: Work) -> Any:
+        """The kernel of some work, compiled now."""

@@ -98,6 +98,10 @@ class Linked:
             run.execute()
             if not sure and run.finds_wrong():
                 raise PositionError
+        except BaseException:  # a traceback keeps the run, and must not its memory
+            for made in (run.written, run.shaped):
+                made.clear()
+            raise
         finally:
             run.release()
         return run.results()

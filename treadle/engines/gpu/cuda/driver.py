@@ -14,15 +14,10 @@ from treadle.base.sizes import as_text
 from treadle.engines.gpu.cuda.builder import WARP
 from treadle.engines.gpu.cuda.library import Library, open_library
 from treadle.engines.gpu.cuda.modules import CudaKernel, Modules
-from treadle.engines.gpu.driver import DeviceTraits, Place
+from treadle.engines.gpu.driver import NARROW, DeviceTraits, Place
 from treadle.engines.gpu.work import Work
 
-DTYPES = frozenset(
-    [
-        *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"),
-        *("uint64", "float16", "bfloat16", "float32", "float64"),
-    ]
-)
+DTYPES = NARROW | {"int64", "uint64", "float64"}
 # Attributes of a device, by the numbers of the driver's header.
 _MAJOR, _MINOR = 75, 76
 _STREAM = None  # the default one: launches are slower than to gain by several
@@ -154,6 +149,11 @@ def _name(library: Library, handle: int) -> str:
     text = ctypes.create_string_buffer(_NAME)
     library.call("cuDeviceGetName", text, _NAME, handle)
     return text.value.decode(errors="replace")
+
+
+def driver_of(number: int) -> CudaDriver:
+    """The driver of the device of a number."""
+    return CudaDriver(open_library(), number)
 
 
 def devices(library: Library | None = None) -> list[tuple[int, str]]:

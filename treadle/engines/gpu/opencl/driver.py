@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from treadle.base.caches import Cache
-from treadle.base.errors import OutOfMemoryError, RunError
 from treadle.base.extras import extra
-from treadle.engines.gpu.driver import DeviceTraits, Place
+from treadle.engines.gpu.driver import (
+    NARROW,
+    STEP,
+    CompilingDriver,
+    DeviceTraits,
+    Place,
+)
 from treadle.engines.gpu.opencl.builder import OpenClBuilder
 from treadle.engines.gpu.work import Work
 from treadle.engines.native.system.host import host
-
-DTYPES = (
-    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"),
-    *("uint64", "float16", "bfloat16", "float32"),
-)
-KERNELS = 4096
-STEP = 128  # bytes where work items go in step, 32 of them
 
 
 class OpenClMemory:
@@ -50,11 +46,13 @@ def devices() -> list[tuple[Any, str]]:
     return [(d, d.name.strip()) for d in listed]
 
 
-class OpenClDriver:
+class OpenClDriver(CompilingDriver):
     """One OpenCL device, as `DeviceDriver` has it."""
 
     def __init__(self, handle: Any) -> None:
         self.cl = cl = extra("pyopencl", "opencl")
+        most = handle.max_mem_alloc_size
+        super().__init__("OpenCL", most, cl.Error, cl.MemoryError)
         with self._refusals():
             self._context = cl.Context([handle])
             self._queue = cl.CommandQueue(self._context)
@@ -62,8 +60,6 @@ class OpenClDriver:
         config = handle.single_fp_config
         exact = config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
         self._options = ["-cl-fp32-correctly-rounded-divide-sqrt"] if exact else []
-        self._entries: Cache[Work, OpenClKernel] = Cache("OpenCL kernels", KERNELS)
-        self._most = handle.max_mem_alloc_size
         is_cpu = bool(handle.type & cl.device_type.CPU)
         self.device = DeviceTraits(
             name=handle.name.strip(),
@@ -71,27 +67,13 @@ class OpenClDriver:
             vector_bytes=host().vector_bytes if is_cpu else STEP,
             buffers=64,
             alignment=64,
-            dtypes=frozenset([*DTYPES, *(["float64"] if has_double else [])]),
+            dtypes=NARROW.union(["int64", "uint64"], ["float64"] if has_double else []),
         )
-
-    @contextmanager
-    def _refusals(self) -> Iterator[None]:
-        """Turns what OpenCL raises into errors of the library."""
-        try:
-            yield
-        except self.cl.MemoryError as error:
-            raise OutOfMemoryError(f"the device has no memory left: {error}") from error
-        except self.cl.Error as error:
-            raise RunError(f"the OpenCL device refuses: {error}") from error
 
     # -- memory ----------------------------------------------------------------------
 
     def allocate(self, bytes: int) -> OpenClMemory:
-        if bytes > self._most:
-            raise OutOfMemoryError(
-                f"{bytes:,} bytes are more than the device allocates at once, "
-                f"{self._most:,}"
-            )
+        self._check(bytes)
         flags = self.cl.mem_flags.READ_WRITE
         with self._refusals():
             return OpenClMemory(self.cl.Buffer(self._context, flags, size=bytes), bytes)
@@ -135,12 +117,6 @@ class OpenClDriver:
             self.cl.enqueue_fill_buffer(*arguments)
 
     # -- kernels ---------------------------------------------------------------------
-
-    def compile(self, work: Work) -> OpenClKernel:
-        entry = self._entries.get(work)
-        if entry is None:
-            entry = self._entries[work] = self._compiled(work)
-        return entry
 
     def _compiled(self, work: Work) -> OpenClKernel:
         program = self.cl.Program(self._context, self.text(work))

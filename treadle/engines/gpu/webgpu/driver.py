@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from treadle.base.caches import Cache
-from treadle.base.errors import OutOfMemoryError, RunError
+from treadle.base.errors import RunError
 from treadle.base.extras import extra
-from treadle.engines.gpu.driver import DeviceTraits, Place
+from treadle.engines.gpu.driver import (
+    NARROW,
+    STEP,
+    CompilingDriver,
+    DeviceTraits,
+    Place,
+)
 from treadle.engines.gpu.webgpu.builder import WgslBuilder, WiderError
 from treadle.engines.gpu.work import Work
 from treadle.engines.native.system.host import host
 
-DTYPES = (
-    *("bool", "int8", "int16", "int32", "uint8", "uint16", "uint32"),
-    *("float16", "bfloat16", "float32"),
-)
-KERNELS, BOUND = 4096, 4096
-STEP = 128  # bytes where work items go in step, 32 of them
+BOUND = 4096
 MOST = 65_535  # groups along one dimension
 GATHERED = 256  # launches in one pass
 ALIGNMENT = 256  # of what begins within a buffer, in bytes
@@ -59,12 +59,16 @@ def devices() -> list[tuple[Any, str]]:
     return [(a, f"{a.info['device']} by {a.info['backend_type']}") for a in adapters]
 
 
-class WebGpuDriver:
+class WebGpuDriver(CompilingDriver):
     """One WebGPU device, as `DeviceDriver` has it."""
 
     def __init__(self, adapter: Any) -> None:
-        self.wgpu = extra("wgpu", "webgpu")
+        self.wgpu = wgpu = extra("wgpu", "webgpu")
         limits = adapter.limits
+        errors = wgpu.GPUError, RuntimeError
+        super().__init__(
+            "WebGPU", limits["max-buffer-size"], errors, wgpu.GPUOutOfMemoryError
+        )
         features = [f for f in ("shader-int64", "shader-f64") if f in adapter.features]
         asked = (
             *("max-buffer-size", "max-storage-buffer-binding-size"),
@@ -77,9 +81,7 @@ class WebGpuDriver:
                 required_features=features, required_limits=required
             )
         self._queue = self._handle.queue
-        self._most = limits["max-buffer-size"]
         self._bindable = limits["max-storage-buffer-binding-size"]
-        self._entries: Cache[Work, WebGpuKernel] = Cache("WebGPU kernels", KERNELS)
         self._bound: Cache[Any, Any] = Cache("WebGPU bindings", BOUND)
         self._encoder: Any = None
         self._pass: Any = None
@@ -91,29 +93,13 @@ class WebGpuDriver:
             vector_bytes=host().vector_bytes if is_cpu else STEP,
             buffers=limits["max-storage-buffers-per-shader-stage"] - 1,
             alignment=ALIGNMENT,
-            dtypes=frozenset(DTYPES),  # Mesa 22's lavapipe gets loops over i64 wrong
+            dtypes=NARROW,  # Mesa 22's lavapipe gets loops over i64 wrong
         )
-
-    @contextmanager
-    def _refusals(self) -> Iterator[None]:
-        """Turns what wgpu raises into errors of the library."""
-        try:
-            yield
-        except self.wgpu.GPUOutOfMemoryError as error:
-            raise OutOfMemoryError(f"the device has no memory left: {error}") from error
-        except (self.wgpu.GPUError, RuntimeError) as error:
-            if isinstance(error, RunError):
-                raise
-            raise RunError(f"the WebGPU device refuses: {error}") from error
 
     # -- memory ------------------------------------------------------------------------
 
     def allocate(self, bytes: int) -> WebGpuMemory:
-        if bytes > self._most:
-            raise OutOfMemoryError(
-                f"{bytes:,} bytes are more than the device allocates at once, "
-                f"{self._most:,}"
-            )
+        self._check(bytes)
         usage = self.wgpu.BufferUsage
         how = usage.STORAGE | usage.COPY_SRC | usage.COPY_DST
         with self._refusals():
@@ -160,12 +146,6 @@ class WebGpuDriver:
         self.upload(np.full(bytes, byte, np.uint8), memory, place[1])
 
     # -- kernels -----------------------------------------------------------------------
-
-    def compile(self, work: Work) -> WebGpuKernel:
-        entry = self._entries.get(work)
-        if entry is None:
-            entry = self._entries[work] = self._compiled(work)
-        return entry
 
     def _compiled(self, work: Work) -> WebGpuKernel:
         wide, text = self._written(work)
