@@ -39,7 +39,7 @@ def streaming(kernel: Kernel, nodes: Sequence[Tensor]) -> Kernel:
 
     Buffers that workers have of their own come after those.
     """
-    large = {k for k, n in enumerate(nodes) if at_least(n.type.nbytes, STREAM)}
+    large = {k for k, n in enumerate(nodes) if at_least(n.type.nbytes, STREAM, 1)}
     if not large:
         return kernel
     for k in sorted(large):

@@ -177,7 +177,7 @@ class Arrangement:
     @lazy
     def small(self) -> bool:
         """Whether all that lies there at any time is too little to save any of it."""
-        return not at_least(sum(x.type.nbytes for x in self.kept.values()), LARGE)
+        return not at_least(sum(x.type.nbytes for x in self.kept.values()), LARGE, 1)
 
     def steps(self) -> list[Unit]:
         """The units that are steps: not those that a product does itself."""

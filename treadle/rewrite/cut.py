@@ -62,7 +62,15 @@ def cut_folds(
 def _is_long(node: Tensor) -> bool:
     if isinstance(node.op, Reduction):
         return node.inputs[0].type.size >= LONG
-    return isinstance(node.op, Contract) and node.inputs[0].type.size > TERMS
+    # Not by the size of an operand: short sums of any number leave no guard.
+    return isinstance(node.op, Contract) and _terms(node.op, node.inputs[0]) > TERMS
+
+
+def _terms(op: Contract, x: Tensor) -> int:
+    """How many terms each sum of a product has."""
+    a, _, out = letters(op.spec)
+    pairs = zip(a, x.type.shape, strict=True)
+    return math.prod([extent for c, extent in pairs if c not in out])
 
 
 def _cut(op: Reduction, x: Tensor) -> Tensor | None:
@@ -106,7 +114,7 @@ def _cut_product(op: Contract, x: Tensor, y: Tensor) -> Tensor | None:
     a, b, out = letters(op.spec)
     extents = dict(zip(a, x.type.shape, strict=True))
     folded = [c for c in a if c not in out]
-    terms = math.prod([extents[c] for c in folded])
+    terms = _terms(op, x)
     if terms <= TERMS or x.type.dtype.kind != "f":
         return None
     along = max(folded, key=extents.__getitem__)

@@ -15,6 +15,7 @@ from treadle.base.symbolic import forms
 from treadle.base.symbolic.forms import Form
 
 LEAST = 2  # of a symbol
+NEAR = 8  # times as many or as few of a cached array: nearly as fast
 SIGNS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 
 _numbers = count()  # of atoms: no two traces share one, so that caches may mix them
@@ -227,16 +228,18 @@ def call(function: Callable[..., int], *arguments: Any) -> Any:
     return trace.make(value, atom)
 
 
-def at_least(x: Any, y: Any) -> bool:
+def at_least(x: Any, y: Any, near: int = NEAR) -> bool:
     """Whether x >= y, where that changes no bit of a value but how fast it is computed.
 
-    A program may serve sizes for which it comes out otherwise, if there are many.
+    A program serves sizes for which it comes out so within a factor of `near`, too, and
+    others if there are many: speed alone is worth no other program before that.
     """
     trace = _trace_of((x, y))
     if trace is None:
         return bool(x >= y)
     answer = bool(_value(x) >= _value(y))
-    trace.compare(form_of(x), ">=", form_of(y), answer, loose=True)
+    more, less = (x * near, y) if answer else (x, y * near)
+    trace.compare(form_of(more), ">=", form_of(less), answer, loose=True)
     return answer
 
 
