@@ -142,7 +142,7 @@ def test_speed_alone_may_be_left_aside() -> None:
     assert strict([200]) == [200]  # within a factor it is nearly as fast
     assert strict([900]) is None and loose([900]) == [900]
     assert loose([2000]) is None
-    assert [text for text, _ in guards_of(trace)] == ["n0 < 100", "n0 < 1000"]
+    assert [text for text, _ in guards_of(trace)] == ["n0 < 800", "n0 < 1000"]
     assert n < 100  # now a value hangs on it
     assert compiled(trace, [n], "bits")([200]) is None
 
