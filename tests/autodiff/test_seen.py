@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,8 @@ import numpy as np
 import pytest
 
 import treadle as td
-from treadle.autodiff import gradient
+from treadle.autodiff import derivative, gradient
+from treadle.base.errors import GradientError
 from treadle.runtime import again
 
 nn, F = td.nn, td.nn.functional
@@ -67,7 +69,7 @@ def test_a_loss_beside_assignments_is_derived_once(
     monkeypatch.setattr(gradient, "analyze", counted)
     losses = [task.step(k, follows) for k in range(10)]
     assert 1 <= analyzed <= 3
-    monkeypatch.setattr(gradient, "seen", lambda loss: None)
+    monkeypatch.setattr(gradient, "seen", lambda *given: None)
     other = Task(normalized)
     assert losses == [other.step(k, follows) for k in range(10)]
     assert task.state() == other.state()
@@ -119,7 +121,7 @@ def test_a_variable_assigned_twice_before_a_step_follows_a_plan(
         hits.append(task.optimizer._plans.hits - before)
     assert hits[4:] == [1] * 6
     monkeypatch.setattr(again.Plans, "note", lambda *given: None)
-    monkeypatch.setattr(gradient, "seen", lambda loss: None)
+    monkeypatch.setattr(gradient, "seen", lambda *given: None)
     other = Accumulated(normalized=True)
     assert losses == [other.step(k, read) for k in range(10)]
     assert task.state() == other.state()
@@ -141,3 +143,214 @@ def test_versions_between_assignments_keep_their_values() -> None:
             assert (float(first), float(between)) == (wanted / 2, wanted * 5)
         v.assign(1.0 + k)
     assert float(v) == 6  # nothing waits for who comes after
+
+
+# -- losses with derivatives inside ----------------------------------------------------
+
+Step = Callable[[int], list[Any]]
+
+
+def network() -> tuple[list[Any], Callable[..., Any]]:
+    shapes = [(3, 8), (8,), (8, 2), (2,)]
+    ps = [td.param(init=0.3 * values(*s, seed=k)) for k, s in enumerate(shapes)]
+
+    def forward(x: Any, ps: Any = ps) -> Any:
+        return td.tanh(x @ ps[0] + ps[1]) @ ps[2] + ps[3]
+
+    return ps, forward
+
+
+def trained(loss: Any, ps: list[Any], optimizer: Any) -> list[Any]:
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return [float(loss), *[p.numpy().tolist() for p in ps]]
+
+
+def maml() -> Step:
+    """The loss after steps of gradient descent, by what these began at (Finn et al.
+    2017)."""
+    ps, forward = network()
+    optimizer = td.optim.Adam(ps, lr=0.01)
+
+    def step(k: int) -> list[Any]:
+        total: Any = 0.0
+        for task in range(2):
+            fast = list(ps)
+            for inner in range(2):
+                x = td.asarray(values(5, 3, seed=100 * k + 10 * task + inner))
+                gradients = td.grad((forward(x, fast) ** 2).mean(), fast)
+                fast = [p - 0.1 * g for p, g in zip(fast, gradients, strict=True)]
+            x = td.asarray(values(5, 3, seed=1000 + 10 * k + task))
+            total = total + (forward(x, fast) ** 2).mean()
+        return trained(total, ps, optimizer)
+
+    return step
+
+
+def penalty(evaluated: bool = False, part: bool = False) -> Step:
+    """The penalty of a critic whose gradient is not of length one (Gulrajani et al.
+    2017)."""
+    ps, forward = network()
+    optimizer = td.optim.Adam(ps, lr=0.01)
+    data = td.asarray(values(40, 3, seed=5))
+
+    def step(k: int) -> list[Any]:
+        x = data[k : k + 5] if part else td.asarray(values(5, 3, seed=k))
+        out = forward(x).sum()
+        g = td.grad(out, x)
+        if evaluated:
+            td.evaluate(out, g)
+        loss = out + (((g * g).sum(1) + 1e-3) ** 0.5 - 1).sum()
+        return [*trained(loss, ps, optimizer), g.tolist()]
+
+    return step
+
+
+def products() -> Step:
+    """Products with a Hessian, of a gradient that is there."""
+    ps, forward = network()
+
+    def step(k: int) -> list[Any]:
+        loss = (forward(td.asarray(values(5, 3, seed=k))) ** 2).mean()
+        gradients, along, products = td.grad(loss, ps), [p.numpy() for p in ps], []
+        for _ in range(3):
+            pairs = zip(gradients, along, strict=True)
+            product: Any = sum((g * td.asarray(v)).sum() for g, v in pairs)
+            along = [h.numpy() for h in td.grad(product, ps)]
+            products += [v.tolist() for v in along]
+        return products
+
+    return step
+
+
+def third() -> Step:
+    w = td.param(init=values(4, seed=1))
+
+    def step(k: int) -> list[Any]:
+        y = (td.sin(w * td.asarray(values(4, seed=k))) ** 2).sum()
+        (g,) = td.grad(y, [w])
+        (h,) = td.grad((g * g).sum(), [w])
+        return [x.tolist() for x in td.evaluate(h, td.grad((h * g).sum(), [w])[0])]
+
+    return step
+
+
+def by_hand() -> Step:
+    """Steps written out, and what they come to by the rate and the start."""
+
+    def step(k: int) -> list[Any]:
+        start, rate = td.asarray(values(4, seed=k)), td.asarray(np.float32(0.05))
+        x, w = td.asarray(values(6, 4, seed=50 + k)), start
+        for _ in range(3):
+            w = w - rate * td.grad(((x @ w) ** 2).mean(), w)
+        loss = ((x @ w) ** 2).mean()
+        return [loss.item(), *[g.tolist() for g in td.grad(loss, [start, rate])]]
+
+    return step
+
+
+def looked_up() -> Step:
+    """Rows of a table, first derivatives by which stay rows."""
+    table = td.lookup("table", (20, 3), init=1.0)
+    table.assign(values(20, 3, seed=3))
+    w = td.param(init=values(3, seed=4))
+    optimizer = td.optim.SGD([table, w], lr=0.1)
+
+    def step(k: int) -> list[Any]:
+        ids = np.random.default_rng(k).integers(0, 20, 7)
+        read = td.rows(table, td.asarray(ids))
+        loss = td.tanh(read @ w).sum() + td.rows(table, [3]).sum()
+        if k % 2:
+            loss = loss + (td.grad(loss, read) ** 2).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        rows = td.sparse_rows(table.grad)
+        assert rows is not None
+        return [rows[0].tolist(), *trained(loss, [table, w], optimizer)]
+
+    return step
+
+
+def assigned() -> Step:
+    """A Variable that is assigned by its gradient, looked at now and then."""
+    w, x = td.Variable(values(4, seed=1)), td.asarray(values(6, 4, seed=2))
+
+    def step(k: int) -> list[Any]:
+        for _ in range(3):
+            loss = ((x @ w) ** 2).mean() + (w**2).sum()
+            w.assign(w - 0.05 * td.grad(loss, [w])[0])
+            if k % 2:
+                loss.item()
+        return [w.tolist()]
+
+    return step
+
+
+INSIDE: dict[str, Callable[[], Step]] = {
+    "maml": maml,
+    "penalty": penalty,
+    "penalty of what has a value": lambda: penalty(evaluated=True),
+    "penalty by a part": lambda: penalty(part=True),
+    "products": products,
+    "third": third,
+    "by hand": by_hand,
+    "looked up": looked_up,
+    "assigned": assigned,
+}
+
+
+@pytest.mark.parametrize("name", INSIDE)
+def test_a_loss_with_derivatives_inside_is_derived_once(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    td.clear_cache()
+    analyzed, expanded = [], []
+    for module, attribute, calls in (
+        ("treadle.autodiff.derivative", "analyze", analyzed),
+        ("treadle.autodiff.gradient", "analyze", analyzed),
+        ("treadle.rewrite.expand", "expansion", expanded),
+    ):
+        before: Callable[..., Any] = getattr(sys.modules[module], attribute)
+
+        def counted(
+            *given: Any, before: Any = before, calls: Any = calls, **more: Any
+        ) -> Any:
+            calls.append(None)
+            return before(*given, **more)
+
+        monkeypatch.setattr(f"{module}.{attribute}", counted)
+    step = INSIDE[name]()
+    results = []
+    for k in range(10):
+        if k == 6:
+            analyzed.clear()
+            expanded.clear()
+        results.append(step(k))
+    assert (len(analyzed), len(expanded)) == (0, 0)
+    monkeypatch.setattr(gradient, "seen", lambda *given: None)
+    monkeypatch.setattr(derivative, "seen", lambda *given: None)
+    other = INSIDE[name]()
+    assert results == [other(k) for k in range(10)]
+
+
+def test_what_is_reached_is_known_by_targets() -> None:
+    """The same graph by other targets, and one of which the result is no more."""
+    w, v = td.param(init=np.ones(3, np.float32)), td.param(init=np.ones(3, np.float32))
+    for k in range(4):
+        (g,) = td.grad((w * w).sum(), [w])
+        y = (g * v).sum()
+        a, b = td.grad(y, [w, v])
+        assert (a.tolist(), b.tolist()) == ([2.0] * 3, [2.0] * 3)
+        assert td.grad(y, [v])[0].tolist() == [2.0] * 3
+        assert td.grad(y, [v, g])[1].tolist() == [1.0] * 3
+        for _ in range(2):
+            with pytest.raises(GradientError, match="does not depend"):
+                td.grad(g.sum(), [w, v])
+        zero = td.grad(g.sum(), [v, w], unused="zero")
+        assert [x.tolist() for x in zero] == [[0.0] * 3, [2.0] * 3]
+        squares = (w * w).sum()
+        with td.no_grad():
+            inner = td.grad(squares, [w])[0]
+        assert td.grad((inner * w).sum(), [w])[0].tolist() == [2.0] * 3
+        assert float((td.grad((w * w * k).sum(), w) ** 2).sum()) == 12.0 * k * k

@@ -96,6 +96,56 @@ def test_a_derivative_goes_on_behind_values() -> None:
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_a_derivative_by_nodes_ends_at_these(seed: int) -> None:
+    """What is older than the targets is a leaf, waiting or not, unless a derivative
+    among what is derived goes on to it."""
+    draw = np.random.default_rng(seed)
+    x = td.param(init=np.ones(3, np.float32))
+    every: list[Any] = [x.node(), td.asarray(np.ones((2, 3), np.float32))[1]]
+    for _ in range(30):
+        a, b = (every[int(k)] for k in draw.integers(0, len(every), 2))
+        every.append(td.tanh(a * b))
+        if draw.random() < 0.2:
+            every[-1].numpy()
+        if draw.random() < 0.2:
+            (g,) = td.grad(every[-1].sum(), [a])
+            every.append(g * b)
+    y, keys = td.sum(every[-1] * every[-2]), []
+    for by in ([every[1]], [every[12]], every[20:24], [every[-2]]):
+        found = []
+        for modules in ([looks], []):
+            with in_python(*modules):
+                seen = look([y], by, {}, True, by=by)
+            assert seen is not None
+            places = [node.serial for node in seen.nodes]
+            found.append((places, seen.key, seen.others, seen.held))
+            del seen
+        assert found[0] == found[1]
+        keys.append(found[0][1])
+    assert len(set(keys)) == len(keys)
+
+
+def test_what_is_behind_a_derivative_that_has_a_value_is_seen() -> None:
+    """A derivative of a gradient that has a value, by what is newer than all that it
+    reads as it is."""
+    x = td.param(init=np.full(3, 0.5, np.float32))
+    y = td.tanh(x * 2)
+    (g,) = td.grad(td.sum(y * y), [x])
+    g.numpy()
+    v = td.param(init=np.ones(3, np.float32))
+    h = td.grad(td.sum(g * v * g), [v, x])
+    looked = []
+    for modules in ([looks], []):
+        with in_python(*modules):
+            seen = look(h, [], {}, False)
+        assert seen is not None
+        assert {y.serial, g.serial} <= {node.serial for node in seen.nodes}
+        looked.append((seen.key, seen.others, seen.held))
+        del seen
+    assert looked[0] == looked[1]
+
+
 def test_other_ops_and_other_shapes_look_different() -> None:
     x = td.param(init=np.ones((3, 3), np.float32))
     data = [td.asarray(np.ones((3, n), np.float32)) for n in (3, 3, 4)]

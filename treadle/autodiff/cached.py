@@ -2,73 +2,104 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from treadle.autodiff.dependence import Reached
 from treadle.base.caches import Cache
 from treadle.base.options import modes
 from treadle.graph.frame import top
 from treadle.graph.leaves import Version
 from treadle.graph.look import Look, assigned, look
+from treadle.graph.operators import Operand
 from treadle.graph.tensor import Tensor, watchers
 from treadle.graph.variable import Variable
 
 LOSSES = 256  # whose gradients are remembered
-# By how a loss looks: the places of the versions that it is derived by.
-_known: Cache[Any, tuple[int, ...]] = Cache("gradients of losses", LOSSES)
+
+
+class Group(NamedTuple):
+    """The nodes that a derivative by one target is taken by, and its position among the
+    targets; or, of a table, the look-ups that alone read it.
+    """
+
+    position: int
+    nodes: list[Tensor]
+    reads: bool = False
+
+
+class _Known(NamedTuple):
+    """The node that was recorded, and its groups as positions, places and `reads`."""
+
+    op: Any
+    type: Any
+    groups: list[tuple[int, list[int], bool]]
+
+
+_known: Cache[Any, _Known] = Cache("gradients of losses", LOSSES)
 
 
 @dataclass
 class Seen:
-    """How a loss looks, and if one that looked alike was derived, by which versions of
-    Variables: each is the only version of its Variable there.
+    """How results look with what they are derived by, and if some that looked alike
+    were derived, the op and the type of the node that was recorded, and its groups.
     """
 
     key: Any
-    place: dict[int, int]  # by serial
-    versions: list[Tensor] | None
+    place: dict[int, int]  # by serial, where nothing is known
+    op: Any = None
+    type: Any = None
+    groups: Sequence[Group] = ()
 
-    def note(self, dependence: Reached, parameters: Sequence[Variable]) -> None:
-        """Remember what a gradient by parameters has reached, if that is no more than
-        one version of each."""
-        more = (
-            dependence.rows
-            or dependence.derivatives
-            or dependence.computed_table
-            or dependence.rewritten
-        )
-        by = {
-            id(x.op.variable): x for x in dependence.versions if type(x.op) is Version
-        }
-        versions = [by.get(id(p)) for p in parameters]
-        if more or len(by) < len(dependence.versions):
-            return
-        places = [-1 if x is None else self.place.get(x.serial, -1) for x in versions]
-        if places and -1 not in places:
-            _known[self.key] = tuple(places)
+    def note(self, derivative: Tensor, groups: Sequence[Group]) -> None:
+        """Remember the node that was recorded."""
+        place = self.place
+        places = [[place.get(x.serial, -1) for x in group.nodes] for group in groups]
+        if not any(-1 in each for each in places):
+            pairs = zip(groups, places, strict=True)
+            kept = [(group.position, each, group.reads) for group, each in pairs]
+            _known[self.key] = _Known(derivative.op, derivative.type, kept)
 
 
-def seen(loss: Tensor) -> Seen | None:
-    """The key of a loss, with what its gradient reached before; None without a key."""
+def seen(ys: Sequence[Tensor], xs: Sequence[Operand] | None = None) -> Seen | None:
+    """The key of results that are derived by `xs`, or by all that is trained, with what
+    was recorded of it before; None without a key."""
     now, frame = modes.get(), top()
     if frame.tracing or watchers or now.options.eager or not frame.alone():
         return None
     pending = frame.pending
-    columns = look([loss], (), assigned(pending), True, pending)
+    wanted, more = _targets(xs or (), {x.serial for x in (*ys, *pending)})
+    variables = tuple([isinstance(x, Variable) for x in xs or ()])
+    by = [] if True in variables else [x.node() for x in xs or ()]
+    columns = look(ys, more, assigned(pending), True, pending, by=by)
     if columns is None:
         return None
-    key = columns.key, now.options.compilation
-    places = _known.get(key)
-    versions = None if places is None else _versions(columns, places)
-    place = {} if versions else {x.serial: k for k, x in enumerate(columns.nodes)}
-    return Seen(key, place, versions)
+    roots = {x.serial: k for k, x in enumerate((*ys, *more, *pending))}
+    places = None if xs is None else tuple([roots[n] for n in wanted])
+    key = columns.key, now.options.compilation, bool(now.no_grad), places, variables
+    known, nodes = _known.get(key), columns.nodes
+    if known is None or not (by or _are_different(columns)):
+        return Seen(key, {x.serial: k for k, x in enumerate(nodes)})
+    _known.renew(key)
+    groups = [Group(k, [nodes[n] for n in at], reads) for k, at, reads in known.groups]
+    return Seen(key, {}, known.op, known.type, groups)
 
 
-def _versions(columns: Look, places: Sequence[int]) -> list[Tensor] | None:
-    """The nodes at these places, if no other version of their Variables is there."""
+def _targets(
+    xs: Sequence[Operand], known: Container[int]
+) -> tuple[list[int], list[Tensor]]:
+    """The serial of each target's node, and the nodes but for those that are known: who
+    else refers to what is assigned is counted."""
+    serials, more = list[int](), dict[int, Tensor]()
+    for x in xs:
+        node = x.node()
+        serials.append(node.serial)
+        if node.serial not in known:
+            more[node.serial] = node
+    return serials, list(more.values())
+
+
+def _are_different(columns: Look) -> bool:
+    """Return True if no two versions of one Variable are there."""
     variables = [x.op.variable for x in columns.nodes if type(x.op) is Version]
-    if len(set(map(id, variables))) < len(variables):
-        return None
-    return [columns.nodes[k] for k in places]
+    return len(set(map(id, variables))) == len(variables)

@@ -45,6 +45,9 @@ class Reached:
     computed_table: bool = False  # whether rows are looked up in what was computed
     # what nodes were rewritten as, by serial
     rewritten: dict[int, Tensor] = field(default_factory=dict)
+    # what it may be derived by as it was: the results, and nodes by those they became
+    roots: Sequence[Tensor] = ()
+    origins: dict[int, Tensor] = field(default_factory=dict)
     readers: dict[int, list[Tensor]] = field(default_factory=dict)
     rows: list[Tensor] = field(default_factory=list)  # of batched runs
 

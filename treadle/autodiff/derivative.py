@@ -5,7 +5,9 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import chain
 
+from treadle.autodiff.cached import Group, Seen, seen
 from treadle.autodiff.dependence import Reached, reached
 from treadle.autodiff.reverse import (
     cotangents_of,
@@ -14,6 +16,7 @@ from treadle.autodiff.reverse import (
 )
 from treadle.autodiff.tape import (
     Tape,
+    TapeGradient,
     has_recipe,
     replayed,
     tape_of,
@@ -43,8 +46,11 @@ def cotangents(
 
     Outside of traces they are the results of one Derivative.
     """
+    before = seen(ys, xs)
+    if before is not None and before.groups:
+        return recorded_as(before, ys, gs)
     ys, dependence = analyze(ys, Targets(xs))
-    return recorded(dependence, ys, gs, xs, used=False)
+    return recorded(dependence, ys, gs, xs, used=False, before=before)
 
 
 def analyze(
@@ -56,16 +62,31 @@ def analyze(
     and `once` at most, if that is known.
     """
     functions.run_rows(ys, _asked(ys, targets), once)
+    roots, origins = list(ys), dict[int, Tensor]()
     every: dict[int, Tensor] = {}
+    plain = True  # nothing but derivatives is written out
     while True:
         dependence = reached(ys, targets)
         rows = dependence.rows if _replays(dependence.rows, targets) else []
         if not dependence.derivatives and not rows:
             dependence.rewritten = every
+            if every and plain and not dependence.rows:
+                dependence.roots, dependence.origins = roots, origins
             return list(ys), dependence
-        expanded = written_derivatives(reach(ys, targets.ends), replayed(rows, {}))
+        nodes = reach(ys, targets.ends)
+        plain = plain and not rows and not any(map(_is_of_rows, nodes))
+        expanded = written_derivatives(nodes, replayed(rows, {}), targets.nodes)
+        for x in nodes:
+            written = expanded.get(x.serial, x)
+            if written.serial > x.serial:
+                origins[written.serial] = x
         ys = [expanded.get(y.serial, y) for y in ys]
         every = expanded | {k: expanded.get(x.serial, x) for k, x in every.items()}
+
+
+def _is_of_rows(node: Tensor) -> bool:
+    """Return True for a node of which the recipe is that of a batched run."""
+    return type(node.op) is TapeGradient or has_recipe(node)
 
 
 def _asked(ys: Sequence[Tensor], targets: Targets) -> set[int]:
@@ -94,8 +115,10 @@ def recorded(
     gs: Sequence[Tensor],
     xs: Sequence[Operand],
     used: bool = True,
+    before: Seen | None = None,
 ) -> dict[int, Tensor]:
-    """The cotangents where it is known what they reach.
+    """The cotangents where it is known what they reach, which is noted for what looks
+    as they did `before`.
 
     Those that are not `used` up by the next run are minded when their recipe is cut.
     """
@@ -111,18 +134,60 @@ def recorded(
         return {}
     if top().tracing or current().eager or dependence.computed_table:
         return pull(ys, gs, targets)
-    reads = {k: _reads(nodes, dependence) for k, nodes in groups.items()}
-    parts: list[list[Tensor]] = []
-    for k in sorted(groups):
-        parts += [[x] for x in reads[k]] or [groups[k]]
-    derivatives = _record(ys, gs, parts)
+    chosen = []
+    for k, nodes in sorted(groups.items()):
+        reads = _reads(nodes, dependence)
+        chosen.append(Group(k, reads or nodes, bool(reads)))
+    # Other derivatives that it goes on through are written out where it is.
+    inner = _as_recorded(chosen, dependence)
+    nested, ys = inner is not None, ys if inner is None else dependence.roots
+    chosen = chosen if inner is None else inner
+    sizes = [[1] * len(x.nodes) if x.reads else [len(x.nodes)] for x in chosen]
+    op = Derivative(len(ys), tuple(chain.from_iterable(sizes)), nested)
+    derivative = op(*ys, *gs, *[x for group in chosen for x in group.nodes])
+    if before is not None and (nested or not dependence.rewritten):
+        before.note(derivative, chosen)
+    return _results(derivative, chosen, used)
+
+
+def recorded_as(
+    before: Seen, ys: Sequence[Tensor], gs: Sequence[Tensor]
+) -> dict[int, Tensor]:
+    """The cotangents of results that look like some that were derived before."""
+    targets = [x for group in before.groups for x in group.nodes]
+    derivative = Tensor(before.op, (*ys, *gs, *targets), before.type)
+    return _results(derivative, before.groups, used=False)
+
+
+def _results(
+    derivative: Tensor, groups: Sequence[Group], used: bool
+) -> dict[int, Tensor]:
+    """The cotangent of each target by its position."""
+    results = outputs_of(derivative)
     if not used:
-        _mind(derivatives)
-    results = iter(derivatives)
+        _mind(derivative, results)
+    each = iter(results)
     return {
-        k: _gathered(reads[k], results) if reads[k] else next(results)
-        for k in sorted(groups)
+        k: _gathered(nodes, each) if reads else next(each) for k, nodes, reads in groups
     }
+
+
+def _as_recorded(groups: Sequence[Group], dependence: Reached) -> list[Group] | None:
+    """Groups of the nodes that were there before derivatives were written out; None
+    where there were none, or where something is derived by what was not there.
+    """
+    if not dependence.roots:
+        return None
+    newest = max(y.serial for y in dependence.roots)
+    origins, result = dependence.origins, []
+    for k, nodes, reads in groups:
+        before = [origins.get(x.serial, x) for x in nodes]
+        if any(x.serial > newest for x in before):
+            return None
+        if reads and any(type(x.op) is not Embedding for x in before):
+            return None
+        result.append(Group(k, before, reads))
+    return result
 
 
 def _by_tapes(
@@ -197,28 +262,10 @@ class _RowCotangents:
         self.newest = max(self.newest, row.serial)
 
 
-def _record(
-    ys: Sequence[Tensor], gs: Sequence[Tensor], parts: Sequence[Sequence[Tensor]]
-) -> list[Tensor]:
-    """One Derivative by groups of nodes; its results."""
-    derivative = Derivative(len(ys), tuple(len(part) for part in parts))
-    return [*outputs_of(derivative(*ys, *gs, *[x for part in parts for x in part]))]
-
-
-def recorded_by(
-    ys: Sequence[Tensor], gs: Sequence[Tensor], parts: Sequence[Sequence[Tensor]]
-) -> list[Tensor]:
-    """The cotangents of groups of nodes that they are known to reach."""
-    results = _record(ys, gs, parts)
-    _mind(results)
-    return results
-
-
-def _mind(results: Sequence[Tensor]) -> None:
+def _mind(derivative: Tensor, results: Sequence[Tensor]) -> None:
     """Know of results as long as their Derivative lives."""
-    (node,) = results[0].inputs
-    serial = node.serial
-    alive = weakref.ref(node, partial(_recorded.pop, serial))  # no Python runs
+    serial = derivative.serial
+    alive = weakref.ref(derivative, partial(_recorded.pop, serial))  # no Python runs
     _recorded[serial] = alive, [weakref.ref(x) for x in results]
 
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from treadle.autodiff.cached import seen
-from treadle.autodiff.derivative import analyze, cotangents, recorded, recorded_by
+from treadle.autodiff.cached import Group, seen
+from treadle.autodiff.derivative import analyze, cotangents, recorded, recorded_as
 from treadle.autodiff.reverse import fitted, seed_for, zeros_like
 from treadle.autodiff.targets import Trainable
 from treadle.base import trees
@@ -21,7 +21,6 @@ from treadle.graph.origin import capture, describe
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach
 from treadle.graph.variable import Variable, variable_of
-from treadle.ops.families import Output
 
 __all__ = [
     "backward",
@@ -192,27 +191,25 @@ def put_gradients(parameters: Sequence[Variable], gradients: Sequence[Tensor]) -
 
 def _derived(node: Tensor, seed: Tensor) -> tuple[list[Variable], list[Tensor]]:
     """The parameters that a loss trains, and their gradients."""
-    before = seen(node)
-    if before is not None and before.versions is not None:
-        versions = before.versions
-        gradients = recorded_by([node], [seed], [[x] for x in versions])
-        return [x.op.variable for x in versions], gradients  # type: ignore[attr-defined]
-    (whole,), below = analyze([node], Trainable())
+    before = seen([node])
+    if before is not None and before.groups:
+        gradients = recorded_as(before, [node], [seed])
+        return [_variable(group) for group in before.groups], list(gradients.values())
+    ys, below = analyze([node], Trainable())
     parameters = below.trainable()
-    by_position = recorded(below, [whole], [seed], parameters, used=False)
+    by_position = recorded(below, ys, [seed], parameters, used=False, before=before)
     if not by_position:
         raise untrained(node).located("backward", repr(node.type), node.line)
     order = sorted(by_position)
-    trained, gradients = [parameters[k] for k in order], [by_position[k] for k in order]
-    if before is not None and whole is node and _are_of_one(gradients):
-        before.note(below, trained)
-    return trained, gradients
+    return [parameters[k] for k in order], [by_position[k] for k in order]
 
 
-def _are_of_one(results: Sequence[Tensor]) -> bool:
-    """Whether these are the results of one Derivative."""
-    below = {x.inputs[0].serial for x in results if type(x.op) is Output}
-    return len(below) == 1 and all(type(x.op) is Output for x in results)
+def _variable(group: Group) -> Variable:
+    """The Variable that a group of nodes is of."""
+    node = group.nodes[0]
+    variable = variable_of(node.inputs[0] if group.reads else node)
+    assert variable is not None
+    return variable
 
 
 def untrained(y: Tensor) -> GradientError:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Container, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from typing import Any
 
 from treadle.autodiff.reverse import pull, zeros_like
@@ -19,11 +20,13 @@ from treadle.base.types import TupleType, Type
 from treadle.core import native
 from treadle.graph.frame import apart
 from treadle.graph.leaves import Cut, constant_node, zeros_of
+from treadle.graph.marks import NO_GRAD
 from treadle.graph.op import Op, op
 from treadle.graph.operators import provide
 from treadle.graph.serials import newest_serial
 from treadle.graph.tensor import Tensor, noted
 from treadle.graph.traversal import by_serial, pending, reach
+from treadle.graph.variable import variable_of
 from treadle.ops.families import Output
 from treadle.ops.lookup import shares
 
@@ -31,11 +34,13 @@ from treadle.ops.lookup import shares
 @op()
 class Derivative(Op):
     """Cotangents of some nodes for cotangents of `of` results: inputs results,
-    their cotangents, nodes. The k-th is the sum over the next `sizes[k]` nodes.
+    their cotangents, nodes. The k-th is the sum over the next `sizes[k]` nodes. One
+    that is `nested` goes on through other derivatives.
     """
 
     of: int
     sizes: tuple[int, ...]
+    nested: bool = False
     family = "derivative"
 
     def infer(self, *types: Any) -> TupleType:
@@ -50,14 +55,24 @@ if native is not None:  # how a graph looks hangs on whether it has some
     native.bind_derivative(Derivative)
 
 
+@dataclass(frozen=True)
+class Expansion:
+    """The results of a Derivative as graphs of what it derives: what they read of the
+    nodes that were there, and the new ones, in order. `replaced` has those that stand
+    for nodes that read other derivatives, by serial.
+    """
+
+    results: list[Tensor]
+    old: list[Tensor]
+    fresh: list[Tensor]
+    replaced: Mapping[int, Tensor]
+
+
 def expansion(
     node: Tensor, replacements: Mapping[int, Tensor] | None = None
-) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
-    """The results of a Derivative as graphs of what it derives; what is read
-    of the nodes that were there, and the new ones, in order.
-
-    `replacements` has nodes, by serial, that were made of its inputs.
-    """
+) -> Expansion:
+    """What a Derivative stands for, on what `replacements` has for its inputs, by
+    serial."""
     op = node.op
     assert isinstance(op, Derivative)
     inputs = (
@@ -68,8 +83,12 @@ def expansion(
     ys, gs = inputs[: op.of], inputs[op.of : 2 * op.of]
     rest = iter(inputs[2 * op.of :])
     groups = [[next(rest) for _ in range(size)] for size in op.sizes]
-    start = newest_serial()
+    start, replaced = newest_serial(), dict[int, Tensor]()
     with apart():
+        if op.nested:
+            replaced = _without_derivatives(ys, groups)
+            ys = [replaced.get(y.serial, y) for y in ys]
+            groups = [[replaced.get(x.serial, x) for x in group] for group in groups]
         cotangents = pull(ys, gs, Targets.of_nodes(groups))
     results = [cotangents[k] for k in range(len(groups))]
     nodes = reach(results, lambda n: n.serial < start)
@@ -78,7 +97,19 @@ def expansion(
     code, offset = node.origin
     for x in fresh:
         x._code, x._offset = code, offset
-    return results, old, fresh
+    return Expansion(results, old, fresh, replaced)
+
+
+def _without_derivatives(
+    ys: Sequence[Tensor], groups: Sequence[Sequence[Tensor]]
+) -> dict[int, Tensor]:
+    """What stands, by serial, for nodes that a derivative by others goes through once
+    derivatives are written out; whether nodes have values changes nothing."""
+    targets = Targets.of_nodes(groups)
+    if any(variable_of(x) is not None for group in groups for x in group):
+        targets.floor = 0  # as where it was recorded: of a Variable any version counts
+    nodes = reach(ys, targets.ends)
+    return written_derivatives(nodes, targets=targets.nodes, bare=True)
 
 
 def _of_rows(node: Tensor, replacements: Mapping[int, Tensor]) -> list[Tensor]:
@@ -112,16 +143,23 @@ def _of_rows(node: Tensor, replacements: Mapping[int, Tensor]) -> list[Tensor]:
 
 
 def written_derivatives(
-    nodes: Iterable[Tensor], replaced: dict[int, Tensor] | None = None
+    nodes: Iterable[Tensor],
+    replaced: dict[int, Tensor] | None = None,
+    targets: Container[int] = (),
+    bare: bool = False,
 ) -> dict[int, Tensor]:
-    """The nodes that stand for others, by serial, once derivatives are written out."""
+    """The nodes that stand for others, by serial, once derivatives are written out.
+
+    Those that are `targets` are not one, though they come to the same. If they are to
+    be `bare`, results have no values or names, but end derivatives as before.
+    """
     replaced = {} if replaced is None else replaced
     results: dict[int, list[Tensor]] = {}
     for node in nodes:
         if node.serial in replaced:
             continue
         if type(node.op) is Derivative:
-            results[node.serial] = expansion(node, replaced)[0]
+            results[node.serial] = expansion(node, replaced).results
         elif type(node.op) is TapeGradient and rows_given(node) is not None:
             results[node.serial] = _of_rows(node, replaced)
         elif isinstance(node.op, Cut) and (recipe := recipe_of(node)) is not None:
@@ -132,21 +170,21 @@ def written_derivatives(
             replaced[node.serial] = results[below.serial][op.position]
         elif node.inputs and node.inputs[0].serial in results:
             assert isinstance(node.op, Output)
-            replaced[node.serial] = _standing_for(
-                results[node.inputs[0].serial][node.op.position], node
-            )
+            result = results[node.inputs[0].serial][node.op.position]
+            alone = node.serial in targets or not (bare or _is_plain(node))
+            alone = bool(result.inputs) and (alone or node.mark is NO_GRAD)
+            if alone:
+                result = _copied(result.op, result.inputs, node)
+            replaced[node.serial] = result
         elif any(x.serial in replaced for x in node.inputs):
             inputs = tuple(replaced.get(x.serial, x) for x in node.inputs)
             replaced[node.serial] = _copied(node.op, inputs, node)
     return replaced
 
 
-def _standing_for(result: Tensor, like: Tensor) -> Tensor:
-    """A result with the value and the notes of the node that it stands for."""
-    plain = like.stored is None and not (like.mark or like._name or like._metadata)
-    if plain or not result.inputs:
-        return result
-    return _copied(result.op, result.inputs, like)
+def _is_plain(node: Tensor) -> bool:
+    """Return True if no more is known of a node than its recipe."""
+    return node.stored is None and not (node.mark or node._name or node._metadata)
 
 
 def _copied(op: Op, inputs: tuple[Tensor, ...], like: Tensor) -> Tensor:

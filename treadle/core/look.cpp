@@ -17,7 +17,7 @@ struct Known {
   PyObject *constant = nullptr, *literal = nullptr;  // ops
   PyObject *number = nullptr, *number_of = nullptr;  // of a type, of an op
   Slot op_number, type_number, committed, frozen, trainable;
-  PyObject *of, *results, *carried, *closed, *program;  // names
+  PyObject *of, *results, *nested, *carried, *closed, *program;  // names
   PyObject *traits, *differentiable;
 };
 Known known;
@@ -39,6 +39,7 @@ PyObject* bind_look(PyObject*, PyObject* args) {
     return nullptr;
   k.of = PyUnicode_InternFromString("variable");
   k.results = PyUnicode_InternFromString("of");  // of a derivative: how many
+  k.nested = PyUnicode_InternFromString("nested");
   k.carried = PyUnicode_InternFromString("carried");
   k.closed = PyUnicode_InternFromString("closed");
   k.program = PyUnicode_InternFromString("program");
@@ -80,11 +81,13 @@ enum class Result { looked, otherwise, failed };
 
 class Looker {
  public:
-  Looker(PyObject* own, bool whole, bool derived, int64_t floor, int64_t parts)
-      : own_(own), whole_(whole), derived_(derived), floor_(floor), parts_(parts) {}
+  Looker(PyObject* own, bool whole, bool derived, int64_t floor, int64_t parts,
+         int64_t ends)
+      : own_(own), whole_(whole), derived_(derived), floor_(floor), parts_(parts),
+        ends_(ends) {}
 
   // Reads the whole graph, during which no Python runs.
-  Result read(Walk& w, PyObject* roots, size_t first_update, size_t most) {
+  Result read(Walk& w, PyObject* roots, size_t asked, size_t first_update, size_t most) {
     const auto given = static_cast<size_t>(PySequence_Fast_GET_SIZE(roots));
     for (size_t k = 0; k < given; k++)
       w.nodes.of(PySequence_Fast_GET_ITEM(roots, static_cast<Py_ssize_t>(k)));
@@ -100,6 +103,12 @@ class Looker {
       const bool waits = treadle::waits(x);
       PyObject* mark = nodes.mark.of(x);
       const int64_t serial = number(nodes.serial.of(x));
+      const bool root = k < asked || (k >= first_update && k < given);
+      if (waits && serial <= ends_ && !root) {  // what it is made of leads to no target
+        refused |= Py_TYPE(nodes.type.of(x)) != known.type;
+        if (!refused) put(value, known.type_number, nodes.type.of(x));
+        continue;
+      }
       bool opens = !waits && whole_ && PyTuple_GET_SIZE(inputs) && serial > floor_;
       if (opens && mark == part && serial <= parts_) {
         opens = false;
@@ -215,6 +224,7 @@ class Looker {
   std::vector<std::pair<int64_t, int64_t>> ages;  // serials, and places
   std::vector<Asked> unknown;
   bool derives = false;  // a derivative is yet to be written out
+  bool goes_on = false;  // through others, behind whose results it looks, too
   int64_t newest_part = -1;  // of the parts of data that were not looked behind
   int64_t oldest = -1;       // of the nodes that are derived by; known at the end
   int64_t oldest_data = std::numeric_limits<int64_t>::max();  // that is or lies in data
@@ -251,8 +261,10 @@ class Looker {
   bool read_targets(PyObject* x, PyObject* op) {
     derives = true;
     Ref results(PyObject_GetAttr(op, known.results));
+    Ref nested(PyObject_GetAttr(op, known.nested));
     const int64_t first = results ? 2 * number(results.get()) : -1;
-    if (first < 0) return false;
+    if (first < 0 || !nested) return false;
+    goes_on |= nested.get() == Py_True;
     PyObject* inputs = nodes.inputs.of(x);
     for (Py_ssize_t j = first; j < PyTuple_GET_SIZE(inputs); j++) {
       PyObject* target = PyTuple_GET_ITEM(inputs, j);
@@ -280,7 +292,7 @@ class Looker {
     else if (PyTuple_GET_SIZE(nodes.inputs.of(x)))  // it is read as it is
       put(is_carried(nodes.mark.of(x)) ? carrying_value : value, known.type_number, type);
     else
-      return read_cut(op, type, k);
+      return read_cut(x, op, type, k);
     return Result::looked;
   }
 
@@ -312,7 +324,7 @@ class Looker {
     return Result::looked;
   }
 
-  Result read_cut(PyObject* op, PyObject* type, size_t k) {
+  Result read_cut(PyObject* x, PyObject* op, PyObject* type, size_t k) {
     bool carried = false;
     if (Py_TYPE(op) == known.cut) {
       Ref told(PyObject_GetAttr(op, known.carried));
@@ -322,7 +334,8 @@ class Looker {
     // Of the class: a property would run Python.
     Ref closed(PyObject_GetAttr(reinterpret_cast<PyObject*>(Py_TYPE(op)), known.closed));
     if (!closed) return Result::failed;
-    if (closed.get() != Py_True || (carried && derived_))
+    const bool open = closed.get() != Py_True || (carried && derived_);
+    if (open && number(nodes.serial.of(x)) > ends_)
       lost.push_back(static_cast<int64_t>(k));
     put(carried ? carrying : data, known.type_number, type);
     return Result::looked;
@@ -352,7 +365,7 @@ class Looker {
 
   PyObject* own_;
   bool whole_, derived_;
-  int64_t floor_, parts_, oldest_ = std::numeric_limits<int64_t>::max();
+  int64_t floor_, parts_, ends_, oldest_ = std::numeric_limits<int64_t>::max();
 };
 
 PyObject* list_of(const std::vector<int64_t>& numbers) {
@@ -369,26 +382,30 @@ PyObject* look(PyObject*, PyObject* args) {
   PyObject *roots, *own;
   Py_ssize_t asked, updates, most;
   int whole, derived;
-  if (!PyArg_ParseTuple(args, "O!nnO!ppn", &PyList_Type, &roots, &asked, &updates,
-                        &PyDict_Type, &own, &whole, &derived, &most) ||
+  long long ends = -1, parts = std::numeric_limits<long long>::max();
+  if (!PyArg_ParseTuple(args, "O!nnO!ppn|LL", &PyList_Type, &roots, &asked, &updates,
+                        &PyDict_Type, &own, &whole, &derived, &most, &ends, &parts) ||
       !are_nodes(roots))
     return nullptr;
   const Py_ssize_t count = PyList_GET_SIZE(roots);
-  int64_t floor = -1, parts = std::numeric_limits<int64_t>::max();
+  int64_t floor = ends;
   for (;;) {
-    Looker looker(own, whole, derived, floor, parts);
+    Looker looker(own, whole, derived, floor, parts, ends);
     Ref found;
     {
       Lease w;
-      const Result result = looker.read(*w, roots, static_cast<size_t>(count - updates),
+      const Result result = looker.read(*w, roots, static_cast<size_t>(asked),
+                                        static_cast<size_t>(count - updates),
                                         static_cast<size_t>(most));
       if (result == Result::failed) return nullptr;
       // Derivatives go on behind values, and behind parts of data if they are by such.
       const bool through = looker.newest_part > looker.oldest_data;
-      if (looker.derives && (!whole || through)) {
-        if (!whole) floor = looker.oldest;  // older nodes lead to no target
+      const bool below = looker.oldest < floor && (looker.goes_on || ends >= 0);
+      if (looker.derives && (!whole || through || below)) {
+        if (!whole || below) floor = looker.oldest;  // older nodes lead to no target
+        ends = std::min<long long>(ends, looker.oldest);
         whole = true;
-        parts = looker.oldest_data;
+        parts = std::min<long long>(parts, looker.oldest_data);
         continue;
       }
       if (result == Result::otherwise) Py_RETURN_NONE;
@@ -416,8 +433,8 @@ PyMethodDef look_functions[] = {
     {"bind_look", bind_look, METH_VARARGS, "bind_look(...): as graph/look.py calls it."},
     {"bind_derivative", bind_derivative, METH_O, "bind_derivative(Derivative)"},
     {"look", look, METH_VARARGS,
-     "look(roots, asked, updates, own, whole, derived, most): nodes, references of "
-     "others, places that are held, and the key; or None."},
+     "look(roots, asked, updates, own, whole, derived, most, ends=-1, parts=...): nodes, "
+     "references of others, places that are held, and the key; or None."},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace treadle

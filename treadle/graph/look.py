@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +20,13 @@ from treadle.graph.op import Op
 from treadle.graph.references import counted
 from treadle.graph.resident import Resident
 from treadle.graph.tensor import Tensor
-from treadle.graph.traversal import oldest_data, oldest_target, waiting_results
+from treadle.graph.traversal import (
+    NEWEST,
+    oldest,
+    oldest_data,
+    targets_of,
+    waiting_results,
+)
 from treadle.graph.variable import Update, Variable, variable_of
 
 MOST = 1024  # nodes of a graph whose runs are planned
@@ -72,19 +77,22 @@ def look(
     derived: bool,
     updates: Sequence[Tensor] = (),
     whole: bool = False,
+    by: Sequence[Tensor] = (),
 ) -> Look | None:
     """How the graph below what is asked for, and below `more` that its run reads and
     the `updates` that wait for it, looks; None if there is more to its run than these.
 
     Nodes are numbered as they are found from these roots. With `derived` a derivative
-    is taken: then, and if it is to be the `whole`, that goes on behind values. Of the
-    Variables in `owned` it matters which they are.
+    is taken: then, and if it is to be the `whole`, that goes on behind values; where it
+    is `by` some nodes, to the oldest of these. Of the Variables in `owned` it matters
+    which they are.
     """
     if asked and asked[0].serial - serials.last_run > MADE:
         return None
     roots, walked = [*asked, *more, *updates], native.look if native else _looked
     options = len(asked), len(updates), owned, whole or derived, derived, MOST
-    seen = walked(roots, *options)
+    ends = (oldest(by), oldest_data(by)) if by else ()
+    seen = walked(roots, *options, *ends)
     if seen is None:
         return None
     return Look(seen[0], len(asked), list(updates), *seen[1:])
@@ -104,10 +112,43 @@ def assigned(updates: Sequence[Tensor]) -> Owned:
     return numbers
 
 
+class _Limits(NamedTuple):
+    """The limits of a look: whether it goes on behind values, no older than a floor,
+    and behind parts of data that are newer; what is older than it `ends` is a leaf.
+    """
+
+    whole: bool
+    ends: int
+    floor: int
+    parts: int
+
+    def lower(self, derivatives: Sequence[Tensor], newest: int) -> _Limits | None:
+        """The limits by which these derivatives are looked through, where more has to
+        be seen; `newest` is that of the parts that were not looked behind."""
+        targets = targets_of(derivatives)
+        data, first = oldest_data(targets), oldest(targets)
+        nested = any(d.op.nested for d in derivatives)  # type: ignore[attr-defined]
+        below = first < self.floor and (nested or self.ends >= 0)
+        if not derivatives or (self.whole and newest <= data and not below):
+            return None
+        floor = self.floor if self.whole and not below else first
+        return _Limits(True, min(self.ends, first), floor, min(self.parts, data))
+
+
 def _looked(roots: list[Tensor], asked: int, updates: int, owned: Owned, whole: bool,
-            derived: bool, most: int, floor: int = -1,
-            behind: float = math.inf) -> Found | None:  # fmt: skip
+            derived: bool, most: int, ends: int = -1,
+            parts: int = NEWEST) -> Found | None:  # fmt: skip
     """As the core does it: the fields of a Look, and its key."""
+    found: Found | _Limits | None = _Limits(whole, ends, ends, parts)
+    while isinstance(found, _Limits):
+        found = _read(roots, asked, updates, owned, derived, most, found)
+    return found
+
+
+def _read(roots: list[Tensor], asked: int, updates: int, owned: Owned, derived: bool,
+          most: int, limits: _Limits) -> Found | _Limits | None:  # fmt: skip
+    """The same within some limits, or others that it takes."""
+    whole, ends, floor, parts = limits
     nodes, place = list(roots), {x.serial: k for k, x in enumerate(roots)}
     if len(place) < len(nodes):  # one is asked for twice
         return None
@@ -115,22 +156,25 @@ def _looked(roots: list[Tensor], asked: int, updates: int, owned: Owned, whole: 
     changes, refused, newest, derivatives = 0, False, -1, list[Tensor]()
     # Leaves that are no constants for a derivative, and what reads others.
     lost, followed = set[int](), list[int]()
+    unread = range(asked, len(roots) - updates)  # roots whose operands are not asked
     for k, node in enumerate(nodes):
-        waits = node.stored is None
+        ended = node.serial <= ends and (k in unread or k >= len(roots))
+        waits = node.stored is None and not ended
         marked = node.mark is not None and node.mark is not NO_GRAD
         if (waits and (marked or not node.inputs)) or k >= most:
             return None
         part = whole and not waits and node.mark is PART
-        part = part and floor < node.serial <= behind
+        part = part and floor < node.serial <= parts
         newest = max(newest, node.serial) if part else newest
-        if not waits and (part or not (whole and node.inputs and node.serial > floor)):
+        opens = whole and node.inputs and node.serial > floor and not ended
+        if not waits and (part or not opens):
             leaf = _leaf(node, owned)
             refused = refused or leaf is None  # unless a derivative goes on behind it
             words += leaf or []
             if type(node.op) is Version:
                 ages.append((node.serial, k))
-            elif not node.inputs and not _is_constant(node.op, derived):
-                lost.add(k)
+            elif not (node.inputs or node.serial <= ends):
+                lost |= set() if _is_constant(node.op, derived) else {k}
             continue
         if not waits and not _RECIPE.issuperset(node.mark or ()):
             return None  # more is known of how it was made
@@ -151,13 +195,10 @@ def _looked(roots: list[Tensor], asked: int, updates: int, owned: Owned, whole: 
                 uses[at] += 1
                 words.append(at)
     node = x = None  # type: ignore[assignment]
-    behind = oldest_data(derivatives)
-    again = bool(derivatives) and (not whole or newest > behind)
-    floor = oldest_target(derivatives) if again and not whole else floor
+    lower = limits.lower(derivatives, newest)
     derivatives.clear()  # what is listed would count
-    if again:
-        nodes.clear()
-        return _looked(roots, asked, updates, owned, True, derived, most, floor, behind)
+    if lower is not None:
+        return lower
     if lost and not _ends_before(lost, nodes, followed, len(roots), place):
         return None
     if refused or changes != updates:
@@ -237,8 +278,11 @@ def _left(
 
 
 def _leaf(node: Tensor, owned: Owned) -> list[int] | None:
-    """The words of a node with a value; None where there is more behind it."""
+    """The words of a node with a value, or of which it does not matter; None where
+    there is more behind it."""
     op, t, stored = node.op, node.type, node.stored
+    if stored is None and isinstance(t, Type):
+        return [number_of_type(t) * CODES + VALUE]
     array = isinstance(stored, np.ndarray)
     there = array or (isinstance(stored, Resident) and type(stored) is not StandIn)
     if not isinstance(t, Type) or not there:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from operator import attrgetter
 
@@ -16,7 +15,7 @@ from treadle.graph.marks import PART
 from treadle.graph.tensor import Tensor, copied
 
 by_serial = attrgetter("serial")
-_NEWEST = (1 << 63) - 1  # no serial is larger
+NEWEST = (1 << 63) - 1  # no serial is larger
 _inputs, _op = attrgetter("inputs"), attrgetter("op")
 
 
@@ -24,7 +23,7 @@ def reach(
     roots: Iterable[Tensor],
     stop: Callable[[Tensor], bool] | None = None,
     floor: int = -1,
-    parts: float = -1,
+    parts: int = -1,
 ) -> list[Tensor]:
     """Every node the roots depend on, themselves included, in creation order.
 
@@ -33,7 +32,7 @@ def reach(
     """
     stack = list(roots)
     if stop is None and native is not None:
-        return native.walk(stack, True, floor, min(parts, _NEWEST))
+        return native.walk(stack, True, floor, parts)
     seen: dict[int, Tensor] = {}
     while stack:
         node = stack.pop()
@@ -97,27 +96,37 @@ def pending(roots: Iterable[Tensor]) -> list[Tensor]:
     if not any(x.inputs for x in nodes if x.stored is not None):
         return nodes
     derived = [x for x in nodes if x.op.family == "derivative" and x.stored is None]
-    below, floor = [x for d in derived for x in d.inputs], oldest_target(derived)
-    return _in_order({*nodes, *reach(below, floor=floor, parts=oldest_data(derived))})
+    while True:
+        below, targets = [x for d in derived for x in d.inputs], targets_of(derived)
+        every = reach(below, floor=oldest(targets), parts=oldest_data(targets))
+        more: list[Tensor] = []
+        if any(d.op.nested for d in derived):  # type: ignore[attr-defined]
+            known = {d.serial for d in derived}  # others may be behind values
+            inner = (x for x in every if x.op.family == "derivative")
+            more = [x for x in inner if x.serial not in known]
+        if not more:
+            return _in_order({*nodes, *every})
+        derived += more
 
 
-def oldest_target(derivatives: Iterable[Tensor]) -> int:
-    """The serial of the oldest node that derivatives are taken by.
+def targets_of(derivatives: Iterable[Tensor]) -> list[Tensor]:
+    """The nodes that derivatives are taken by."""
+    return [x for d in derivatives for x in d.inputs[2 * d.op.of :]]  # type: ignore[attr-defined]
+
+
+def oldest(targets: Iterable[Tensor]) -> int:
+    """The serial of the oldest of some targets.
 
     No older node depends on any of them: serials grow from operands to results.
     """
-    return min(map(by_serial, _targets(derivatives)), default=-1)
+    return min(map(by_serial, targets), default=-1)
 
 
-def oldest_data(derivatives: Iterable[Tensor]) -> float:
+def oldest_data(targets: Iterable[Tensor]) -> int:
     """The same of those that are data or lie in it: what is no newer and lies in data
-    leads to no target. Infinity where there are none."""
-    data = (x for x in _targets(derivatives) if x.op is CONSTANT or x.mark is PART)
-    return min(map(by_serial, data), default=math.inf)
-
-
-def _targets(derivatives: Iterable[Tensor]) -> Iterator[Tensor]:
-    return (x for d in derivatives for x in d.inputs[2 * d.op.of :])  # type: ignore[attr-defined]
+    leads to no target. NEWEST where there are none."""
+    data = (x for x in targets if x.op is CONSTANT or x.mark is PART)
+    return min(map(by_serial, data), default=NEWEST)
 
 
 def _visited(roots: list[Tensor]) -> list[Tensor]:
@@ -171,7 +180,8 @@ def opened(nodes: Sequence[Tensor]) -> set[int]:
         return set()
     here = {n.serial for n in nodes}
     waiting = [n for n in nodes if n.op.family == "derivative" and n.stored is None]
-    floor, parts = oldest_target(waiting), oldest_data(waiting)
+    targets = targets_of(waiting)
+    floor, parts = oldest(targets), oldest_data(targets)
     return {
         n.serial
         for n in evaluated

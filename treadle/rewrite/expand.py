@@ -210,14 +210,18 @@ class _Numbering:
     ) -> tuple[Tensor, ...]:
         """The results of a Derivative, derived now."""
         with tidied(tidy):
-            results, old, fresh = expansion(node)
-        old = [x for x in old if x.serial not in converted]
+            derived = expansion(node)
+        for serial, x in derived.replaced.items():  # it comes to the same
+            if serial in converted:
+                converted.setdefault(x.serial, converted[serial])
+        fresh = derived.fresh
+        old = [x for x in derived.old if x.serial not in converted]
         if old:  # made since the derivative was recorded
             lost = f"a derivative reads {old[0].name}, which the run does not"
             assert old[0].serial > node.serial, lost
-            fresh = reach(results, lambda x: x.serial in converted)
+            fresh = reach(derived.results, lambda x: x.serial in converted)
         self._walk(fresh, converted)
-        return tuple(_one(converted[y.serial]) for y in results)
+        return tuple(_one(converted[y.serial]) for y in derived.results)
 
     def _inline(self, node: Tensor, inputs: Sequence[Tensor]) -> Results:
         assert isinstance(node.op, Call)
