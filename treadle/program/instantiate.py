@@ -7,6 +7,7 @@ from dataclasses import fields, is_dataclass
 from operator import itemgetter
 from typing import Any
 
+from treadle.base.caches import cached
 from treadle.base.symbolic import Symbolic, SymbolicNumber
 from treadle.base.types import Type
 from treadle.graph.body import Body, bodies
@@ -27,6 +28,8 @@ class Slots:
     def __init__(self) -> None:
         self._places: dict[Any, int] = {}
         self.wanted: list[Any] = []
+        # Of values met before, which are kept alive: types, most of all, come again.
+        self.makers: dict[int, tuple[Any, Maker | None]] = {}
 
     def place(self, x: Symbolic | SymbolicNumber) -> int:
         """The slot of a symbolic value."""
@@ -42,21 +45,47 @@ def maker(x: Any, slots: Slots) -> Maker | None:
 
     Kernels have no sizes. Raises Unsized.
     """
-    if type(x) in (Symbolic, SymbolicNumber):
-        return itemgetter(slots.place(x))
-    if isinstance(x, tuple):
-        return _tuple(x, slots)
-    if type(x) is Type:
-        shape, dtype, axes = maker(x.shape, slots), x.dtype, x.axes
-        return shape and (lambda v: Type(shape(v), dtype, axes))
-    if isinstance(x, Body):
-        types = maker(x.types, slots)
-        return types and (lambda v: x.resized(types(v)))
-    if isinstance(x, Fallback) and bodies(x.op) and not x.bodies:
+    kind: Any = type(x)
+    make = _maker_of(kind)
+    if make is None:
+        return None
+    known = slots.makers.get(id(x))
+    if known is None:
+        known = slots.makers[id(x)] = x, make(x, slots)
+    return known[1]
+
+
+@cached(1024)
+def _maker_of(kind: type) -> Callable[[Any, Slots], Maker | None] | None:
+    """What makers of objects of a class are made by; None where no size is in them."""
+    if issubclass(kind, (Symbolic, SymbolicNumber)):
+        return _number
+    for base, make in ((tuple, _tuple), (Type, _type), (Body, _body)):
+        if issubclass(kind, base):
+            return make
+    if not is_dataclass(kind) or issubclass(kind, Kernel):
+        return None
+    return _fallback if issubclass(kind, Fallback) else _record
+
+
+def _number(x: Symbolic | SymbolicNumber, slots: Slots) -> Maker:
+    return itemgetter(slots.place(x))
+
+
+def _type(x: Type, slots: Slots) -> Maker | None:
+    shape, dtype, axes = maker(x.shape, slots), x.dtype, x.axes
+    return shape and (lambda v: Type(shape(v), dtype, axes))
+
+
+def _body(x: Body, slots: Slots) -> Maker | None:
+    types = maker(x.types, slots)
+    return types and (lambda v: x.resized(types(v)))
+
+
+def _fallback(x: Fallback, slots: Slots) -> Maker | None:
+    if bodies(x.op) and not x.bodies:
         raise Unsized  # its rule goes through the body node by node
-    if is_dataclass(x) and not isinstance(x, Kernel):
-        return _record(x, slots)
-    return None
+    return _record(x, slots)
 
 
 def _tuple(x: tuple[Any, ...], slots: Slots) -> Maker | None:
@@ -76,12 +105,12 @@ def _tuple(x: tuple[Any, ...], slots: Slots) -> Maker | None:
 
 def _record(x: Any, slots: Slots) -> Maker | None:
     """A frozen dataclass, whose fields are its arguments."""
-    names = [f.name for f in fields(x) if f.init]
+    record: Any = type(x)
+    names = _names(record)
     values = [getattr(x, name) for name in names]
     makers = [(k, build) for k, y in enumerate(values) if (build := maker(y, slots))]
     if not makers:
         return None
-    record = type(x)
 
     def make(v: Values) -> Any:
         arguments = values.copy()
@@ -90,3 +119,9 @@ def _record(x: Any, slots: Slots) -> Maker | None:
         return record(**dict(zip(names, arguments, strict=True)))
 
     return make
+
+
+@cached(1024)
+def _names(record: type) -> tuple[str, ...]:
+    """The arguments that an object of a dataclass is made from."""
+    return tuple([f.name for f in fields(record) if f.init])
