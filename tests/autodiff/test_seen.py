@@ -265,6 +265,7 @@ def looked_up() -> Step:
             loss = loss + (td.grad(loss, read) ** 2).sum()
         optimizer.zero_grad()
         loss.backward()
+        assert table.grad is not None
         rows = td.sparse_rows(table.grad)
         assert rows is not None
         return [rows[0].tolist(), *trained(loss, [table, w], optimizer)]
@@ -305,7 +306,8 @@ def test_a_loss_with_derivatives_inside_is_derived_once(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     td.clear_cache()
-    analyzed, expanded = [], []
+    analyzed: list[None] = []
+    expanded: list[None] = []
     for module, attribute, calls in (
         ("treadle.autodiff.derivative", "analyze", analyzed),
         ("treadle.autodiff.gradient", "analyze", analyzed),
@@ -354,3 +356,40 @@ def test_what_is_reached_is_known_by_targets() -> None:
             inner = td.grad(squares, [w])[0]
         assert td.grad((inner * w).sum(), [w])[0].tolist() == [2.0] * 3
         assert float((td.grad((w * w * k).sum(), w) ** 2).sum()) == 12.0 * k * k
+
+
+@pytest.mark.parametrize("evaluated", [False, True])
+def test_gradients_that_come_to_the_same_are_different_targets(evaluated: bool) -> None:
+    w, v = td.param(init=values(3, seed=1)), td.param(init=values(3, seed=2))
+    for _ in range(3):
+        a, b, c = td.grad((w * w * v).sum(), [w, v, w])
+        if evaluated:
+            td.evaluate(a, b, c)
+        z = (a * b + c).sum()
+        by_a, by_c = td.grad(z, [a, c])
+        assert by_a.tolist() == b.tolist() and by_c.tolist() == [1.0] * 3
+        for _ in range(2):
+            with pytest.raises(GradientError, match="does not depend"):
+                td.grad(c.sum(), [a])
+
+
+def test_values_that_are_there_change_no_bit_of_a_derivative() -> None:
+    states = []
+    for looks in (False, True):
+        ps, forward = network()
+        optimizer = td.optim.Adam(ps, lr=0.01)
+        for k in range(4):
+            total: Any = 0.0
+            kept: list[Any] = []
+            for task in range(2):
+                x = td.asarray(values(5, 3, seed=10 * k + task))
+                gradients = td.grad((forward(x) ** 2).mean(), ps)
+                fast = [p - 0.1 * g for p, g in zip(ps, gradients, strict=True)]
+                total = total + (forward(x, fast) ** 2).mean()
+                kept = gradients if looks else []  # has values where the loss is read
+            if looks:
+                total.item()
+            trained(total, ps, optimizer)
+            assert not looks or kept[0].stored is not None
+        states.append([p.numpy().tolist() for p in ps])
+    assert states[0] == states[1]
