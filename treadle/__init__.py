@@ -99,6 +99,7 @@ from treadle.ops.recurrent import *
 from treadle.ops.reduce import *
 from treadle.ops.repeat import *
 from treadle.ops.rounding import *
+from treadle.ops.row_pooling import *
 from treadle.ops.scan import *
 from treadle.ops.segments import *
 from treadle.ops.select import *

@@ -175,3 +175,30 @@ def test_a_projection_on_the_complement_has_its_derivative() -> None:
 def test_indices_out_of_range_are_index_errors() -> None:
     with pytest.raises(IndexError):
         td.expand_dims(td.ones(2), 3)
+
+
+@pytest.mark.parametrize(
+    ("x", "wanted"),
+    [
+        (complex(INF, 0.0), complex(INF, 0.0)),
+        (complex(-INF, INF), complex(-1.0, 0.0)),
+        (complex(-INF, NAN), complex(-1.0, 0.0)),
+        (complex(-0.0, 0.0), complex(0.0, 0.0)),
+        (complex(1e-9, 0.0), complex(1e-9, 0.0)),
+    ],
+)
+def test_complex_expm1_has_the_values_of_the_standard(x: complex, wanted: Any) -> None:
+    y = td.expm1(td.asarray([x], "complex128")).numpy()[0]
+    assert y.real == pytest.approx(wanted.real) and y.imag == wanted.imag
+    assert not np.signbit(y.real) or wanted.real < 0
+
+
+def test_a_truth_value_takes_all_or_nothing() -> None:
+    for x in (td.asarray(3.0), td.ones((2, 3))):
+        assert x[td.asarray(True)].shape == (1, *x.shape)
+        assert x[np.asarray(False)].shape == (0, *x.shape)
+
+
+def test_one_count_repeats_every_element() -> None:
+    assert td.repeat([], [2]).shape == (0,)
+    assert td.repeat([1.0, 2.0], [2]).tolist() == [1.0, 1.0, 2.0, 2.0]

@@ -155,6 +155,12 @@ PLACES = {
         triplet_margin_with_distance_loss unfold upsample upsample_bilinear
         upsample_nearest
     """,
+    "treadle.nn.utils": """
+        clip_grad_norm clip_grad_norm_ clip_grad_value_ clip_grads_with_norm_
+        fuse_conv_bn_eval get_total_norm parameters_to_vector parametrizations
+        parametrize prune remove_spectral_norm remove_weight_norm rnn skip_init
+        spectral_norm stateless vector_to_parameters weight_norm
+    """,
     "treadle.optim": """
         ASGD Adadelta Adafactor Adagrad Adam AdamW Adamax LBFGS Muon NAdam Optimizer
         RAdam RMSprop Rprop SGD SparseAdam lr_scheduler swa_utils

@@ -19,6 +19,7 @@ OBJECTS: dict[str, Any] = {
     "treadle.nn": td.nn,
     "treadle.nn.functional": td.nn.functional,
     "treadle.nn.init": td.nn.init,
+    "treadle.nn.utils": td.nn.utils,
     "treadle.optim": td.optim,
     "treadle.optim.schedules": td.optim.schedules,
     "Module": td.nn.Linear(2, 2),
@@ -152,8 +153,8 @@ def test_arguments_that_nothing_has_are_answered() -> None:
     x: Any = td.ones((1, 2, 4))
     layer: Any = td.nn.TransformerEncoderLayer(4, 2, 8)
     calls: list[tuple[Any, str]] = [
-        (lambda: layer(x, src_key_padding_mask=None), "mask=~padding"),
-        (lambda: td.nn.MaxPool2d(2, return_indices=True), "values alone"),
+        (lambda: td.random.normal((2,), generator=1), "seed="),
+        (lambda: td.nn.L1Loss(size_average=True), "reduction="),
         (lambda: layer.parameters(recurse=False), "all that is below"),
         (lambda: td.data.Loader([1], collate_fn=list), "ListDataset"),
         (lambda: td.zeros(1, 2, 3), r"td.zeros\(\(1, 2, 3\)\)"),
@@ -171,10 +172,51 @@ def test_arguments_that_nothing_has_are_answered() -> None:
 
 def test_attributes_that_are_elsewhere_are_not_assigned() -> None:
     p: Any = td.nn.Linear(2, 2).weight
-    with pytest.raises(AttributeError, match=r"v\.trainable, of a Variable"):
-        p.requires_grad = False
+    p.requires_grad = False
+    assert not p.trainable and p.requires_grad_() is p and p.requires_grad
+    with pytest.raises(AttributeError, match=r"v\.requires_grad, of a Variable"):
+        (p * 2).requires_grad = True
     with pytest.raises(AttributeError, match=r"v\.assign"):
         p.data = td.ones((2, 2))
+
+
+def test_arguments_that_ask_for_nothing_are_taken() -> None:
+    x: Any = td.asarray(TWO)
+    functional: Any = td.nn.functional
+    assert td.alike(functional.relu(x, inplace=True), td.relu(x))
+    assert td.alike(functional.softmax(input=x, dim=0), td.softmax(x, 0))
+    loss: Any = td.nn.L1Loss(size_average=None, reduce=None)
+    assert float(loss(x, x)) == 0.0
+    net: Any = td.nn.Linear(2, 2)
+    assert len(list(net.parameters(recurse=True))) == 2
+    p = td.Parameter([3.0])
+    (p * p).sum().backward(retain_graph=True)
+    (p * td.ones(2)).backward([1.0, 2.0])
+    assert p.grad.tolist() == [9.0]
+
+
+def test_a_type_is_no_cast() -> None:
+    x: Any = td.asarray(TWO)
+    with pytest.raises(td.CallError, match=r"x\.astype\(dtype\)"):
+        x.type("int32")
+
+
+@pytest.mark.parametrize("order", [None, 1, -np.inf, 2, "fro", "nuc"])
+def test_norms_of_vectors_and_matrices_are_numpys(order: Any) -> None:
+    x = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)
+    wanted = np.linalg.norm(x, order, (0, 2), keepdims=True)
+    y = td.linalg.norm(x, order, (0, 2), True)
+    np.testing.assert_allclose(y.numpy(), wanted, rtol=1e-5)
+    if not isinstance(order, str):
+        flat = td.linalg.norm(x, ord=order, dim=-1)  # type: ignore[call-arg]
+        np.testing.assert_allclose(
+            flat.numpy(), np.linalg.norm(x, order, -1), rtol=1e-5
+        )
+    if order != "nuc":
+        matrix = td.linalg.norm(x[0], order)
+        np.testing.assert_allclose(
+            matrix.numpy(), np.linalg.norm(x[0], order), rtol=1e-5
+        )
 
 
 def test_gradients_are_none_as_torch_has_them() -> None:

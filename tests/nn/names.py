@@ -263,6 +263,244 @@ CALLS["grid_sample volumes"] = lambda F, nn, v: F.grid_sample(
 )
 
 
+def filled(layer: Any, v: Inputs, **shapes: tuple[int, ...]) -> Any:
+    """The layer in use with numbers between 0.1 and 0.9 as its state, which is told by
+    torch's names, with __ for a dot."""
+    state = {
+        name.replace("__", "."): v.p(*shape) if shape else v.i(np.int64(0))
+        for name, shape in shapes.items()
+    }
+    layer.load_state_dict(state)
+    return layer.eval()
+
+
+HEADS: dict[str, Any] = {
+    "in_proj_bias": (12,),
+    "out_proj__weight": (4, 4),
+    "out_proj__bias": (4,),
+}
+JOINED: dict[str, Any] = {"in_proj_weight": (12, 4), **HEADS}
+HIDDEN: dict[str, Any] = {"query": (3, 2, 4), "key": (5, 2, 4), "value": (5, 2, 4)}
+LAST = np.arange(10).reshape(2, 5) % 5 > 2  # keys that are padding
+
+
+def attended(nn: Any, v: Inputs, result: int, settings: Any = (), **masks: Any) -> Any:
+    """One of the two results of torch's attention."""
+    layer = filled(nn.MultiheadAttention(4, 2, **dict(settings)), v, **JOINED)
+    xs = {name: v.x(*shape) for name, shape in HIDDEN.items()}
+    if dict(settings).get("batch_first"):
+        xs = {name: x.swapaxes(0, 1) for name, x in xs.items()}
+    return layer(**xs, **masks)[result]
+
+
+def recurrent(nn: Any, v: Inputs, kind: str, gates: int) -> Any:
+    """A recurrent layer of 3 inputs and 2 units."""
+    rows = 2 * gates
+    return filled(
+        getattr(nn, kind)(3, 2),
+        v,
+        weight_ih_l0=(rows, 3),
+        weight_hh_l0=(rows, 2),
+        bias_ih_l0=(rows,),
+        bias_hh_l0=(rows,),
+    )
+
+
+def placed(pair: Any) -> Any:
+    """The values of a pool times their places."""
+    return pair[0] * pair[1].float()
+
+
+CALLS |= {
+    "embedding padding": lambda F, nn, v: F.embedding(
+        v.i([[0, 2], [1, 1]]), v.x(3, 4), padding_idx=1
+    ),
+    "embedding norm": lambda F, nn, v: F.embedding(
+        v.i([[0, 2], [1, 1]]), v.x(3, 4), max_norm=1.5
+    ),
+    "embedding norm 1": lambda F, nn, v: F.embedding(
+        v.i([2, 0, 2]), v.x(3, 4), None, 1.0, 1.0
+    ),
+    "embedding frequency": lambda F, nn, v: F.embedding(
+        v.i([[0, 2], [1, 1], [1, 2]]), v.x(3, 4), scale_grad_by_freq=True
+    ),
+    "Embedding pretrained": lambda F, nn, v: (
+        nn.Embedding.from_pretrained(v.p(3, 4), padding_idx=1)(v.i([0, 1])) * v.x(4)
+    ),
+    "cross_entropy ignored": lambda F, nn, v: F.cross_entropy(
+        v.x(3, 4), v.i([1, -100, 2]), ignore_index=-100
+    ),
+    "cross_entropy smooth": lambda F, nn, v: F.cross_entropy(
+        v.x(3, 4), v.i(LABELS), v.p(4), ignore_index=0, label_smoothing=0.2
+    ),
+    "cross_entropy probabilities": lambda F, nn, v: F.cross_entropy(
+        v.x(3, 4), v.p(3, 4), v.p(4), label_smoothing=0.2
+    ),
+    "nll_loss ignored": lambda F, nn, v: F.nll_loss(
+        v.x(3, 4), v.i([1, -100, 2]), v.p(4), ignore_index=-100, reduction="sum"
+    ),
+    "NLLLoss": lambda F, nn, v: nn.NLLLoss(v.p(4), ignore_index=0)(
+        v.x(3, 4), v.i(LABELS)
+    ),
+    "BCELoss": lambda F, nn, v: nn.BCELoss(v.p(2, 3))(F.sigmoid(v.x(2, 3)), v.p(2, 3)),
+    "BCEWithLogitsLoss weight": lambda F, nn, v: nn.BCEWithLogitsLoss(v.p(2, 3))(
+        v.x(2, 3), v.p(2, 3)
+    ),
+    "poisson_nll_loss": lambda F, nn, v: F.poisson_nll_loss(
+        v.x(5), v.i([0, 1, 2, 3, 7]), full=True
+    ),
+    "PoissonNLLLoss": lambda F, nn, v: nn.PoissonNLLLoss(False, eps=0.5)(
+        v.x(5) ** 2, v.p(5)
+    ),
+    "softplus threshold": lambda F, nn, v: F.softplus(v.x(2, 5), 2.0, 1.0),
+    "relu inplace": lambda F, nn, v: F.relu(v.x(2, 5) * 1.0, inplace=True),
+    "softmax by names": lambda F, nn, v: F.softmax(input=v.x(2, 5), dim=1),
+    "avg_pool2d divisor": lambda F, nn, v: F.avg_pool2d(
+        v.x(1, 2, 5, 6), 2, padding=1, divisor_override=3
+    ),
+    "avg_pool2d without padding": lambda F, nn, v: F.avg_pool2d(
+        v.x(1, 2, 5, 6), 3, 2, 1, True, False
+    ),
+    "AvgPool3d alone": lambda F, nn, v: nn.AvgPool3d(2, divisor_override=5)(
+        v.x(2, 4, 4, 5)
+    ),
+    "max_pool1d by names": lambda F, nn, v: F.max_pool1d(
+        input=v.x(1, 2, 6), kernel_size=2, return_indices=False
+    ),
+    "max_pool2d alone": lambda F, nn, v: F.max_pool2d(v.x(2, 5, 6), 2, ceil_mode=True),
+    "max_pool2d places": lambda F, nn, v: placed(
+        F.max_pool2d(v.x(1, 2, 5, 6), 3, 2, 1, return_indices=True)
+    ),
+    "MaxPool3d places": lambda F, nn, v: placed(
+        nn.MaxPool3d(2, return_indices=True)(v.x(2, 4, 4, 5))
+    ),
+    "adaptive_max_pool2d places": lambda F, nn, v: placed(
+        F.adaptive_max_pool2d(v.x(2, 3, 6, 7), (3, 4), return_indices=True)
+    ),
+    "AdaptiveMaxPool1d places": lambda F, nn, v: placed(
+        nn.AdaptiveMaxPool1d(3, return_indices=True)(v.x(2, 7))
+    ),
+    "max_unpool1d": lambda F, nn, v: F.max_unpool1d(
+        *F.max_pool1d(v.x(1, 2, 7), 2, 3, 1, return_indices=True), 2, 3, 1
+    ),
+    "max_unpool2d": lambda F, nn, v: F.max_unpool2d(
+        *F.max_pool2d(v.x(2, 3, 5, 6), 2, return_indices=True), 2, output_size=(5, 6)
+    ),
+    "MaxUnpool2d": lambda F, nn, v: nn.MaxUnpool2d(2)(
+        *F.max_pool2d(v.x(3, 4, 6), 2, return_indices=True)
+    ),
+    "max_unpool3d": lambda F, nn, v: F.max_unpool3d(
+        *F.max_pool3d(v.x(1, 2, 4, 4, 4), 2, return_indices=True), 2
+    ),
+    "fractional_max_pool2d": lambda F, nn, v: F.fractional_max_pool2d(
+        v.x(2, 3, 9, 7), (2, 3), (4, 3), _random_samples=v.p(2, 3, 2)
+    ),
+    "fractional_max_pool3d": lambda F, nn, v: F.fractional_max_pool3d(
+        v.x(1, 2, 6, 7, 8), 2, output_ratio=0.6, _random_samples=v.p(1, 2, 3)
+    ),
+    "FractionalMaxPool2d places": lambda F, nn, v: placed(
+        nn.FractionalMaxPool2d(
+            2, output_ratio=0.5, return_indices=True, _random_samples=v.p(1, 2, 2)
+        )(v.x(1, 2, 7, 9))
+    ),
+    "conv1d alone": lambda F, nn, v: F.conv1d(v.x(3, 7), v.x(4, 3, 2), padding=1),
+    "conv2d alone": lambda F, nn, v: F.conv2d(v.x(2, 5, 6), v.x(4, 1, 3, 2), groups=2),
+    "conv3d alone": lambda F, nn, v: F.conv3d(v.x(2, 3, 4, 4), v.x(3, 2, 2, 2, 2)),
+    "conv_transpose1d alone": lambda F, nn, v: F.conv_transpose1d(
+        v.x(3, 5), v.x(3, 2, 3), stride=2
+    ),
+    "conv_transpose3d alone": lambda F, nn, v: F.conv_transpose3d(
+        v.x(2, 2, 2, 3), v.x(2, 1, 2, 2, 2)
+    ),
+    "Conv2d circular alone": lambda F, nn, v: filled(
+        nn.Conv2d(2, 3, 3, padding=1, padding_mode="circular"),
+        v,
+        weight=(3, 2, 3, 3),
+        bias=(3,),
+    )(v.x(2, 4, 5)),
+    "ConvTranspose2d size": lambda F, nn, v: filled(
+        nn.ConvTranspose2d(2, 3, 3, stride=2, padding=1),
+        v,
+        weight=(2, 3, 3, 3),
+        bias=(3,),
+    )(v.x(1, 2, 4, 5), output_size=(8, 9)),
+    "InstanceNorm1d alone": lambda F, nn, v: nn.InstanceNorm1d(2, 1e-4, 0.1, True)(
+        v.x(2, 5)
+    ),
+    "InstanceNorm2d running": lambda F, nn, v: filled(
+        nn.InstanceNorm2d(2, track_running_stats=True),
+        v,
+        running_mean=(2,),
+        running_var=(2,),
+        num_batches_tracked=(),
+    )(v.x(2, 2, 3, 4)),
+    "Upsample size": lambda F, nn, v: nn.Upsample(6)(v.x(1, 2, 4)),
+    "interpolate recomputed": lambda F, nn, v: F.interpolate(
+        v.x(1, 2, 5), scale_factor=1.3, mode="linear", recompute_scale_factor=True
+    ),
+    "LSTM alone": lambda F, nn, v: recurrent(nn, v, "LSTM", 4)(v.x(5, 3))[0],
+    "LSTM alone from a state": lambda F, nn, v: recurrent(nn, v, "LSTM", 4)(
+        v.x(5, 3), (v.x(1, 2), v.x(1, 2))
+    )[1][1],
+    "GRU alone": lambda F, nn, v: recurrent(nn, v, "GRU", 3)(v.x(5, 3), hx=v.x(1, 2))[
+        1
+    ],
+    "RNN alone": lambda F, nn, v: recurrent(nn, v, "RNN", 1)(v.x(5, 3))[0],
+    "MultiheadAttention": lambda F, nn, v: attended(nn, v, 0),
+    "MultiheadAttention weights": lambda F, nn, v: attended(nn, v, 1),
+    "MultiheadAttention without weights": lambda F, nn, v: attended(
+        nn, v, 0, need_weights=False
+    ),
+    "MultiheadAttention of heads": lambda F, nn, v: attended(
+        nn, v, 1, average_attn_weights=False
+    ),
+    "MultiheadAttention padded": lambda F, nn, v: attended(
+        nn, v, 0, {"batch_first": True}, key_padding_mask=v.i(LAST)
+    ),
+    "MultiheadAttention masked": lambda F, nn, v: attended(
+        nn, v, 1, attn_mask=v.i(np.arange(15).reshape(3, 5) % 4 == 1)
+    ),
+    "MultiheadAttention by heads masked": lambda F, nn, v: attended(
+        nn, v, 0, attn_mask=v.i(np.arange(60).reshape(4, 3, 5) % 7 == 1)
+    ),
+    "MultiheadAttention biased": lambda F, nn, v: attended(
+        nn, v, 0, attn_mask=v.p(3, 5), key_padding_mask=v.p(2, 5)
+    ),
+    "MultiheadAttention alone": lambda F, nn, v: filled(
+        nn.MultiheadAttention(4, 2), v, **JOINED
+    )(v.x(3, 4), v.x(5, 4), v.x(5, 4), key_padding_mask=v.i(LAST[0]))[0],
+    "MultiheadAttention of widths": lambda F, nn, v: filled(
+        nn.MultiheadAttention(4, 2, kdim=3, vdim=2, batch_first=True),
+        v,
+        q_proj_weight=(4, 4),
+        k_proj_weight=(4, 3),
+        v_proj_weight=(4, 2),
+        **HEADS,
+    )(v.x(2, 3, 4), v.x(2, 5, 3), v.x(2, 5, 2))[0],
+    "MultiheadAttention with more keys": lambda F, nn, v: filled(
+        nn.MultiheadAttention(4, 2, add_bias_kv=True, add_zero_attn=True),
+        v,
+        bias_k=(1, 1, 4),
+        bias_v=(1, 1, 4),
+        **JOINED,
+    )(v.x(3, 2, 4), v.x(5, 2, 4), v.x(5, 2, 4), key_padding_mask=v.i(LAST))[0],
+    "TransformerEncoderLayer": lambda F, nn, v: filled(
+        nn.TransformerEncoderLayer(4, 2, 6, batch_first=True),
+        v,
+        **{f"self_attn__{name}": shape for name, shape in JOINED.items()},
+        linear1__weight=(6, 4),
+        linear1__bias=(6,),
+        linear2__weight=(4, 6),
+        linear2__bias=(4,),
+        **{f"norm{k}__{name}": (4,) for k in (1, 2) for name in ("weight", "bias")},
+    )(
+        v.x(2, 5, 4),
+        src_mask=v.i(np.arange(25).reshape(5, 5) % 6 == 1),
+        src_key_padding_mask=v.i(LAST),
+    ),
+}
+
+
 # Of each call: the shape, the number of the values, and that of the gradient.
 NUMBERS: dict[str, tuple[tuple[int, ...], float, float]] = {
     "adaptive_avg_pool1d": ((2, 3, 3), 2.8298243, 0.58673486),
@@ -383,6 +621,66 @@ NUMBERS: dict[str, tuple[tuple[int, ...], float, float]] = {
     "grid_sample bicubic reflection False": ((2, 3, 3, 4), 6.0319124, 5.337285),
     "grid_sample bicubic reflection True": ((2, 3, 3, 4), 0.79239517, 4.2825001),
     "grid_sample volumes": ((1, 2, 2, 3, 4), 0.10211721, -0.11587953),
+    "embedding padding": ((2, 2, 4), 1.1591083, 3.7222523),
+    "embedding norm": ((2, 2, 4), 0.670242, 3.9268681),
+    "embedding norm 1": ((3, 4), -0.68319757, -0.86347723),
+    "embedding frequency": ((3, 2, 4), -3.5740008, 2.741749),
+    "Embedding pretrained": ((2, 4), 0.48735996, 0.96932969),
+    "cross_entropy ignored": ((), 1.1381318, -0.053318604),
+    "cross_entropy smooth": ((), 1.1574579, -0.044209589),
+    "cross_entropy probabilities": ((), 1.9045979, 0.11280327),
+    "nll_loss ignored": ((), -2.089586, -0.17932326),
+    "NLLLoss": ((), -1.2621255, -0.10831258),
+    "BCELoss": ((), 0.28995817, 0.00054119228),
+    "BCEWithLogitsLoss weight": ((), 0.28995814, 0.00054119342),
+    "poisson_nll_loss": ((), 3.2937695, 1.0737578),
+    "PoissonNLLLoss": ((), 0.74383287, 0.67951865),
+    "softplus threshold": ((2, 5), 2.2620272, 3.0659041),
+    "relu inplace": ((2, 5), 2.4683503, 3.2742434),
+    "softmax by names": ((2, 5), -0.21683419, 0.12473983),
+    "avg_pool2d divisor": ((1, 2, 3, 4), 1.5556648, 1.2806368),
+    "avg_pool2d without padding": ((1, 2, 3, 4), -0.16857443, 1.0137422),
+    "AvgPool3d alone": ((2, 2, 2, 2), 0.40397883, 0.45597213),
+    "max_pool1d by names": ((1, 2, 3), 1.6022583, 1.3583342),
+    "max_pool2d alone": ((2, 3, 3), 3.6990552, 1.7241578),
+    "max_pool2d places": ((1, 2, 3, 3), 10.50798, -33.212499),
+    "MaxPool3d places": ((2, 2, 2, 2), -81.221858, 118.24397),
+    "adaptive_max_pool2d places": ((2, 3, 3, 4), -49.688716, 157.76805),
+    "AdaptiveMaxPool1d places": ((2, 3), 3.8569218, 2.6003119),
+    "max_unpool1d": ((1, 2, 6), 0.93989625, 3.0321995),
+    "max_unpool2d": ((2, 3, 5, 6), 2.8182254, 18.117014),
+    "MaxUnpool2d": ((3, 4, 6), 3.8853515, 5.0326539),
+    "max_unpool3d": ((1, 2, 4, 4, 4), 0.39910048, 7.2466351),
+    "fractional_max_pool2d": ((2, 3, 4, 3), 4.6895298, 1.7406396),
+    "fractional_max_pool3d": ((1, 2, 3, 4, 4), -3.0320986, 2.8997389),
+    "FractionalMaxPool2d places": ((1, 2, 3, 4), 24.648505, -25.128893),
+    "conv1d alone": ((4, 8), 29.110662, 17.546741),
+    "conv2d alone": ((4, 3, 5), -9.2058414, 3.9222948),
+    "conv3d alone": ((3, 2, 3, 3), 9.4169623, 0.18216931),
+    "conv_transpose1d alone": ((2, 11), -12.656506, -12.309784),
+    "conv_transpose3d alone": ((1, 3, 3, 4), -11.118481, -14.334679),
+    "Conv2d circular alone": ((3, 4, 5), -8.927428, 13.069751),
+    "ConvTranspose2d size": ((1, 3, 8, 9), -6.513601, -2.3273422),
+    "InstanceNorm1d alone": ((2, 5), 0.36298565, 1.3407388),
+    "InstanceNorm2d running": ((2, 2, 3, 4), 7.3467092, 28.594688),
+    "Upsample size": ((1, 2, 6), 5.8808166, 4.6105957),
+    "interpolate recomputed": ((1, 2, 6), 6.9037377, 6.2840875),
+    "LSTM alone": ((5, 2), -1.1635703, 0.51737798),
+    "LSTM alone from a state": ((1, 2), 5.0877433, -1.4880164),
+    "GRU alone": ((1, 2), 0.78492246, -1.0138774),
+    "RNN alone": ((5, 2), -0.98983259, 0.058768808),
+    "MultiheadAttention": ((3, 2, 4), 11.165592, 32.302711),
+    "MultiheadAttention weights": ((2, 3, 5), 0.51494593, -1.6672297),
+    "MultiheadAttention without weights": ((3, 2, 4), 11.165592, 32.30272),
+    "MultiheadAttention of heads": ((2, 2, 3, 5), -0.31516263, -2.8170449),
+    "MultiheadAttention padded": ((2, 3, 4), -18.234633, -0.87585839),
+    "MultiheadAttention masked": ((2, 3, 5), 0.32144973, -1.7276106),
+    "MultiheadAttention by heads masked": ((3, 2, 4), 16.972138, 21.030272),
+    "MultiheadAttention biased": ((3, 2, 4), 11.886983, 29.720014),
+    "MultiheadAttention alone": ((3, 4), 3.1939002, -0.20196874),
+    "MultiheadAttention of widths": ((2, 3, 4), 6.8444231, 7.4934988),
+    "MultiheadAttention with more keys": ((3, 2, 4), 13.265008, 16.604112),
+    "TransformerEncoderLayer": ((2, 5, 4), 2.2505122, -0.57118939),
 }
 
 

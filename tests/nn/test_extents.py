@@ -53,6 +53,8 @@ def refusing() -> dict[str, Callable[[Any], Module]]:
         "Fold kernel": lambda n: nn.Fold(4, n),
         "UpsamplingNearest2d": nn.UpsamplingNearest2d,
         "UpsamplingBilinear2d": nn.UpsamplingBilinear2d,
+        "FractionalMaxPool2d": lambda n: nn.FractionalMaxPool2d(n, 2),
+        "FractionalMaxPool3d": lambda n: nn.FractionalMaxPool3d(n, 2),
         "PixelShuffle": nn.PixelShuffle,
         "PixelUnshuffle": nn.PixelUnshuffle,
         "ChannelShuffle": nn.ChannelShuffle,
@@ -71,7 +73,7 @@ def refusing() -> dict[str, Callable[[Any], Module]]:
             found[f"{name} stride"] = lambda n, f=make: f(2, 2, 3, stride=n)
             found[f"{name} dilation"] = lambda n, f=make: f(2, 2, 3, dilation=n)
             found[f"{name} groups"] = lambda n, f=make: f(2, 2, 3, groups=n)
-        for name in (f"MaxPool{rank}d", f"AvgPool{rank}d"):
+        for name in (f"MaxPool{rank}d", f"AvgPool{rank}d", f"MaxUnpool{rank}d"):
             pool = getattr(nn, name)
             found[f"{name} kernel"] = pool
             found[f"{name} stride"] = lambda n, f=pool: f(2, stride=n)

@@ -46,7 +46,7 @@ ROWS: list[Row] = [
     (lambda: nn.AdaptiveAvgPool((1, 2)), ((1, 2, 4, 6),), (1, 2, 1, 2)),
     (nn.GlobalAvgPool, ((2, 3, 4, 4),), (2, 3)),
     (nn.GlobalMaxPool, ((2, 3, 4, 4),), (2, 3)),
-    (lambda: nn.Upsample(2), ((1, 1, 2, 3),), (1, 1, 4, 6)),
+    (lambda: nn.Upsample(scale_factor=2), ((1, 1, 2, 3),), (1, 1, 4, 6)),
     (lambda: nn.LayerNorm(4), ((2, 3, 4),), (2, 3, 4)),
     (lambda: nn.LayerNorm((3, 4)), ((2, 3, 4),), (2, 3, 4)),
     (lambda: nn.LayerNorm(4, elementwise_affine=False), ((2, 4),), (2, 4)),

@@ -64,3 +64,108 @@ def test_tensors_of_torch_are_inputs() -> None:
         assert layer(x).shape == (1,)
         layer.load_state_dict({"weight": x.reshape(1, 2), "bias": x[:1]})
         assert layer.weight.tolist() == [[1.5, 1.5]]
+
+
+def test_gradients_are_clipped_in_place_of_what_backward_left() -> None:
+    p, q, unused = td.Parameter([3.0, 4.0]), td.Parameter([12.0]), td.Parameter([1.0])
+
+    def derive() -> None:
+        for v in (p, q):
+            v.zero_grad()
+        ((p * p).sum() / 2 + (q * q).sum() / 2).backward()
+
+    derive()
+    total = nn.utils.clip_grad_norm_([p, q, unused], 6.5)
+    assert float(total) == 13.0 and unused.grad is None
+    np.testing.assert_allclose(p.grad.numpy(), [1.5, 2.0], rtol=1e-6)
+    td.optim.SGD([p, q], lr=1.0).step()
+    np.testing.assert_allclose(p.numpy(), [1.5, 2.0], rtol=1e-6)
+    derive()
+    assert float(nn.utils.clip_grad_norm_(p, 9.0, norm_type=1.0)) == 3.5
+    np.testing.assert_allclose(p.grad.numpy(), [1.5, 2.0], rtol=1e-6)
+    nn.utils.clip_grad_value_([p, q], 1.75)
+    np.testing.assert_allclose(p.grad.numpy(), [1.5, 1.75], rtol=1e-6)
+    p.grad = td.asarray([np.inf, 0.0])
+    with pytest.raises(td.RunError, match="the norm of all gradients is inf"):
+        nn.utils.clip_grad_norm_([p], 1.0, error_if_nonfinite=True)
+
+
+def test_parameters_are_a_vector_and_back() -> None:
+    net = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 1))
+    vector = nn.utils.parameters_to_vector(net.parameters())
+    flat = [v.numpy().ravel() for v in net.parameters()]
+    assert np.array_equal(vector.numpy(), np.concatenate(flat))
+    grads = td.grad((vector * vector).sum(), list(net.parameters()))
+    np.testing.assert_allclose(grads[0].numpy().ravel(), 2 * flat[0])
+    nn.utils.vector_to_parameters(vector * 3.0, net.parameters())
+    np.testing.assert_allclose(net[0].weight.numpy().ravel(), 3 * flat[0], rtol=1e-6)
+    with pytest.raises(td.ArgumentError, match="11 elements"):
+        nn.utils.vector_to_parameters([1.0], net.parameters())
+
+
+def test_lazy_layers_become_what_their_first_input_asks_for() -> None:
+    with td.options(seed=1):
+        net = nn.Sequential(
+            nn.LazyConv2d(4, 3, padding=1),
+            nn.LazyBatchNorm2d(),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.LazyLinear(2, bias=False),
+        )
+        assert not list(net.parameters())
+        y = net(np.ones((2, 3, 5, 5), np.float32))
+    with td.options(seed=1):
+        plain = nn.Sequential(
+            nn.Conv2d(3, 4, 3, padding=1),
+            nn.BatchNorm2d(4),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(100, 2, bias=False),
+        )
+        want = plain(np.ones((2, 3, 5, 5), np.float32))
+    assert np.array_equal(y.numpy(), want.numpy())
+    assert type(net[0]) is nn.Conv2d and type(net[4]) is nn.Linear
+    named = {name: v.shape for name, v in net.named_parameters()}
+    assert named == {name: v.shape for name, v in plain.named_parameters()}
+    assert net[4].weight.name == "4.weight"
+
+
+def test_rows_that_are_read_are_scaled_down_in_their_table() -> None:
+    table = nn.Embedding(3, 2, max_norm=1.0)
+    table.weight = [[3.0, 4.0], [0.3, 0.4], [6.0, 8.0]]
+    read = table([[0, 1], [0, 0]])
+    scaled = [[0.6, 0.8], [0.3, 0.4], [6.0, 8.0]]
+    np.testing.assert_allclose(read.numpy()[0], scaled[:2], rtol=1e-5)
+    np.testing.assert_allclose(table.weight.numpy(), scaled, rtol=1e-5)
+    opt = td.optim.SGD(table.parameters(), lr=0.1)
+    for _ in range(3):
+        opt.step(table([2]).sum())
+        assert np.linalg.norm(table([2]).numpy()) < 1.0 + 1e-5
+
+
+def test_instance_statistics_follow_the_samples() -> None:
+    layer = nn.InstanceNorm1d(2, momentum=0.5, track_running_stats=True)
+    x = np.random.default_rng(0).normal(size=(3, 2, 7)).astype(np.float32)
+    y = layer(x).numpy()
+    np.testing.assert_allclose(y.mean(-1), np.zeros((3, 2)), atol=1e-6)
+    mean, var = x.mean(-1).mean(0), x.var(-1, ddof=1).mean(0)
+    np.testing.assert_allclose(layer.running_mean.numpy(), mean / 2, rtol=1e-5)
+    np.testing.assert_allclose(layer.running_var.numpy(), (1 + var) / 2, rtol=1e-5)
+    running = (x[0] - mean[:, None] / 2) / np.sqrt((1 + var) / 2 + 1e-5)[:, None]
+    np.testing.assert_allclose(layer.eval()(x[0]).numpy(), running, rtol=1e-4)
+
+
+def test_masks_of_torch_are_the_other_way_round() -> None:
+    layer = nn.MultiHeadAttention(4, 2)
+    x = np.random.default_rng(0).normal(size=(2, 5, 4)).astype(np.float32)
+    padding, later = np.arange(10).reshape(2, 5) % 5 > 2, np.triu(np.ones((5, 5)), 1)
+    y = layer(x, key_padding_mask=padding, attn_mask=later > 0)
+    seen = ~padding[:, None, None, :] & (later == 0)
+    assert np.array_equal(y.numpy(), layer(x, mask=seen).numpy())
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, 8), 2).eval()
+    decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(4, 2, 8), 2).eval()
+    seen = ~padding[:, None, None, :]
+    by_torch = encoder(x, src_key_padding_mask=padding)
+    assert np.array_equal(by_torch.numpy(), encoder(x, seen).numpy())
+    by_torch = decoder(x, x, memory_key_padding_mask=padding)
+    assert np.array_equal(by_torch.numpy(), decoder(x, x, memory_mask=seen).numpy())

@@ -100,11 +100,11 @@ def test_exclusive_scans_pass_back_what_follows() -> None:
     np.testing.assert_allclose(got, want, rtol=1e-12)
 
 
-def test_cumulative_max_gives_to_the_first_of_equals_and_to_nan() -> None:
+def test_cumulative_max_gives_to_the_last_of_equals_and_to_nan() -> None:
     _, got = slopes(td.cumulative_max, [1.0, 1.0, 3.0, 2.0])
-    assert got.tolist() == [3.0, 0.0, 7.0, 0.0]
+    assert got.tolist() == [1.0, 2.0, 7.0, 0.0]
     _, got = slopes(lambda x: td.cumulative_max(x, reverse=True), [1.0, 3.0, 2.0, 2.0])
-    assert got.tolist() == [0.0, 3.0, 0.0, 7.0]
+    assert got.tolist() == [0.0, 3.0, 3.0, 4.0]
     _, got = slopes(td.cumulative_max, [1.0, np.nan, 3.0])
     assert got.tolist() == [1.0, 5.0, 0.0]
     assert td.cumulative_max([1, 3, 2]).dtype == td.int64

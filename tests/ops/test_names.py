@@ -145,7 +145,7 @@ LAYERS: dict[str, tuple[Any, Callable[[], Any], tuple[str | None, ...]]] = {
     "RMSNorm": (X, lambda: td.nn.RMSNorm(3), ("n", "c")),
     "PReLU": (IMAGE, lambda: td.nn.PReLU(3), ("n", "c", "h", "w")),
     "Flatten": (IMAGE, lambda: td.nn.Flatten(), ("n", None)),
-    "Upsample": (IMAGE, lambda: td.nn.Upsample(2), ("n", "c", "h", "w")),
+    "Upsample": (IMAGE, lambda: td.nn.Upsample(scale_factor=2), ("n", "c", "h", "w")),
     "LSTMCell": (X, lambda: td.nn.LSTMCell(3, 6), ("n", "c")),
     "GRU": (TEXT, lambda: td.nn.GRU(4, 6, batch_first=True), ("n", "t", "d")),
     "MultiHeadAttention": (

@@ -112,3 +112,49 @@ def test_int8_linear_needs_no_memory_for_its_weight() -> None:
         assert "cast" not in td.lower(y).program
         want = x @ (q.numpy() * scale.numpy()).T
         np.testing.assert_allclose(y.numpy(), want, rtol=1e-4, atol=1e-3)
+
+
+WHOLE: dict[str, Make] = {  # of a [m, 24] or [m, 40], and w [40, 24]
+    "rows": lambda a, w: a[:, :24] @ w.mT,
+    "columns": lambda a, w: a @ w,
+    "an odd sum": lambda a, w: a[:, :23] @ w[:, :23].mT,
+    "a part": lambda a, w: a[:, 4:24] @ w[3:9, 4:].mT,
+    "from the left": lambda a, w: w @ a[:, :24].mT,
+    "in heads": lambda a, w: td.einsum("bk,hnk->bhn", a[:, :24], w.reshape(2, 20, 24)),
+    "finished": lambda a, w: td.relu((a[:, :24] @ w.mT).astype("float32") * 0.5 - 3.0),
+    "a long sum": lambda a, w: td.tile(a, (1, 60)) @ td.tile(w, (1, 100)).mT,
+}
+
+
+@pytest.mark.parametrize("cpu", ["", "x86-64-v3", "generic"])
+@pytest.mark.parametrize(
+    "kinds", ["uint8 int8", "int8 uint8", "int8 int8", "int32 int8"]
+)
+@pytest.mark.parametrize("name", WHOLE)
+def test_products_of_whole_numbers_are_exact_and_native(
+    name: str, kinds: str, cpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TREADLE_CPU", cpu)
+    for rows in (1, 5, 70):
+        arrays = []
+        for kind, shape in zip(kinds.split(), ((rows, 40), (40, 24)), strict=True):
+            ends = np.iinfo(kind if kind != "int32" else "int16")
+            drawn = RNG.integers(ends.min, ends.max + 1, shape)
+            arrays.append(drawn.astype(kind))
+        wide = [x.astype(np.int32) for x in arrays]
+        with td.options(engine="reference"):
+            want = WHOLE[name](td.asarray(wide[0]), td.asarray(wide[1])).numpy()
+        for settings in ({}, {"threads": 2}, {"arena": "guard"}):
+            with td.options(engine="native", **settings):
+                a, w = (td.asarray(x).astype("int32") for x in arrays)
+                np.testing.assert_array_equal(WHOLE[name](a, w).numpy(), want)
+                assert not td.latest_program().fallbacks
+
+
+def test_bytes_are_multiplied_by_fours_where_the_processor_can() -> None:
+    a, w = td.placeholder((3, 40), "uint8"), td.placeholder((5, 40), "int8")
+    y = td.matmul(a.astype("int32"), w.astype("int32").mT)
+    (product,) = [
+        line for line in td.lower(y).program.splitlines() if "product" in line
+    ]
+    assert "uint8" in product and "int8" in product

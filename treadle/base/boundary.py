@@ -15,7 +15,7 @@ from types import FunctionType, TracebackType
 from typing import Any
 
 from treadle.base.errors import CallError, RunError, TreadleError
-from treadle.base.torch.arguments import ABSENT, RENAMED
+from treadle.base.torch.arguments import ABSENT, RENAMED, asks_nothing
 from treadle.base.types import Type
 
 __tracebackhide__ = True  # of frames here, by pytest
@@ -164,8 +164,8 @@ def guarded(f: Callable[..., Any]) -> Callable[..., Any]:
             shorten(error)
             raise
         except RAW as error:
-            renamed = kwargs and _renamed(f, kwargs)
-            if not renamed:
+            renamed = _renamed(f, kwargs) if kwargs else None
+            if renamed is None:
                 if error.__traceback__ is None or error.__traceback__.tb_next is None:
                     answer = _answered(f, args, kwargs)
                     if answer is not None:
@@ -180,8 +180,8 @@ def guarded(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _renamed(f: Callable[..., Any], kwargs: dict[str, Any]) -> dict[str, Any] | None:
-    """The arguments under the names that `f` has for them, where a call that Python
-    refused had torch's; None of any other call.
+    """The arguments under the names that `f` has for them, without those that ask for
+    nothing, where a call that Python refused had torch's; None of any other call.
     """
     names = inspect.signature(f).parameters
     if any(p.kind is p.VAR_KEYWORD for p in names.values()):
@@ -197,7 +197,10 @@ def _renamed(f: Callable[..., Any], kwargs: dict[str, Any]) -> dict[str, Any] | 
         raise CallError(message, hint=OTHERWISE[f.__name__]).located(
             f.__name__
         ) from None
-    return {renamed.get(k, k): x for k, x in kwargs.items()} if renamed else None
+    idle = {k for k, x in kwargs.items() if k not in names and asks_nothing(k, x)}
+    if not renamed and not idle:
+        return None
+    return {renamed.get(k, k): x for k, x in kwargs.items() if k not in idle}
 
 
 HANDS_ON = guarded(_shown).__code__  # of all such functions

@@ -9,10 +9,10 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from treadle.base.dtypes import OWN, DType
-from treadle.base.errors import ArgumentError, AxisError, ShapeError
+from treadle.base.errors import ArgumentError, AxisError, CallError, ShapeError
 from treadle.base.locks import lock
 from treadle.base.symbolic import Symbolic, whole
 
@@ -74,6 +74,11 @@ class Type:
 
     def __reduce__(self) -> Any:
         return Type, (self.shape, self.dtype, self.axes)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """The refusal of torch's x.type(dtype), by its name here."""
+        hint = "x.type is shape, dtype and axes; in another dtype it is x.astype(dtype)"
+        raise CallError(f"the type {self} is no function", hint=hint)
 
     def __repr__(self) -> str:
         names = self.axes or (None,) * len(self.shape)

@@ -229,9 +229,19 @@ class Operand(Methods, Interchange):
         """The value as nested lists of Python numbers."""
         return self.numpy().tolist()
 
-    def backward(self) -> None:
-        """Add the gradient of this scalar into `p.grad` of its parameters."""
-        functions.backward(self)
+    def backward(
+        self, gradient: Any = None, retain_graph: Any = None, create_graph: Any = None
+    ) -> None:
+        """Add the gradient of this scalar into `p.grad` of its parameters; of another
+        tensor, that of the sum of its products with `gradient`.
+
+        A graph stays, and gradients are graphs: torch's flags ask for nothing.
+        """
+        if gradient is None:
+            functions.backward(self)
+        else:
+            along = functions.stop_gradient(gradient)
+            functions.backward(functions.sum(functions.multiply(self, along)))
 
     def __float__(self) -> float:
         return float(self._real_item("float"))

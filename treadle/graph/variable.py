@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import itertools
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -164,6 +164,13 @@ class Variable(Operand):
         changed()
         if self.wanted and not self.allowed:
             unheard(self.name)
+
+    requires_grad = trainable
+
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
+        """Set `trainable`, which torch calls so."""
+        self.trainable = requires_grad
+        return self
 
     def allow(self, value: bool) -> None:
         """Let it train if it is set to, or not: what the modules around it tell."""

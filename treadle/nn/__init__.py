@@ -8,6 +8,7 @@ from treadle.base.names import public as _public
 from treadle.base.torch import missing as _missing
 from treadle.nn import functional as functional
 from treadle.nn import init as init
+from treadle.nn import utils as utils
 from treadle.nn.activation import *
 from treadle.nn.beam import *
 from treadle.nn.container import *
@@ -15,6 +16,7 @@ from treadle.nn.convolution import *
 from treadle.nn.dropout import *
 from treadle.nn.generation import *
 from treadle.nn.layout import *
+from treadle.nn.lazy import *
 from treadle.nn.linear import *
 from treadle.nn.lora import *
 from treadle.nn.loss import *
@@ -22,6 +24,7 @@ from treadle.nn.margin_loss import *
 from treadle.nn.memory import *
 from treadle.nn.module import Module as Module
 from treadle.nn.normalization import *
+from treadle.nn.placed import *
 from treadle.nn.pooling import *
 from treadle.nn.quantized import *
 from treadle.nn.recurrent import *
@@ -35,8 +38,9 @@ from treadle.nn.vocabulary import *
 _guard(globals())
 _guard(vars(functional))
 _guard(vars(init))
+_guard(vars(utils))
 
-__all__ = _public(globals(), ("functional", "init"))
+__all__ = _public(globals(), ("functional", "init", "utils"))
 
 
 if not _typing.TYPE_CHECKING:  # where it would give any name a type
@@ -48,6 +52,11 @@ if not _typing.TYPE_CHECKING:  # where it would give any name a type
         raise _missing("treadle.nn.init", name)
 
     vars(init)["__getattr__"] = _no_initializer
+
+    def _no_utility(name: str) -> object:
+        raise _missing("treadle.nn.utils", name)
+
+    vars(utils)["__getattr__"] = _no_utility
 
 
 def __dir__() -> list[str]:

@@ -243,6 +243,7 @@ class Softplus(FunctionLayer, function=F.softplus):
     """
 
     beta: float = 1.0
+    threshold: float = 20.0
 
 
 @settings

@@ -1,4 +1,4 @@
-"""Rows of tables by bags of ids."""
+"""Rows of tables by ids, and by bags of them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,51 @@ from treadle.base.errors import ArgumentError
 from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
+from treadle.ops.create import ones
+from treadle.ops.flow import scale_gradient, stop_gradient
+from treadle.ops.lookup import combine_rows
 from treadle.ops.lookup import embedding as rows_at
+from treadle.ops.movement import reshape
+from treadle.ops.norms import norm
+from treadle.ops.pick import positions
 from treadle.ops.segments import segment_sum
+from treadle.ops.select import where
 
-__all__ = [
-    "embedding_bag",
-]
+__all__ = ["embedding", "embedding_bag"]
+
+
+def embedding(
+    ids: Any,
+    weight: Any,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+) -> Tensor:
+    """The rows of `weight` at `ids`; that of `padding_idx` gets no gradient.
+
+    Rows of a Variable that are read are first scaled down to a norm of `max_norm` where
+    it is larger, as an assignment; `scale_grad_by_freq` divides the gradient of a row
+    by how often it is read.
+
+    >>> embedding([1], [[1.0], [2.0]]).tolist()
+    [[2.0]]
+    """
+    if max_norm is None and not scale_grad_by_freq:
+        return rows_at(weight, ids, padding_idx)
+    places = reshape(positions(ids), (-1,))
+    if max_norm is not None:
+        seen = stop_gradient(rows_at(weight, places))
+        norms = norm(seen, norm_type, -1, keepdims=True)
+        factor = where(norms > max_norm, max_norm / (norms + 1e-7), 1.0)
+        weight[places] = seen * factor
+    rows = rows_at(weight, ids, padding_idx)
+    if scale_grad_by_freq:
+        each = ones((places.size, 1), rows.dtype)
+        count = combine_rows(places, each, weight.shape[0])
+        shape = (*rows.shape[:-1], 1)
+        rows = scale_gradient(rows, 1.0 / reshape(count, shape))
+    return rows
 
 
 def embedding_bag(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-from treadle.base.errors import ArgumentError
+from treadle.base.errors import ArgumentError, ShapeError
 from treadle.graph.leaves import as_tensor
 from treadle.graph.tensor import Tensor
 from treadle.nn.applied import Applied
@@ -104,10 +104,10 @@ class _Conv(_Convolution):
         dilation: Any = 1,
         groups: int = 1,
         bias: bool = True,
+        padding_mode: str = "zeros",
         dtype: Any = None,
         *,
         weight_init: Any = None,
-        padding_mode: str = "zeros",
     ) -> None:
         sliding = {"stride": stride, "padding": padding, "dilation": dilation}
         channels = in_channels, out_channels
@@ -121,12 +121,14 @@ class _Conv(_Convolution):
     def _bordered(self, x: Any) -> tuple[Any, Any]:
         """The input with a border of its own elements, and what padding is left."""
         node = as_tensor(x)
-        if self.padding_mode == "zeros" or node.ndim != self.rank + 2:
+        if self.padding_mode == "zeros" or node.ndim < self.rank + 1:
             return x, self.padding
         steps = spatial(self.stride, self.rank, "stride")
         apart = spatial(self.dilation, self.rank, "dilation")
-        cover = pairs(self.padding, node.shape[2:], self.kernel_size, apart, steps)
-        return pad(node, ((0, 0), (0, 0), *cover), self.padding_mode), 0
+        extents = node.shape[-self.rank :]
+        cover = pairs(self.padding, extents, self.kernel_size, apart, steps)
+        lead = ((0, 0),) * (node.ndim - self.rank)
+        return pad(node, (*lead, *cover), self.padding_mode), 0
 
     def forward(self, x: Any) -> Tensor:
         x, padding = self._bordered(x)
@@ -189,10 +191,13 @@ class _ConvTranspose(_Convolution):
         groups: int = 1,
         bias: bool = True,
         dilation: Any = 1,
+        padding_mode: str = "zeros",
         dtype: Any = None,
         *,
         weight_init: Any = None,
     ) -> None:
+        if padding_mode != "zeros":
+            raise ArgumentError(f"padding is of zeros here, not {padding_mode!r}")
         sliding = {
             "stride": stride,
             "padding": padding,
@@ -202,17 +207,39 @@ class _ConvTranspose(_Convolution):
         channels = in_channels, out_channels
         self._build(channels, kernel_size, sliding, groups, bias, dtype, weight_init)
 
-    def forward(self, x: Any) -> Tensor:
+    def forward(self, x: Any, output_size: Any = None) -> Tensor:
+        more = self.output_padding
+        if output_size is not None:
+            more = self._padding_for(as_tensor(x), tuple(output_size))
         return self.function(
             x,
             self.weight,
             self.bias,
             self.stride,
             self.padding,
-            self.output_padding,
+            more,
             self.dilation,
             self.groups,
         )
+
+    def _padding_for(self, x: Tensor, output_size: tuple[int, ...]) -> tuple[int, ...]:
+        """The output padding with which a result has these extents, or these last."""
+        least = [
+            (n - 1) * s - 2 * p + d * (k - 1) + 1
+            for n, s, p, d, k in zip(
+                x.shape[-self.rank :],
+                self.stride,
+                self.padding,
+                self.dilation,
+                self.kernel_size,
+                strict=True,
+            )
+        ]
+        asked = output_size[-self.rank :]
+        more = tuple(m - n for m, n in zip(asked, least, strict=True))
+        if any(not 0 <= m < s for m, s in zip(more, self.stride, strict=True)):
+            raise ShapeError(f"{asked} is not from {tuple(least)} to a stride more")
+        return more
 
 
 class ConvTranspose1d(_ConvTranspose, rank=1, function=conv_transpose1d):

@@ -76,22 +76,27 @@ def smooth_l1_loss(
 
 
 def binary_cross_entropy(
-    prediction: Any, target: Any, reduction: str = "mean"
+    prediction: Any, target: Any, weight: Any = None, *, reduction: str = "mean"
 ) -> Tensor:
     """-(t log p + (1 - t) log(1 - p)); the logarithms stop at -100, as torch's.
+
+    `weight` multiplies the elements.
 
     >>> f"{float(binary_cross_entropy([0.5], [1.0])):.4f}"
     '0.6931'
     """
-    return margins.binary_cross_entropy(prediction, target, reduction=reduction)
+    if weight is None:
+        return margins.binary_cross_entropy(prediction, target, reduction=reduction)
+    values = margins.binary_cross_entropy(prediction, target, reduction="none")
+    return reduced(values * weight, reduction, "binary_cross_entropy")
 
 
 def binary_cross_entropy_with_logits(
     prediction: Any,
     target: Any,
-    reduction: str = "mean",
-    *,
     weight: Any = None,
+    *,
+    reduction: str = "mean",
     pos_weight: Any = None,
 ) -> Tensor:
     """t log(1 + e^-x) + (1 - t) log(1 + e^x) of logits x.
@@ -110,15 +115,31 @@ def binary_cross_entropy_with_logits(
     )
 
 
+@carried_wide
 def poisson_nll_loss(
-    prediction: Any, target: Any, reduction: str = "mean", log_input: bool = True
+    prediction: Any,
+    target: Any,
+    log_input: bool = True,
+    full: bool = False,
+    *,
+    eps: float = 1e-8,
+    reduction: str = "mean",
 ) -> Tensor:
-    """e^x - t x for a log-rate x; x - t log x for a rate.
+    """e^x - t x for a log-rate x; x - t log(x + eps) for a rate.
+
+    `full` adds Stirling's approximation of log(t!) where t is above 1.
 
     >>> float(poisson_nll_loss([0.0], [2.0]))
     1.0
     """
-    return distance.poisson_nll_loss(prediction, target, log_input, reduction=reduction)
+    x, t = pair(prediction, target, "poisson_nll_loss")
+    values = functions.exp(x) - t * x if log_input else x - t * functions.log(x + eps)
+    if full:
+        above = maximum(t, 1.0)
+        more = above * functions.log(above) - above
+        more = more + 0.5 * functions.log(2 * math.pi * above)
+        values = values + functions.where(t > 1, more, 0.0)
+    return reduced(values, reduction, "poisson_nll_loss")
 
 
 def hinge_loss(prediction: Any, target: Any, reduction: str = "mean") -> Tensor:
@@ -146,10 +167,10 @@ def margin_ranking_loss(
 def nll_loss(
     prediction: Any,
     target: Any,
+    weight: Any = None,
+    *,
     ignore_index: int | None = None,
     reduction: str = "mean",
-    *,
-    weight: Any = None,
 ) -> Tensor:
     """-x[label] for log-probabilities x (n, classes, ...) and labels (n, ...).
 
@@ -170,11 +191,11 @@ def nll_loss(
 def cross_entropy(
     prediction: Any,
     target: Any,
+    weight: Any = None,
+    *,
     ignore_index: int | None = None,
     reduction: str = "mean",
     label_smoothing: float = 0.0,
-    *,
-    weight: Any = None,
 ) -> Tensor:
     """-log softmax(logits)[label], logits (n, classes, ...) and labels (n, ...).
 

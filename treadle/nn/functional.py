@@ -20,6 +20,7 @@ from treadle.nn import (
     margin_criteria,
     norms,
     shrinking,
+    unpooling,
 )
 from treadle.nn.bags import *
 from treadle.nn.criteria import *
@@ -29,6 +30,7 @@ from treadle.nn.images import *
 from treadle.nn.margin_criteria import *
 from treadle.nn.norms import *
 from treadle.nn.shrinking import *
+from treadle.nn.unpooling import *
 from treadle.ops.activation import gelu as exact_gelu
 from treadle.ops.activation import (
     log_sigmoid,
@@ -41,12 +43,11 @@ from treadle.ops.activation import (
 )
 from treadle.ops.activation import softplus as plain_softplus
 from treadle.ops.attention import attention
-from treadle.ops.cast import addend, carried_wide
+from treadle.ops.cast import addend, as_float, carried_wide
 from treadle.ops.contract import matmul_transposed
 from treadle.ops.convolution import conv1d, conv2d, conv3d
 from treadle.ops.dropout import alpha_dropout as plain_alpha
 from treadle.ops.dropout import dropout as plain_dropout
-from treadle.ops.lookup import embedding as rows_at
 from treadle.ops.movement import reshape
 from treadle.ops.naming import by_role
 from treadle.ops.normalization import rms_norm as root_mean_square
@@ -68,11 +69,12 @@ from treadle.ops.rectifier import (
     glu,
     hard_sigmoid,
     hard_swish,
+    held,
     leaky_relu,
     prelu,
     relu6,
 )
-from treadle.ops.select import clip, where
+from treadle.ops.select import where
 from treadle.ops.softmax import log_softmax, softmax
 from treadle.ops.transposed import conv_transpose1d, conv_transpose2d, conv_transpose3d
 from treadle.ops.trigonometric import tanh
@@ -97,7 +99,6 @@ __all__ = [
     "dropout2d",
     "dropout3d",
     "elu",
-    "embedding",
     "gelu",
     "glu",
     "group_norm",
@@ -135,6 +136,7 @@ __all__ = [
     *margin_criteria.__all__,
     *norms.__all__,
     *shrinking.__all__,
+    *unpooling.__all__,
 ]
 
 hardsigmoid, hardswish, logsigmoid = hard_sigmoid, hard_swish, log_sigmoid
@@ -151,15 +153,6 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Tensor:
     return y if bias is None else y + addend(bias, y)
 
 
-def embedding(ids: Any, weight: Any, padding_idx: int | None = None) -> Tensor:
-    """The rows of `weight` at `ids`.
-
-    >>> embedding([1], [[1.0], [2.0]]).tolist()
-    [[2.0]]
-    """
-    return rows_at(weight, ids, padding_idx)
-
-
 def gelu(x: Any, approximate: str = "none") -> Tensor:
     """x Phi(x), or with approximate="tanh" its common approximation.
 
@@ -172,13 +165,15 @@ def gelu(x: Any, approximate: str = "none") -> Tensor:
 
 
 @carried_wide
-def softplus(x: Any, beta: float = 1.0) -> Tensor:
-    """log(1 + e^(beta x)) / beta.
+def softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+    """log(1 + e^(beta x)) / beta; x itself where beta x is above a `threshold` that is
+    lower than 20, from where on the two are one.
 
     >>> f"{float(softplus(0.0)):.4f}"
     '0.6931'
     """
-    return plain_softplus(x) if beta == 1.0 else plain_softplus(x * beta) / beta
+    y = plain_softplus(x) if beta == 1.0 else plain_softplus(x * beta) / beta
+    return y if threshold >= 20.0 else where(x * beta > threshold, x, y)
 
 
 def hardtanh(x: Any, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
@@ -187,7 +182,7 @@ def hardtanh(x: Any, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     >>> hardtanh([-3.0, 0.5]).tolist()
     [-1.0, 0.5]
     """
-    return clip(x, min_val, max_val)
+    return held(as_float(x), min_val, max_val)
 
 
 def bilinear(x1: Any, x2: Any, weight: Any, bias: Any = None) -> Tensor:
@@ -327,13 +322,21 @@ def interpolate(
     scale_factor: Any = None,
     mode: str = "nearest",
     align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
 ) -> Tensor:
-    """x[n, c, *spatial] with the extents of `size`, or `scale_factor` times as large.
+    """x[n, c, *spatial] with the extents of `size`, or `scale_factor` times as large;
+    `recompute_scale_factor` goes by the whole extents that this comes to.
 
     >>> interpolate(td.ones((1, 1, 4, 6)), scale_factor=1.5, mode="bicubic").shape
     (1, 1, 6, 9)
     """
     corners = bool(align_corners)
+    if recompute_scale_factor and size is None:
+        spatial = as_tensor(x).shape[2:]
+        several = isinstance(scale_factor, (tuple, list))
+        times = scale_factor if several else (scale_factor,) * len(spatial)
+        size = tuple(int(n * k) for n, k in zip(spatial, times, strict=True))
+        scale_factor = None
     return upsample(x, scale_factor, mode, align_corners=corners, size=size)
 
 

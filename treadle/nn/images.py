@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from treadle.base.errors import ArgumentError, ShapeError
-from treadle.graph.leaves import as_tensor
+from treadle.graph.leaves import as_tensor, constant_node
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
+from treadle.nn.unpooling import largest
 from treadle.ops import padding, window
 from treadle.ops.cast import as_float, carried_wide
 from treadle.ops.movement import permute_dims, reshape
-from treadle.ops.pick import take
 from treadle.ops.pooling import adaptive_avg_pool, avg_pool, max_pool
 from treadle.ops.upsample import upsample
 
@@ -167,14 +167,12 @@ def pad(x: Any, pad: Any, mode: str = "constant", value: Any = None) -> Tensor:
 # -- pools -------------------------------------------------------------------------
 
 
-def _of_rank(x: Any, rank: int, pool: Callable[[Tensor], Tensor]) -> Tensor:
+def _of_rank(x: Any, rank: int, pool: Callable[[Tensor], Any]) -> Any:
     """A pool of [n, c, *spatial], or of [c, *spatial] alone."""
     node = as_tensor(x)
     if node.type.ndim not in (rank + 1, rank + 2):
         raise ShapeError(f"takes {rank} dimensions after channels, got {node.type}")
-    if node.type.ndim == rank + 2:
-        return pool(node)
-    return functions.squeeze(pool(functions.expand_dims(node, 0)), 0)
+    return window.batched(node, rank, pool)
 
 
 def _sizes(x: Tensor, output: Any) -> tuple[int, ...]:
@@ -189,21 +187,24 @@ def _sizes(x: Tensor, output: Any) -> tuple[int, ...]:
 
 
 def _averages(x: Any, output: Any, rank: int) -> Tensor:
-    return _of_rank(x, rank, lambda y: adaptive_avg_pool(y, _sizes(y, output)))
+    y: Tensor = _of_rank(x, rank, lambda y: adaptive_avg_pool(y, _sizes(y, output)))
+    return y
 
 
-def _largest(x: Any, output: Any, rank: int) -> Tensor:
-    def pool(y: Tensor) -> Tensor:
+def _largest(x: Any, output: Any, indices: bool, rank: int) -> Any:
+    def pool(y: Tensor) -> Any:
         spatial, sizes = y.type.shape[2:], _sizes(y, output)
         if all(m and n and n % m == 0 for n, m in zip(spatial, sizes, strict=True)):
             kernel = tuple(n // m for n, m in zip(spatial, sizes, strict=True))
-            return max_pool(y, kernel)
-        for axis, (n, m) in enumerate(zip(spatial, sizes, strict=True), 2):
+            return max_pool(y, kernel, return_indices=indices)
+        bins = []
+        for n, m in zip(spatial, sizes, strict=True):
             first = np.arange(m) * n // m
             count = -(-np.arange(1, m + 1) * n // m) - first
             steps = np.minimum(np.arange(max(count, default=0)), count[:, None] - 1)
-            y = functions.max(take(y, first[:, None] + steps, axis), axis + 1)
-        return y
+            bins.append(constant_node(first[:, None] + steps))
+        values, places = largest(y, bins)
+        return (values, places) if indices else values
 
     return _of_rank(x, rank, pool)
 
@@ -235,31 +236,31 @@ def adaptive_avg_pool3d(x: Any, output_size: Any) -> Tensor:
     return _averages(x, output_size, 3)
 
 
-def adaptive_max_pool1d(x: Any, output_size: Any) -> Tensor:
+def adaptive_max_pool1d(x: Any, output_size: Any, return_indices: bool = False) -> Any:
     """The largest elements of `output_size` bins of the last dimension.
 
     >>> adaptive_max_pool1d([[[1.0, 3.0, 5.0]]], 2).tolist()
     [[[3.0, 5.0]]]
     """
-    return _largest(x, output_size, 1)
+    return _largest(x, output_size, return_indices, 1)
 
 
-def adaptive_max_pool2d(x: Any, output_size: Any) -> Tensor:
+def adaptive_max_pool2d(x: Any, output_size: Any, return_indices: bool = False) -> Any:
     """The largest elements of a grid of bins of the last two dimensions.
 
     >>> adaptive_max_pool2d([[[[1.0, 3.0], [5.0, 7.0]]]], (None, 1)).tolist()
     [[[[3.0], [7.0]]]]
     """
-    return _largest(x, output_size, 2)
+    return _largest(x, output_size, return_indices, 2)
 
 
-def adaptive_max_pool3d(x: Any, output_size: Any) -> Tensor:
+def adaptive_max_pool3d(x: Any, output_size: Any, return_indices: bool = False) -> Any:
     """The largest elements of a grid of bins of the last three dimensions.
 
     >>> adaptive_max_pool3d([[[[[1.0, 3.0]]]]], 1).item()
     3.0
     """
-    return _largest(x, output_size, 3)
+    return _largest(x, output_size, return_indices, 3)
 
 
 @carried_wide
@@ -271,7 +272,8 @@ def _norms(
         mean = avg_pool(as_float(y) ** norm_type, kernel, stride, 0, ceil, rank=rank)
         return (mean * math.prod(sizes)) ** (1.0 / norm_type)
 
-    return _of_rank(x, rank, pool)
+    y: Tensor = _of_rank(x, rank, pool)
+    return y
 
 
 def lp_pool1d(

@@ -21,7 +21,6 @@ from treadle.nn import init
 from treadle.nn.module import Module
 from treadle.ops.cast import addend
 from treadle.ops.contract import matmul, matmul_transposed
-from treadle.ops.lookup import embedding
 from treadle.ops.movement import reshape
 from treadle.ops.naming import by_role
 from treadle.ops.rearrange import flatten, unflatten
@@ -200,6 +199,8 @@ class Embedding(Module):
     Optimizers change all rows, as momentum and running means have it; with `sparse`
     only those that a step reads, as they do with a td.lookup.
     Optimizers leave the rows at `frozen` as they are: ids, or a bool for each row.
+    Rows of more than `max_norm` are scaled down when they are read, and the gradient of
+    a row is divided by how often it is if `scale_grad_by_freq`, as in F.embedding.
 
     >>> td.nn.Embedding(10, 3)([[1, 2, 4]]).shape
     (1, 3, 3)
@@ -210,14 +211,19 @@ class Embedding(Module):
         rows: int,
         width: int,
         padding_index: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
         dtype: Any = None,
         *,
         weight_init: Init = None,
         frozen: Any = None,
-        sparse: bool = False,
     ) -> None:
         above_zero(rows=rows, width=width)
         self.rows, self.width, self.padding_index = rows, width, padding_index
+        self.max_norm, self.norm_type = max_norm, norm_type
+        self.scale_grad_by_freq = scale_grad_by_freq
         chosen = init.normal if weight_init is None else weight_init
         array = initial_array(chosen, (rows, width), dtype)
         if padding_index is not None:
@@ -242,8 +248,32 @@ class Embedding(Module):
             raise ArgumentError(f"a table is (rows, width), not {rows.shape}")
         return cls(*rows.shape, weight_init=rows, **settings)
 
+    @classmethod
+    def from_pretrained(
+        cls,
+        embeddings: Any,
+        freeze: bool = True,
+        padding_idx: int | None = None,
+        **settings: Any,
+    ) -> Embedding:
+        """`from_array` as torch has it: not trained if `freeze`, all rows as they are.
+
+        >>> td.nn.Embedding.from_pretrained([[1.0], [2.0]])([1]).tolist()
+        [[2.0]]
+        """
+        table = cls.from_array(embeddings, **settings)
+        table.padding_index, table.weight.trainable = padding_idx, not freeze
+        return table
+
     def forward(self, ids: Any) -> Tensor:
-        return embedding(self.weight, ids, self.padding_index)
+        return F.embedding(
+            ids,
+            self.weight,
+            self.padding_index,
+            self.max_norm,
+            self.norm_type,
+            self.scale_grad_by_freq,
+        )
 
     def extra_repr(self) -> str:
         text = f"{self.rows}, {self.width}"

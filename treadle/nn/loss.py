@@ -81,11 +81,11 @@ class CrossEntropyLoss(Loss, function=F.cross_entropy):
     '0.6931'
     """
 
+    weight: Any = None
+    _: KW_ONLY
     ignore_index: int | None = None
     reduction: str = "mean"
     label_smoothing: float = 0.0
-    _: KW_ONLY
-    weight: Any = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -95,12 +95,19 @@ class CrossEntropyLoss(Loss, function=F.cross_entropy):
             )
 
 
-class NLLLoss(PlainLoss, function=F.nll_loss):
-    """-log_probabilities[label], averaged over the labels.
+@settings
+class NLLLoss(Loss, function=F.nll_loss):
+    """-log_probabilities[label], averaged over the labels; `weight` and `ignore_index`
+    are those of CrossEntropyLoss.
 
     >>> float(td.nn.NLLLoss()([[-1.0, -2.0]], [1]))
     2.0
     """
+
+    weight: Any = None
+    _: KW_ONLY
+    ignore_index: int | None = None
+    reduction: str = "mean"
 
 
 class MSELoss(PlainLoss, function=F.mse_loss):
@@ -143,12 +150,17 @@ class SmoothL1Loss(Loss, function=F.smooth_l1_loss):
     beta: float = 1.0
 
 
-class BCELoss(PlainLoss, function=F.binary_cross_entropy):
-    """-(t log p + (1 - t) log(1 - p)) for probabilities p.
+@settings
+class BCELoss(Loss, function=F.binary_cross_entropy):
+    """-(t log p + (1 - t) log(1 - p)) for probabilities p, times `weight`.
 
     >>> f"{float(td.nn.BCELoss()([0.5], [1.0])):.4f}"
     '0.6931'
     """
+
+    weight: Any = None
+    _: KW_ONLY
+    reduction: str = "mean"
 
 
 @settings
@@ -161,18 +173,26 @@ class BCEWithLogitsLoss(Loss, function=F.binary_cross_entropy_with_logits):
     '0.6931'
     """
 
-    reduction: str = "mean"
-    _: KW_ONLY
     weight: Any = None
+    _: KW_ONLY
+    reduction: str = "mean"
     pos_weight: Any = None
 
 
-class PoissonNLLLoss(PlainLoss, function=F.poisson_nll_loss):
-    """e^x - t x: the negative log-likelihood of counts t under rate e^x.
+@settings
+class PoissonNLLLoss(Loss, function=F.poisson_nll_loss):
+    """e^x - t x: the negative log-likelihood of counts t under rate e^x, or under a
+    rate x if not `log_input`; `full` and `eps` are those of the function.
 
     >>> float(td.nn.PoissonNLLLoss()([0.0], [2.0]))
     1.0
     """
+
+    log_input: bool = True
+    full: bool = False
+    _: KW_ONLY
+    eps: float = 1e-8
+    reduction: str = "mean"
 
 
 class HingeLoss(PlainLoss, function=F.hinge_loss):

@@ -9,7 +9,7 @@ from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.nn.distances import pairwise_distance
-from treadle.ops.activation import log_sigmoid, softplus
+from treadle.ops.activation import log_sigmoid, relu, softplus
 from treadle.ops.cast import carried_wide
 from treadle.ops.distance import pair, reduced
 from treadle.ops.labels import classes_of, hot_at, labels_of
@@ -72,7 +72,7 @@ def multi_margin_loss(
     x, place = classes_of(prediction, -1)
     labels, _ = labels_of(target, None, x, place)
     label_score = functions.expand_dims(PickLabel(place)(x, labels), place)
-    terms = maximum(x - label_score + margin, 0) ** p
+    terms = relu(x - label_score + margin) ** p
     terms = where(hot_at(labels, x, place) > 0, 0, terms)
     values = functions.mean(terms, place)
     values = values if weight is None else values * take(weight, labels)

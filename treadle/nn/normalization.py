@@ -26,6 +26,7 @@ from treadle.ops.flow import stop_gradient
 from treadle.ops.movement import reshape
 from treadle.ops.naming import by_role
 from treadle.ops.normalization import standardize
+from treadle.ops.window import batched
 
 __all__ = [
     "BatchNorm1d",
@@ -296,28 +297,38 @@ class GroupNorm(Module):
         return f"{self.num_groups}, {self.num_channels}, eps={self.eps}"
 
 
-class _InstanceNorm(_Channels):
-    """Each channel of each sample normalized by its own statistics. Ulyanov 2016."""
+class _InstanceNorm(_BatchNorm):
+    """Each channel of each sample normalized by its own statistics; (channels, ...) is
+    one sample. With `track_running_stats` running ones follow the samples' mean in
+    training and take their place in use. Ulyanov 2016."""
 
     def __init__(
         self,
         num_features: int,
         eps: float = 1e-5,
+        momentum: float = 0.1,
         affine: bool = False,
+        track_running_stats: bool = False,
         dtype: Any = None,
     ) -> None:
-        above_zero(num_features=num_features)
-        self.num_features, self.eps = num_features, eps
-        self._make_affine(affine, dtype)
+        follows = track_running_stats
+        super().__init__(num_features, eps, momentum, affine, follows, dtype)
 
     def forward(self, x: Any) -> Tensor:
+        y: Tensor = batched(as_tensor(x), self.ranks[0] - 2, self._normed)
+        return y
+
+    def _normed(self, x: Tensor) -> Tensor:
+        if not self.training and self.track_running_stats:
+            return super().forward(x)
         node = self._checked(x)
         self._refuse_one(node, math.prod(node.shape[2:]))
-        return F.group_norm(node, self.num_features, self.weight, self.bias, self.eps)
-
-    def extra_repr(self) -> str:
-        affine = self.weight is not None
-        return f"{self.num_features}, eps={self.eps}, affine={affine}"
+        running: tuple[Any, Any] = None, None
+        if self.track_running_stats:
+            running = self.running_mean, self.running_var
+        share = self.momentum or 0.0
+        weights = self.weight, self.bias
+        return F.instance_norm(node, *running, *weights, True, share, self.eps)
 
 
 class InstanceNorm1d(_InstanceNorm, ranks=(3,)):

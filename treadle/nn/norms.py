@@ -72,12 +72,8 @@ def batch_norm(
     node = as_float(x)
     axes = (0, *range(2, node.ndim))
     count = math.prod(node.shape[k] for k in axes)
-    for old, statistic in (
-        (running_mean, functions.mean(node, axes)),
-        (running_var, functions.var(node, axes) * (count / max(count - 1, 1))),
-    ):
-        if isinstance(old, Variable):
-            old.assign(old + (stop_gradient(statistic) - old) * momentum)
+    var = functions.var(node, axes) * (count / max(count - 1, 1))
+    _follow((running_mean, running_var), (functions.mean(node, axes), var), momentum)
     return channel_norm(node, weight=weight, bias=bias, eps=eps)
 
 
@@ -93,11 +89,27 @@ def instance_norm(
 ) -> Tensor:
     """Each channel of each sample by its own statistics, or by the running ones.
 
-    Running statistics are read without `use_input_stats`, and never written.
+    Running statistics are read without `use_input_stats`; else those that are Variables
+    take in the samples' mean statistics with a share of `momentum`.
 
     >>> instance_norm([[[1.0, 3.0]]], eps=0.0).tolist()
     [[[-1.0, 1.0]]]
     """
     if not use_input_stats:
         return batch_norm(x, running_mean, running_var, weight, bias, eps=eps)
-    return plane_norm(x, weight, bias, eps)
+    node = as_float(x)
+    space = tuple(range(2, node.ndim))
+    means = functions.mean(node, space), functions.var(node, space, correction=1)
+    _follow((running_mean, running_var), means, momentum)
+    return plane_norm(node, weight, bias, eps)
+
+
+def _follow(
+    running: tuple[Any, Any], statistics: tuple[Tensor, Tensor], momentum: float
+) -> None:
+    """Move running statistics that are Variables a part toward those of a batch; of a
+    sample's own ones toward their mean."""
+    for old, new in zip(running, statistics, strict=True):
+        if isinstance(old, Variable):
+            new = stop_gradient(functions.mean(new, 0) if new.ndim == 2 else new)
+            old.assign(old + (new - old) * momentum)

@@ -1,4 +1,6 @@
-"""Pools over windows, grids of bins and whole planes, and larger images."""
+"""Pools over windows, grids of bins and whole planes, and larger images: a class of few
+lines for each of torch's names.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,6 @@ from treadle.ops.pooling import (
     max_pool2d,
     max_pool3d,
 )
-from treadle.ops.upsample import upsample
 
 __all__ = [
     "AdaptiveAvgPool",
@@ -49,12 +50,13 @@ __all__ = [
 
 @settings
 class _MaxPool(FunctionLayer):
-    """The largest element of each window."""
+    """The largest element of each window; with `return_indices` its place, too."""
 
     kernel_size: Any
     stride: Any = None
     padding: Any = 0
     dilation: Any = 1
+    return_indices: bool = False
     ceil_mode: bool = False
 
     def __post_init__(self) -> None:
@@ -62,6 +64,12 @@ class _MaxPool(FunctionLayer):
         above_zero(kernel_size=self.kernel_size, stride=self.stride)
         above_zero(dilation=self.dilation)
         from_zero(padding=self.padding)
+
+    def forward(self, x: Any) -> Any:
+        sliding = self.stride, self.padding, self.dilation
+        return self.function(
+            x, self.kernel_size, *sliding, self.ceil_mode, self.return_indices
+        )
 
 
 class MaxPool1d(_MaxPool, function=max_pool1d):
@@ -97,6 +105,7 @@ class _AvgPool(FunctionLayer):
     padding: Any = 0
     ceil_mode: bool = False
     count_include_pad: bool = True
+    divisor_override: int | None = None
 
     def __post_init__(self) -> None:
         self.stride = self.kernel_size if self.stride is None else self.stride
@@ -165,31 +174,30 @@ class GlobalMaxPool(FunctionLayer, function=global_max_pool):
 
 
 class Upsample(Module):
-    """`scale_factor` times as many elements in the dimensions after the second, or as
-    many as `size` says, by one of the modes of `td.upsample`.
+    """Larger images: `size` elements in the dimensions after the second, or
+    `scale_factor` times as many, by one of the modes of `td.upsample`.
 
-    >>> td.nn.Upsample(2)(td.ones((1, 1, 2, 3))).shape
+    >>> td.nn.Upsample(scale_factor=2)(td.ones((1, 1, 2, 3))).shape
     (1, 1, 4, 6)
     """
 
     def __init__(
         self,
+        size: Any = None,
         scale_factor: Any = None,
         mode: str = "nearest",
-        align_corners: bool = False,
-        *,
-        size: Any = None,
+        align_corners: bool | None = None,
+        recompute_scale_factor: bool | None = None,
     ) -> None:
         if size is not None:
             above_zero(size=size)
         self.scale_factor, self.size = scale_factor, size
         self.mode, self.align_corners = mode, align_corners
+        self.recompute_scale_factor = recompute_scale_factor
 
     def forward(self, x: Any) -> Tensor:
-        corners, size = self.align_corners, self.size
-        return upsample(
-            x, self.scale_factor, self.mode, align_corners=corners, size=size
-        )
+        settings = self.mode, self.align_corners, self.recompute_scale_factor
+        return F.interpolate(x, self.size, self.scale_factor, *settings)
 
     def extra_repr(self) -> str:
         by = "scale_factor" if self.size is None else "size"
@@ -232,7 +240,14 @@ class AdaptiveAvgPool3d(_Adaptive, function=F.adaptive_avg_pool3d):
     """
 
 
-class AdaptiveMaxPool1d(_Adaptive, function=F.adaptive_max_pool1d):
+@settings
+class _AdaptiveMax(_Adaptive):
+    """The largest elements of bins; with `return_indices` their places, too."""
+
+    return_indices: bool = False
+
+
+class AdaptiveMaxPool1d(_AdaptiveMax, function=F.adaptive_max_pool1d):
     """The largest elements of a grid of bins of the last dimension.
 
     >>> td.nn.AdaptiveMaxPool1d(2)(td.ones((1, 3, 6))).shape
@@ -240,7 +255,7 @@ class AdaptiveMaxPool1d(_Adaptive, function=F.adaptive_max_pool1d):
     """
 
 
-class AdaptiveMaxPool2d(_Adaptive, function=F.adaptive_max_pool2d):
+class AdaptiveMaxPool2d(_AdaptiveMax, function=F.adaptive_max_pool2d):
     """The largest elements of a grid of bins of the last two dimensions.
 
     >>> td.nn.AdaptiveMaxPool2d(2)(td.ones((1, 3, 6, 6))).shape
@@ -248,7 +263,7 @@ class AdaptiveMaxPool2d(_Adaptive, function=F.adaptive_max_pool2d):
     """
 
 
-class AdaptiveMaxPool3d(_Adaptive, function=F.adaptive_max_pool3d):
+class AdaptiveMaxPool3d(_AdaptiveMax, function=F.adaptive_max_pool3d):
     """The largest elements of a grid of bins of the last three dimensions.
 
     >>> td.nn.AdaptiveMaxPool3d(2)(td.ones((1, 3, 6, 6, 6))).shape

@@ -23,7 +23,7 @@ from treadle.ops.elementwise import conj
 from treadle.ops.families import same_dtype
 from treadle.ops.movement import reshape
 from treadle.ops.naming import unname
-from treadle.ops.rearrange import moveaxis
+from treadle.ops.rearrange import expand_dims, moveaxis, squeeze
 from treadle.ops.window import (
     Integers,
     Pairs,
@@ -313,6 +313,9 @@ def _conv(
 ) -> Tensor:
     """A convolution with attributes as a user writes them."""
     nodes = factors(x, w)
+    if nodes[0].type.ndim == rank + 1:
+        one = _conv(expand_dims(nodes[0], 0), nodes[1], b, rank, sliding, groups)
+        return squeeze(one, 0)
     extents, kernel = (node.type.shape[2:] for node in nodes)
     stride, pad, dilation = sliding
     op = Conv((1,) * rank, ((0, 0),) * rank, (1,) * rank, groups)

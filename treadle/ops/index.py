@@ -21,7 +21,7 @@ from treadle.base.types import Names, Shape, Type
 from treadle.graph.frame import top
 from treadle.graph.leaves import INTEGER, as_tensor, integer_node
 from treadle.graph.op import Op
-from treadle.graph.operators import Operand, provide
+from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.origin import capture, describe
 from treadle.graph.parts import is_differentiable_part, settle_part
 from treadle.graph.tensor import Tensor, new_node
@@ -298,6 +298,9 @@ def getitem(x: Any, key: Any) -> Tensor:
         part = new_node(*step)
         settle_part(part, node, key)
         return part
+    if isinstance(key, (Operand, np.ndarray)) and key.dtype == bool_ and not key.shape:
+        # One truth value keeps the whole or nothing of it, in a new first dimension.
+        return getitem(functions.expand_dims(node, 0), functions.reshape(key, (1,)))
     plan = plan_of(key, node, "getitem")
     part = plan.result(node)
     if part is node and x is not node:  # a part of a Variable is a node of its own

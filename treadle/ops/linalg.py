@@ -61,6 +61,7 @@ __all__ = [
     "matrix_power",
     "matrix_rank",
     "matrix_transpose",
+    "norm",
     "outer",
     "pinv",
     "qr",
@@ -198,6 +199,31 @@ def matrix_norm(x: Any, ord: Any = "fro", *, keepdims: bool = False) -> Tensor:
     else:
         norms = greatest(values, axis) if ord > 0 else values.min(axis)
     return norms.reshape(*norms.type.shape, 1, 1) if keepdims else norms
+
+
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """`vector_norm` along one axis, `matrix_norm` over two; the root of the sum of all
+    squares without an order. With an order and no axis x itself is a vector or matrix.
+
+    >>> float(td.linalg.norm([[3.0, 0.0], [0.0, 4.0]]))
+    5.0
+    >>> td.linalg.norm([[3.0, -4.0]], 1, 1).tolist()
+    [7.0]
+    """
+    node = as_tensor(x)
+    if ord is None:
+        return vector_norm(node, 2, axis, keepdims=keepdims)
+    axis = tuple(range(node.type.ndim)) if axis is None else axis
+    axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    if len(axes) == 1:
+        return vector_norm(node, ord, axes, keepdims=keepdims)
+    if len(axes) != 2:
+        raise ShapeError(f"a norm {ord!r} is of a vector or a matrix").located(
+            "norm", repr(node.type), node.line
+        )
+    y = matrix_norm(functions.moveaxis(node, axes, (-2, -1)), ord)
+    places = sorted(resolve_axis(k, node.type) for k in axes)
+    return functions.expand_dims(y, tuple(places)) if keepdims else y
 
 
 @of_stacks

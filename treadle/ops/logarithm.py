@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from treadle.graph.leaves import as_tensor
-from treadle.graph.op import Cotangents, Input, op
+from treadle.graph.op import Array, Cotangents, Input, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.recorded import recorded
 from treadle.graph.tensor import Tensor
@@ -28,6 +28,15 @@ class Expm1(Unary):
 
     ufunc = np.expm1
     domain = (Input(low=-2, high=2),)
+
+    def numpy(self, *arrays: Any) -> Array:
+        (x,) = arrays
+        y = np.expm1(x)
+        if x.dtype.kind != "c":
+            return np.asarray(y)
+        # NumPy has it by e^a cos(b) - 1, which is no number where it should be.
+        with np.errstate(all="ignore"):
+            return np.where(np.isfinite(x) & (x != 0), y, np.exp(x) - 1)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g * conj(y + 1.0),)

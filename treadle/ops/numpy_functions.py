@@ -139,6 +139,7 @@ FUNCTIONS: dict[str, tuple[str, str]] = {
     "linalg.matrix_power": ("linalg.matrix_power", "x n /"),
     "linalg.matrix_rank": ("linalg.matrix_rank", "x / -tol -hermitian rtol"),
     "linalg.matrix_transpose": ("matrix_transpose", "x /"),
+    "linalg.norm": ("linalg.norm", "x / ord axis keepdims"),
     "linalg.outer": ("outer", "x y /"),
     "linalg.pinv": ("linalg.pinv", "x / -rcond -hermitian rtol"),
     "linalg.qr": ("linalg.qr", "x / mode"),
@@ -242,18 +243,6 @@ def _rounded(a: Any, decimals: int = 0, out: Any = None) -> Any:
     return as_tensor(a).__round__(decimals)
 
 
-def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    """NumPy's norm: without `ord` of all elements, else of a vector or a matrix."""
-    linalg, node = public("linalg"), as_tensor(x)
-    count = node.type.ndim if axis is None else len(np.atleast_1d(axis))
-    if ord is None or count == 1:
-        order = 2 if ord is None else ord
-        return linalg.vector_norm(node, order, axis, keepdims=keepdims)
-    places = (-2, -1) if axis is None else tuple(axis)
-    norms = linalg.matrix_norm(functions.moveaxis(node, places, (-2, -1)), ord)
-    return functions.expand_dims(norms, places) if keepdims else norms
-
-
 def _in_columns(tup: Any, *, dtype: Any = None, casting: Any = None) -> Any:
     parts = [_at_least(1, x) for x in tup]
     return functions.concat(parts, 0 if parts[0].type.ndim == 1 else 1)
@@ -273,7 +262,6 @@ def _at_least(ndim: int, x: Any) -> Tensor:
 OWN: dict[str, Callable[..., Any]] = {
     "around": _rounded,
     "hstack": _in_columns,
-    "linalg.norm": _norm,
     "round": _rounded,
     "vstack": _in_rows,
 }

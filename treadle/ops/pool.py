@@ -115,7 +115,7 @@ class MaxPool(Window):
         x = as_tensor(np.ones((1, 1, 3)))
         return [
             Mistake(lambda: functions.max_pool1d(x, 4), ShapeError, "wider"),
-            Mistake(lambda: functions.max_pool2d(x, 2), ShapeError, "of 2 dimensions"),
+            Mistake(lambda: functions.max_pool2d([1.0], 2), ShapeError, "of 2 dim"),
             Mistake(
                 lambda: functions.max_pool1d(x, 2, padding=2),
                 ShapeError,

@@ -1,4 +1,4 @@
-"""Pooling as users write it, over windows, whole planes and rows with masks."""
+"""Pooling as users write it, over windows and whole planes."""
 
 from __future__ import annotations
 
@@ -6,25 +6,21 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.dtypes import real_of
 from treadle.base.errors import ArgumentError, ShapeError, TreadleError
-from treadle.base.types import Shape, resolve_axis
+from treadle.base.types import Shape
 from treadle.graph.leaves import as_tensor, constant_node
 from treadle.graph.operators import functions, provide
 from treadle.graph.origin import capture, describe
 from treadle.graph.tensor import Tensor
-from treadle.ops.align import align
-from treadle.ops.cast import as_float, astype, carried_wide, summand
+from treadle.ops.cast import as_float, carried_wide, summand
 from treadle.ops.contract import Contract
 from treadle.ops.families import some
-from treadle.ops.index import getitem
-from treadle.ops.movement import broadcast_to
 from treadle.ops.naming import named_like
-from treadle.ops.pick import TakeAlong
-from treadle.ops.pool import MaxPool, SumPool
+from treadle.ops.pool import MaxPool, MaxPoolPositions, SumPool
 from treadle.ops.window import (
     Integers,
     Pairs,
+    batched,
     image,
     padded,
     pairs,
@@ -41,10 +37,7 @@ __all__ = [
     "global_avg_pool",
     "global_max_pool",
     "global_sum_pool",
-    "kmax_pool",
     "l2_pool",
-    "masked_avg_pool",
-    "masked_max_pool",
     "max_pool",
     "max_pool1d",
     "max_pool2d",
@@ -91,48 +84,78 @@ def max_pool(
     padding: Any = 0,
     dilation: Any = 1,
     ceil_mode: bool = False,
+    return_indices: bool = False,
     *,
     rank: int | None = None,
-) -> Tensor:
+) -> Any:
     """The maximum of each window of x[n, c, *spatial]; `stride` is the kernel's extent.
 
-    With `ceil_mode` a last window may reach over the end.
+    With `ceil_mode` a last window may reach over the end; with `return_indices` the
+    place of each maximum, counted through its plane, is the second result.
 
     >>> td.max_pool([[[1.0, 3.0, 2.0, 0.0]]], 2).tolist()
     [[[3.0, 2.0]]]
     """
     node, fields, _ = _windows(x, kernel, (stride, padding, dilation), ceil_mode, rank)
-    return MaxPool(*fields)(node)
+    y = MaxPool(*fields)(node)
+    return (y, MaxPoolPositions(*fields)(node)) if return_indices else y
 
 
 @provide
-def max_pool1d(x: Any, kernel: Any, *args: Any, **options: Any) -> Tensor:
+def max_pool1d(
+    x: Any,
+    kernel: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
     """`max_pool` of sequences x[n, c, length].
 
     >>> td.max_pool1d([[[1.0, 3.0, 2.0]]], 2, stride=1).tolist()
     [[[3.0, 3.0]]]
     """
-    return max_pool(x, kernel, *args, **options, rank=1)
+    settings = kernel, stride, padding, dilation, ceil_mode, return_indices
+    return batched(as_tensor(x), 1, lambda y: max_pool(y, *settings, rank=1))
 
 
 @provide
-def max_pool2d(x: Any, kernel: Any, *args: Any, **options: Any) -> Tensor:
+def max_pool2d(
+    x: Any,
+    kernel: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
     """`max_pool` of images x[n, c, height, width].
 
     >>> td.max_pool2d(td.ones((1, 1, 5, 4)), 2, ceil_mode=True).shape
     (1, 1, 3, 2)
     """
-    return max_pool(x, kernel, *args, **options, rank=2)
+    settings = kernel, stride, padding, dilation, ceil_mode, return_indices
+    return batched(as_tensor(x), 2, lambda y: max_pool(y, *settings, rank=2))
 
 
 @provide
-def max_pool3d(x: Any, kernel: Any, *args: Any, **options: Any) -> Tensor:
+def max_pool3d(
+    x: Any,
+    kernel: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
     """`max_pool` of volumes x[n, c, *spatial].
 
     >>> td.max_pool3d(td.ones((1, 1, 4, 4, 4)), 2).shape
     (1, 1, 2, 2, 2)
     """
-    return max_pool(x, kernel, *args, **options, rank=3)
+    settings = kernel, stride, padding, dilation, ceil_mode, return_indices
+    return batched(as_tensor(x), 3, lambda y: max_pool(y, *settings, rank=3))
 
 
 @provide
@@ -162,12 +185,14 @@ def avg_pool(
     padding: Any = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
+    divisor_override: int | None = None,
     *,
     rank: int | None = None,
 ) -> Tensor:
     """The average of each window of x[n, c, *spatial].
 
-    Padding counts as zeros, or not at all without `count_include_pad`.
+    Padding counts as zeros, or not at all without `count_include_pad`; sums are divided
+    by `divisor_override` in the place of the elements' number where it is given.
 
     >>> td.avg_pool([[[1.0, 3.0, 2.0, 0.0]]], 2).tolist()
     [[[2.0, 1.0]]]
@@ -175,6 +200,10 @@ def avg_pool(
     node, fields, asked = _windows(x, kernel, (stride, padding, 1), ceil_mode, rank)
     node = as_float(node)
     total = SumPool(*fields)(node)
+    if divisor_override is not None:
+        if not divisor_override:
+            raise ArgumentError("a divisor is not 0").located("avg_pool")
+        return total / divisor_override
     # How many elements each window counts: data, all the same where nothing is padded.
     seen = np.ones((1, 1, *node.type.shape[2:]))
     if count_include_pad:
@@ -190,33 +219,63 @@ def avg_pool(
 
 
 @provide
-def avg_pool1d(x: Any, kernel: Any, *args: Any, **options: Any) -> Tensor:
+def avg_pool1d(
+    x: Any,
+    kernel: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
     """`avg_pool` of sequences x[n, c, length].
 
     >>> td.avg_pool1d([[[1.0, 3.0, 5.0]]], 2, stride=1).tolist()
     [[[2.0, 4.0]]]
     """
-    return avg_pool(x, kernel, *args, **options, rank=1)
+    settings = kernel, stride, padding, ceil_mode, count_include_pad, divisor_override
+    y: Tensor = batched(as_tensor(x), 1, lambda y: avg_pool(y, *settings, rank=1))
+    return y
 
 
 @provide
-def avg_pool2d(x: Any, kernel: Any, *args: Any, **options: Any) -> Tensor:
+def avg_pool2d(
+    x: Any,
+    kernel: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
     """`avg_pool` of images x[n, c, height, width].
 
     >>> td.avg_pool2d(td.ones((1, 1, 4, 4)), 2).shape
     (1, 1, 2, 2)
     """
-    return avg_pool(x, kernel, *args, **options, rank=2)
+    settings = kernel, stride, padding, ceil_mode, count_include_pad, divisor_override
+    y: Tensor = batched(as_tensor(x), 2, lambda y: avg_pool(y, *settings, rank=2))
+    return y
 
 
 @provide
-def avg_pool3d(x: Any, kernel: Any, *args: Any, **options: Any) -> Tensor:
+def avg_pool3d(
+    x: Any,
+    kernel: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
     """`avg_pool` of volumes x[n, c, *spatial].
 
     >>> td.avg_pool3d(td.ones((1, 1, 4, 4, 4)), 2).shape
     (1, 1, 2, 2, 2)
     """
-    return avg_pool(x, kernel, *args, **options, rank=3)
+    settings = kernel, stride, padding, ceil_mode, count_include_pad, divisor_override
+    y: Tensor = batched(as_tensor(x), 3, lambda y: avg_pool(y, *settings, rank=3))
+    return y
 
 
 @provide
@@ -306,48 +365,3 @@ def adaptive_avg_pool(x: Any, output: Any) -> Tensor:
         spec = f"{letters},z{letters[k]}->{letters.replace(letters[k], 'z')}"
         node = Contract(spec)(node, constant_node(weights))
     return named_like(node, names)
-
-
-@provide
-def kmax_pool(x: Any, k: int, axis: Any = -1) -> Tensor:
-    """The k largest elements along `axis`, in the order they stand in.
-
-    >>> td.kmax_pool([[1.0, 9.0, 3.0, 7.0]], 2).tolist()
-    [[9.0, 7.0]]
-    """
-    node = as_tensor(x)
-    along = resolve_axis(axis, node.type)
-    if not 0 <= k <= node.type.shape[along]:
-        raise ArgumentError(
-            f"k is {k}, but axis {axis} has {node.type.shape[along]} elements"
-        ).located("kmax_pool", repr(node.type))
-    order = functions.argsort(node, axis=along, descending=True)
-    best = getitem(order, (*[slice(None)] * along, slice(0, k)))
-    return TakeAlong(along)(node, functions.sort(best, axis=along))
-
-
-@provide
-@carried_wide
-def masked_avg_pool(x: Any, mask: Any, axis: Any) -> Tensor:
-    """The average along `axis` of the elements whose mask is not 0; 0 without any.
-
-    >>> td.masked_avg_pool([[1.0, 3.0, 9.0]], [[1, 1, 0]], 1).tolist()
-    [2.0]
-    """
-    node = as_float(x)
-    mask_node = align([node, astype(mask, real_of(node.type.dtype))])[1]
-    weights = broadcast_to(mask_node, node.type.shape)
-    count = functions.sum(weights, axis)
-    return functions.sum(node * weights, axis) / functions.maximum(count, 1)
-
-
-@provide
-def masked_max_pool(x: Any, mask: Any, axis: Any) -> Tensor:
-    """The maximum along `axis` of the elements whose mask is not 0; -inf without any.
-
-    >>> td.masked_max_pool([[1.0, 3.0, 9.0]], [[1, 1, 0]], 1).tolist()
-    [3.0]
-    """
-    node = as_float(x)
-    chosen = functions.where(astype(mask, bool), node, -np.inf)
-    return functions.max(chosen, axis)

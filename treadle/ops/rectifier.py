@@ -7,7 +7,7 @@ from typing import Any
 from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
-from treadle.ops.activation import relu, sigmoid
+from treadle.ops.activation import sigmoid
 from treadle.ops.cast import as_float, carried_wide
 from treadle.ops.naming import by_role
 
@@ -44,7 +44,13 @@ def clipped_relu(x: Any, cutoff: Any = 20.0) -> Tensor:
     >>> td.clipped_relu([-1.0, 3.0], 2.0).tolist()
     [0.0, 2.0]
     """
-    return functions.minimum(relu(x), cutoff)
+    return held(as_float(x), 0, cutoff)
+
+
+def held(x: Tensor, low: Any, high: Any) -> Tensor:
+    """x between two ends, where its derivative is 0, as torch's; `clip` has it 1."""
+    y: Tensor = functions.where(x <= low, low, functions.where(x >= high, high, x))
+    return y
 
 
 def leaky_relu(x: Any, slope: Any = 0.01) -> Tensor:
@@ -146,7 +152,7 @@ def hard_sigmoid(x: Any) -> Tensor:
     >>> td.hard_sigmoid([-9.0, 0.0, 9.0]).tolist()
     [0.0, 0.5, 1.0]
     """
-    return functions.clip(as_float(x) / 6.0 + 0.5, 0.0, 1.0)
+    return held(as_float(x) / 6.0 + 0.5, 0.0, 1.0)
 
 
 def hard_swish(x: Any) -> Tensor:

@@ -135,7 +135,7 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Tensor:
 def repeat(x: Any, count: Any, axis: Any = None) -> Tensor:
     """Each element `count` times in a row along `axis`, or of the flattened tensor.
 
-    `count` is a number, or a list with one for each place along the axis.
+    `count` is a number, or a list with one for each place along the axis, or for all.
 
     >>> td.repeat([1.0, 2.0], 2).tolist()
     [1.0, 1.0, 2.0, 2.0]
@@ -151,7 +151,9 @@ def repeat(x: Any, count: Any, axis: Any = None) -> Tensor:
     else:
         k = resolve_axis(axis, node.type)
     shape = node.type.shape
-    if counts.ndim:
+    if counts.shape == (1,):
+        count = int(counts[0])
+    elif counts.ndim:
         return _repeated(node, counts, k)
     wide = broadcast_to(
         expand_dims(node, k + 1), (*shape[: k + 1], count, *shape[k + 1 :])

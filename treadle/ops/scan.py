@@ -242,7 +242,7 @@ def cumulative_logsumexp(
 
 @op(tolerance="E")
 class CumulativeMax(Running):
-    """The greatest element up to each place; the first of equals has the derivative."""
+    """The greatest element up to each place; the last of equals has the derivative."""
 
     takes = "ordered"
 
@@ -256,14 +256,14 @@ class CumulativeMax(Running):
         return np.iinfo(dtype).min if dtype.kind in "iu" else -np.inf
 
     def back(self, g: Tensor, y: Tensor, x: Tensor) -> Tensor:
-        # A greatest element has the derivatives of all places where it still stands.
+        # A greatest element has the derivatives of all places up to one as great.
         n = x.type.shape[self.axis]
         shape = [n if k == self.axis else 1 for k in range(x.type.ndim)]
         places = functions.reshape(constant_node(arange(n)), shape)
         last = functions.equal(places, 0 if self.reverse else n - 1)
-        later = self.next(y)
-        stands = (y == later) | functions.isnan(y)
-        stays = astype(stands & functions.logical_not(last), g.type.dtype)
+        later = self.next(x)
+        taken = (later == self.next(y)) | functions.isnan(later) | last
+        stays = astype(functions.logical_not(taken), g.type.dtype)
         step = -1 if self.reverse else 1
         first = 1 - functions.shift(stays, step, self.axis)
         return first * self.gathered(stays, g)

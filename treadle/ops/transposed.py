@@ -11,6 +11,7 @@ from treadle.ops.align import located
 from treadle.ops.cast import factors
 from treadle.ops.convolution import ConvInputGradient, biased
 from treadle.ops.padding import pad
+from treadle.ops.rearrange import expand_dims, squeeze
 from treadle.ops.window import Integers, Pairs, pairs, spatial
 
 __all__ = ["conv_transpose1d", "conv_transpose2d", "conv_transpose3d"]
@@ -25,6 +26,9 @@ def _transposed(
     is left of it is zeros, behind all that windows reach.
     """
     nodes = factors(x, w)
+    if nodes[0].type.ndim == rank + 1:
+        one = _transposed(expand_dims(nodes[0], 0), nodes[1], b, rank, sliding, groups)
+        return squeeze(one, 0)
     (g, kernel), (stride, padding, extra, dilation) = nodes, sliding
     op = ConvInputGradient((), (), (), (), groups)
     try:

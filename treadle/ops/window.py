@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from treadle.graph.rows import spread
 from treadle.graph.tensor import Tensor
 from treadle.ops.families import Family, some
 from treadle.ops.movement import reshape
+from treadle.ops.rearrange import expand_dims, squeeze
 
 __all__ = ["fold", "unfold"]
 
@@ -178,6 +179,14 @@ def image(t: Type, rank: int) -> None:
     """Check for a shape [n, c, *spatial] with `rank` spatial dimensions."""
     if t.ndim != rank + 2:
         raise ShapeError(f"takes x[n, c, *spatial] of {rank} dimensions, not {t.shape}")
+
+
+def batched(x: Tensor, rank: int, f: Callable[[Tensor], Any]) -> Any:
+    """f of images x[n, c, *spatial], or of one image [c, *spatial] alone, as torch."""
+    if x.type.ndim != rank + 1:
+        return f(x)
+    y = f(expand_dims(x, 0))
+    return tuple(squeeze(part, 0) for part in y) if type(y) is tuple else squeeze(y, 0)
 
 
 @op(tolerance="E", linear=True)

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 
 from treadle.base.caches import lazy
-from treadle.base.dtypes import float32, float64
+from treadle.base.dtypes import float32, float64, int32
 from treadle.base.symbolic import at_least
 from treadle.base.types import TupleType
 from treadle.graph.leaves import Argument
@@ -41,7 +41,7 @@ from treadle.program.recompute import recompute
 from treadle.program.units import MEMBERS, Unit
 
 LARGE = 1 << 24  # bytes: with less memory than this none is saved
-PRODUCTS = (float32, float64)  # the types contractions have kernels for
+PRODUCTS = (float32, float64, int32)  # the types contractions have kernels for
 
 
 def is_leaf(node: Tensor) -> bool:

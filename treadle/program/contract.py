@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from treadle.base.caches import cached
-from treadle.base.dtypes import bfloat16, float16, float32, int8
+from treadle.base.dtypes import DType, bfloat16, float16, float32, int8, int32, uint8
 from treadle.base.types import Shape, Type
 from treadle.graph.tensor import Tensor
 from treadle.loops.index import Axis, Index
@@ -17,7 +17,11 @@ from treadle.ops.cast import Cast
 from treadle.ops.contract import Contract, letters
 from treadle.ops.families import Movement
 
-NARROW = (float16, bfloat16, int8)  # what products read as float32
+# What products of a dtype read as it.
+NARROW: dict[DType, tuple[DType, ...]] = {
+    float32: (float16, bfloat16, int8),
+    int32: (int8, uint8),
+}
 Steps = tuple[int, int, int]
 
 
@@ -61,14 +65,14 @@ class Layout:
 
 def is_widened(node: Tensor) -> bool:
     """Whether a node is what a product reads, once it has widened what is there."""
-    if not isinstance(node.op, Cast) or node.type.dtype != float32:
+    if not isinstance(node.op, Cast):
         return False
-    return node.inputs[0].type.dtype in NARROW
+    return node.inputs[0].type.dtype in NARROW.get(node.type.dtype, ())
 
 
 def is_narrow(view: View) -> bool:
     """Whether what lies there is widened as it is read."""
-    return view.base.type.dtype in NARROW
+    return any(view.base.type.dtype in narrow for narrow in NARROW.values())
 
 
 def widens(layout: object, views: Sequence[View]) -> bool:

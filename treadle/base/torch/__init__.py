@@ -15,6 +15,7 @@ from treadle.base.torch.networks import (
     OPTIMIZER,
     OPTIMIZERS,
     SCHEDULES,
+    UTILS,
 )
 
 _PLACES = {
@@ -23,6 +24,7 @@ _PLACES = {
     "treadle.nn": LAYERS,
     "treadle.nn.functional": FUNCTIONAL,
     "treadle.nn.init": INIT,
+    "treadle.nn.utils": UTILS,
     "treadle.optim": OPTIMIZERS,
     "treadle.optim.schedules": SCHEDULES,
     "Module": MODULE,

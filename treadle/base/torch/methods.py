@@ -112,8 +112,8 @@ quantile ~ td.kth_value(x, k, axis)
 register_hook td.custom_gradient, or td.scale_gradient and its like,
 repeat td.tile(x, counts); NumPy's repeat is td.repeat(x, count, axis)
 repeat_interleave td.repeat(x, count, axis)
-requires_grad v.trainable, of a Variable,
-requires_grad_ v.trainable = True, of a Variable,
+requires_grad v.requires_grad, of a Variable,
+requires_grad_ v.requires_grad_(), of a Variable,
 renorm ~ td.clip_by_norm
 retain_grad td.grad(y, [x]), which gives that of any tensor,
 scatter td.scatter(x, index, values, axis)

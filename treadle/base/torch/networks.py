@@ -6,47 +6,22 @@ Buffer td.Variable, assigned to an attribute,
 CrossMapLRN2d td.local_response_norm
 DataParallel td.options(threads=...)
 FeatureAlphaDropout ~ td.nn.AlphaDropout
-FractionalMaxPool2d ~ td.nn.MaxPool2d
-FractionalMaxPool3d ~ td.nn.MaxPool3d
-LazyBatchNorm1d td.nn.BatchNorm1d, of channels that are told,
-LazyBatchNorm2d td.nn.BatchNorm2d, of channels that are told,
-LazyBatchNorm3d td.nn.BatchNorm3d, of channels that are told,
-LazyConv1d td.nn.Conv1d, of channels that are told,
-LazyConv2d td.nn.Conv2d, of channels that are told,
-LazyConv3d td.nn.Conv3d, of channels that are told,
-LazyConvTranspose1d td.nn.ConvTranspose1d, of channels that are told,
-LazyConvTranspose2d td.nn.ConvTranspose2d, of channels that are told,
-LazyConvTranspose3d td.nn.ConvTranspose3d, of channels that are told,
-LazyInstanceNorm1d td.nn.InstanceNorm1d, of channels that are told,
-LazyInstanceNorm2d td.nn.InstanceNorm2d, of channels that are told,
-LazyInstanceNorm3d td.nn.InstanceNorm3d, of channels that are told,
-LazyLinear td.nn.Linear, of widths that are told,
 LinearCrossEntropyLoss td.nn.CrossEntropyLoss after td.nn.Linear
 NLLLoss2d td.nn.NLLLoss
 RNNBase td.nn.Recurrent
 RNNCellBase td.nn.Cell
 UninitializedParameter td.deferred
-MaxUnpool1d ~ td.scatter
-MaxUnpool2d ~ td.scatter
-MaxUnpool3d ~ td.scatter
-MultiheadAttention td.nn.MultiHeadAttention
 Parameter td.param, or td.Parameter
 ParameterDict a dict of td.Parameter, as an attribute,
 SyncBatchNorm td.nn.BatchNorm2d
 Transformer ~ td.nn.Translator, or td.nn.TransformerEncoder and Decoder
-utils clip_norm= and clip_value= of optimizers, td.nn.WeightNorm, rnn(xs) of a list
 parameter td.Parameter
 """
 
 FUNCTIONAL = """
 conv_tbc td.nn.functional.conv1d of other axes
 feature_alpha_dropout ~ td.nn.functional.alpha_dropout
-fractional_max_pool2d ~ td.max_pool2d
-fractional_max_pool3d ~ td.max_pool3d
 linear_cross_entropy td.cross_entropy(td.nn.functional.linear(x, weight), target)
-max_unpool1d ~ td.scatter
-max_unpool2d ~ td.scatter
-max_unpool3d ~ td.scatter
 multi_head_attention_forward td.nn.MultiHeadAttention
 celu_ td.nn.functional.celu
 hardtanh_ td.nn.functional.hardtanh
@@ -72,6 +47,22 @@ uniform_ w.assign(td.nn.init.uniform(w.shape, low=..., high=...))
 xavier_normal_ w.assign(td.nn.init.xavier_normal(w.shape))
 xavier_uniform_ w.assign(td.nn.init.xavier_uniform(w.shape))
 zeros_ w.assign(0.0)
+"""
+
+UTILS = """
+clip_grad_norm td.nn.utils.clip_grad_norm_
+clip_grads_with_norm_ td.nn.utils.clip_grad_norm_
+fuse_conv_bn_eval ~ td.function, which computes both at once
+parametrizations td.nn.WeightNorm
+parametrize ~ td.nn.WeightNorm
+prune ~ td.nn.sparsify
+remove_spectral_norm ~ td.nn.WeightNorm
+remove_weight_norm the layer of td.nn.WeightNorm
+rnn rnn(xs) of a list of sequences, or rnn(x, lengths=...)
+skip_init a layer of weight_init=...
+spectral_norm ~ td.nn.WeightNorm
+stateless td.function
+weight_norm td.nn.WeightNorm
 """
 
 MODULE = """

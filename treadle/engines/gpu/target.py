@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from treadle.base.dtypes import kind
 from treadle.base.types import TupleType
 from treadle.engines.gpu.driver import DeviceDriver
 from treadle.engines.native.translation.translate import Target, supported
 from treadle.graph.tensor import Tensor
 from treadle.loops.lower import wide
+from treadle.ops.contract import Contract
 from treadle.ops.families import Reduction
 
 
@@ -18,6 +20,8 @@ def target_of(driver: DeviceDriver) -> Target:
 
     def computes(node: Tensor) -> bool:
         """Return True if kernels of the device can compute a node."""
+        if isinstance(node.op, Contract) and kind(node.type.dtype) != "float":
+            return False
         dtypes = [d for x in (node, *node.inputs) for d in dtypes_of(x)]
         if isinstance(node.op, Reduction):
             dtypes += [wide(d) for d in dtypes_of(node)]

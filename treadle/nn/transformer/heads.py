@@ -8,6 +8,7 @@ from typing import Any
 from treadle.base.errors import ArgumentError, ShapeError
 from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import functions
+from treadle.graph.scope import param
 from treadle.graph.tensor import Tensor
 from treadle.nn import functional as F
 from treadle.nn import init
@@ -15,11 +16,12 @@ from treadle.nn.linear import Linear, above_zero
 from treadle.nn.memory import ALiBi
 from treadle.nn.module import Module
 from treadle.nn.transformer.cache import State, empty, extended, seen
-from treadle.ops.movement import permute_dims, reshape
+from treadle.ops.create import full, zeros
+from treadle.ops.movement import broadcast_to, permute_dims, reshape
 from treadle.ops.naming import by_role
 from treadle.ops.positions import rotary
 
-__all__ = ["MultiHeadAttention"]
+__all__ = ["MultiHeadAttention", "MultiheadAttention"]
 
 POSITIONS = (None, "rotary", "rotary halves", "alibi")
 
@@ -29,7 +31,9 @@ class MultiHeadAttention(Module):
 
     Inputs (batch, time, embed_dim), or (time, batch, embed_dim) with
     batch_first=False. A mask that is True, or a float that is added, broadcasts to
-    (batch, heads, queries, keys); True means: may be attended to. Vaswani et al. 2017.
+    (batch, heads, queries, keys); True means: may be attended to. `attn_mask` and
+    `key_padding_mask` are torch's, where True means that it may not. Vaswani et al.
+    2017.
 
     `positions` says how self-attention knows of places: "rotary" turns queries and keys
     (`td.rotary`; "rotary halves" pairs k with k + d / 2, as GPT-NeoX and Llama store
@@ -96,9 +100,27 @@ class MultiHeadAttention(Module):
         value: Any = None,
         mask: Any = None,
         is_causal: bool = False,
+        *,
+        key_padding_mask: Any = None,
+        attn_mask: Any = None,
     ) -> Tensor:
         free = (-2, -1) if self.batch_first else (-3, -1)
+        mask = self._allowed(mask, attn_mask, key_padding_mask)
         return by_role(0, free)(self._attended)(query, key, value, mask, is_causal)
+
+    def _allowed(self, mask: Any, attn_mask: Any, key_padding_mask: Any) -> Any:
+        """A mask of this layer's with torch's, in which True means: not attended to."""
+        if attn_mask is not None:
+            other = as_tensor(attn_mask)
+            if other.ndim == 3:  # (batch heads, queries, keys)
+                shape = (-1, self.num_heads, *other.shape[1:])
+                other = reshape(other, shape)
+            mask = _both(mask, _turned(other))
+        if key_padding_mask is not None:
+            other = as_tensor(key_padding_mask)
+            shape = (-1, 1, 1, other.shape[-1])
+            mask = _both(mask, _turned(reshape(other, shape)))
+        return mask
 
     def _attended(
         self, query: Any, key: Any, value: Any, mask: Any, is_causal: bool
@@ -194,3 +216,117 @@ class MultiHeadAttention(Module):
     def extra_repr(self) -> str:
         text = f"embed_dim={self.embed_dim}, num_heads={self.num_heads}"
         return text if self.positions is None else f"{text}, {self.positions}"
+
+
+def _turned(mask: Tensor) -> Tensor:
+    """A mask of torch's as one here: floats are added in both."""
+    return functions.logical_not(mask) if mask.dtype.kind == "b" else mask
+
+
+def _both(first: Any, second: Tensor) -> Tensor:
+    """One mask that lets attend where two do."""
+    if first is None:
+        return second
+    first = as_tensor(first)
+    if first.dtype.kind == second.dtype.kind == "b":
+        return first & second
+    added = [
+        functions.where(m, 0.0, -math.inf) if m.dtype.kind == "b" else m
+        for m in (first, second)
+    ]
+    return added[0] + added[1]
+
+
+class MultiheadAttention(MultiHeadAttention):
+    """MultiHeadAttention as torch calls it: (time, batch, embed_dim) unless
+    `batch_first`, or (time, embed_dim) alone; the result is (output, weights), of which
+    the weights are the mean over heads if `average_attn_weights`, or None.
+
+    >>> attend = td.nn.MultiheadAttention(8, 2)
+    >>> x = td.ones((5, 3, 8))
+    >>> output, weights = attend(x, x, x)
+    >>> output.shape, weights.shape
+    ((5, 3, 8), (3, 5, 5))
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+        add_bias_kv: bool = False,
+        add_zero_attn: bool = False,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        batch_first: bool = False,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            embed_dim,
+            num_heads,
+            dropout,
+            bias,
+            kdim=kdim,
+            vdim=vdim,
+            batch_first=batch_first,
+            dtype=dtype,
+        )
+        drawn = init.xavier_normal
+        for name in ("bias_k", "bias_v"):
+            one = param(shape=(1, 1, embed_dim), init=drawn, dtype=dtype)
+            setattr(self, name, one if add_bias_kv else None)
+        self.add_zero_attn = add_zero_attn
+
+    def forward(  # type: ignore[override]
+        self,
+        query: Any,
+        key: Any,
+        value: Any,
+        key_padding_mask: Any = None,
+        need_weights: bool = True,
+        attn_mask: Any = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        alone = as_tensor(query).ndim == 2
+        batch = 0 if self.batch_first else 1
+        if alone:
+            query, key, value = (
+                functions.expand_dims(as_tensor(x), batch) for x in (query, key, value)
+            )
+        known = self.project(key, value)
+        mask = self._allowed(None, attn_mask, key_padding_mask)
+        known, mask = self._with_more(known, mask)
+        # torch's flag is a hint about a mask that is there.
+        if is_causal and attn_mask is None:
+            raise ArgumentError("is_causal tells of an attn_mask: give it, too")
+        q = self._placed(self._heads(self.q_proj(query)), 0)
+        output = self._joined(q, known, mask, False)
+        weights = None
+        if need_weights:
+            weights = self.weights(query, known, mask)
+            weights = weights.mean(1) if average_attn_weights else weights
+        if alone:
+            output = functions.squeeze(output, batch)
+            weights = None if weights is None else functions.squeeze(weights, 0)
+        return output, weights
+
+    def _with_more(self, known: State, mask: Any) -> tuple[State, Any]:
+        """Keys and values with the learned ones and those of zeros behind."""
+        more = []
+        if self.bias_k is not None:
+            more.append((self._heads(self.bias_k), self._heads(self.bias_v)))
+        if self.add_zero_attn:
+            width = self.embed_dim // self.num_heads
+            more.append((zeros((1, self.num_heads, 1, width)),) * 2)
+        for pair in more:
+            for name, one in zip(("keys", "values"), pair, strict=True):
+                n, h, _, d = known[name].shape
+                wide = broadcast_to(one.astype(known[name].dtype), (n, h, 1, d))
+                known = {**known, name: functions.concat([known[name], wide], 2)}
+            if mask is not None:
+                seen = mask.dtype.kind == "b"
+                extra = full((*mask.shape[:-1], 1), seen, mask.dtype)
+                mask = functions.concat([mask, extra], -1)
+        return known, mask

@@ -130,7 +130,8 @@ class TransformerEncoderLayer(_Layer):
     Marian: d dropout, n layer norm, r RMS norm, a add the input, h highway (Srivastava
     et al. 2015). The feed-forward part has `feedforward_depth` linear layers. Dropout
     of attention weights and within the feed-forward part is `dropout` unless given.
-    `positions` are those of MultiHeadAttention.
+    `positions` are those of MultiHeadAttention, `src_mask` and `src_key_padding_mask`
+    torch's masks, where True means: not attended to.
 
     With a causal mask it is a decoder without a memory: `start` and `step` generate.
 
@@ -169,11 +170,20 @@ class TransformerEncoderLayer(_Layer):
         self._build(*settings, **connections)
         self._connections(2, d_model, layer_norm_eps, dtype)
 
-    def forward(self, src: Any, mask: Any = None, is_causal: bool = False) -> Tensor:
+    def forward(
+        self,
+        src: Any,
+        mask: Any = None,
+        is_causal: bool = False,
+        *,
+        src_mask: Any = None,
+        src_key_padding_mask: Any = None,
+    ) -> Tensor:
+        masks = {"attn_mask": src_mask, "key_padding_mask": src_key_padding_mask}
         x = self._around(
             as_tensor(src),
             1,
-            lambda h: self.self_attn(h, mask=mask, is_causal=is_causal),
+            lambda h: self.self_attn(h, mask=mask, is_causal=is_causal, **masks),
         )
         return self._around(x, 2, self._feed)
 
@@ -194,7 +204,8 @@ class TransformerDecoderLayer(_Layer):
     Settings are those of the encoder's layer. `autoregression` is "self-attention",
     "average-attention" (nn.AverageAttention) or "rnn" (nn.RecurrentMixer, an SSRU);
     its settings are in `mixing`. The last two are causal by themselves and read no
-    mask. `start` and `step` generate.
+    mask. `start` and `step` generate. True means in `tgt_key_padding_mask` and
+    `memory_key_padding_mask`, as in torch: not attended to.
 
     >>> layer = td.nn.TransformerDecoderLayer(8, 2, 16).eval()
     >>> layer(td.ones((3, 5, 8)), td.ones((3, 4, 8))).shape
@@ -257,18 +268,23 @@ class TransformerDecoderLayer(_Layer):
         tgt_mask: Any = None,
         memory_mask: Any = None,
         tgt_is_causal: bool = False,
+        *,
+        tgt_key_padding_mask: Any = None,
+        memory_key_padding_mask: Any = None,
     ) -> Tensor:
-        x = self._mixed(tgt, tgt_mask, tgt_is_causal)
-        x = self._around(
-            x, 2, lambda h: self.multihead_attn(h, memory, mask=memory_mask)
-        )
+        x = self._mixed(tgt, tgt_mask, tgt_is_causal, tgt_key_padding_mask)
+        masks = {"mask": memory_mask, "key_padding_mask": memory_key_padding_mask}
+        x = self._around(x, 2, lambda h: self.multihead_attn(h, memory, **masks))
         return self._around(x, 3, self._feed)
 
-    def _mixed(self, tgt: Any, mask: Any, is_causal: bool) -> Tensor:
+    def _mixed(
+        self, tgt: Any, mask: Any, is_causal: bool, padding: Any = None
+    ) -> Tensor:
         """The first sublayer: what each place takes of those before it."""
         x, y = as_tensor(tgt), None
         if self.autoregression == "self-attention":
-            y = self.self_attn(self._before(x, 1), mask=mask, is_causal=is_causal)
+            h, masks = self._before(x, 1), {"mask": mask, "key_padding_mask": padding}
+            y = self.self_attn(h, is_causal=is_causal, **masks)
         elif self.autoregression == "average-attention":
             y = self.self_attn(x, lambda h: self._before(h, 1))
         else:

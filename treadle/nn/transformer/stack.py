@@ -61,9 +61,18 @@ class TransformerEncoder(_Stack):
     6
     """
 
-    def forward(self, src: Any, mask: Any = None, is_causal: bool = False) -> Tensor:
+    def forward(
+        self,
+        src: Any,
+        mask: Any = None,
+        is_causal: bool = False,
+        *,
+        src_key_padding_mask: Any = None,
+    ) -> Tensor:
+        padding = {"src_key_padding_mask": src_key_padding_mask}
+        masks = padding if src_key_padding_mask is not None else {}
         for layer in self.layers:
-            src = layer(src, mask, is_causal)
+            src = layer(src, mask, is_causal, **masks)
         return self._last(src)
 
     def start(self, rows: int, dtype: Any = None) -> States:
@@ -74,7 +83,8 @@ class TransformerEncoder(_Stack):
 class TransformerDecoder(_Stack):
     """Decoder layers one after the other, and a last normalization if one is given.
 
-    `start` projects the memory once; `step` gives what the whole sequence gives.
+    `padding` are the masks of keys that a layer takes. `start` projects the memory
+    once; `step` gives what the whole sequence gives.
 
     >>> layer = td.nn.TransformerDecoderLayer(4, 2, 8)
     >>> x = td.ones((1, 3, 4))
@@ -89,9 +99,10 @@ class TransformerDecoder(_Stack):
         tgt_mask: Any = None,
         memory_mask: Any = None,
         tgt_is_causal: bool = False,
+        **padding: Any,
     ) -> Tensor:
         for layer in self.layers:
-            tgt = layer(tgt, memory, tgt_mask, memory_mask, tgt_is_causal)
+            tgt = layer(tgt, memory, tgt_mask, memory_mask, tgt_is_causal, **padding)
         return self._last(tgt)
 
     def start(self, memory: Any, memory_mask: Any = None) -> States:

@@ -162,13 +162,20 @@ class Builder:
             raise AttributeError(op)
         return lambda x, y: self.binary(name, x, y)
 
+    def plus(self, x: Value, y: Value) -> Value:
+        """x + y of floats or integers, by their type."""
+        return self.binary("fadd" if _is_float(x.type) else "add", x, y)
+
+    def times(self, x: Value, y: Value) -> Value:
+        return self.binary("fmul" if _is_float(x.type) else "mul", x, y)
+
     def fneg(self, x: Value) -> Value:
         return self.define(x.type, f"fneg {x}")
 
     def compare(self, how: str, x: Value, y: Value) -> Value:
         """`fcmp` or `icmp` by the type: "olt", "une", ... or "slt", "ult", "eq"."""
         assert x.type == y.type, f"compare {x}, {y}"
-        word = "fcmp" if element(x.type) in (F16, F32, F64) else "icmp"
+        word = "fcmp" if _is_float(x.type) else "icmp"
         return self.define(vector(I1, lanes(x.type)), f"{word} {how} {x}, {y.name}")
 
     def select(self, condition: Value, x: Value, y: Value) -> Value:
@@ -374,6 +381,10 @@ class Builder:
 _INTEGER = ["add", "sub", "mul", "sdiv", "udiv", "srem", "urem"]
 _BITS = ["shl", "lshr", "ashr", "and", "or", "xor"]
 _BINARY = frozenset([*_INTEGER, *_BITS, "fadd", "fsub", "fmul", "fdiv", "frem"])
+
+
+def _is_float(kind: str) -> bool:
+    return element(kind) in (F16, F32, F64)
 
 
 def suffix(kind: str) -> str:

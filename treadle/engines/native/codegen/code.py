@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from treadle.base.caches import cached
-from treadle.base.dtypes import bfloat16, float16, float32, float64, int8
+from treadle.base.dtypes import bfloat16, float16, float32, float64, int8, int32, uint8
 from treadle.engines.native.codegen.contraction import plan_matmul
+from treadle.engines.native.codegen.contraction.machine import machine
 from treadle.engines.native.codegen.convolution import plan_convolution
 from treadle.engines.native.codegen.emit import emit
 from treadle.engines.native.codegen.finish import epilogue_of
@@ -29,6 +30,8 @@ SOURCES = {  # how contractions call the types of operands
     float16: "half",
     bfloat16: "bfloat",
     int8: "int8",
+    uint8: "uint8",
+    int32: "i32",
 }
 FEW = 256  # results that read a weight: with more, packing it is a small part of all
 
@@ -97,6 +100,9 @@ def _launch(step: Launch) -> Code:
 
 def _product(step: Product, layout: Layout, scratch_limit: int) -> Code:
     finish = step.finish
+    sources = SOURCES[step.kinds[0]], SOURCES[step.kinds[1]]
+    if _goes_by_fours(step, layout):
+        layout, sources = _by_fours(layout), (f"{sources[0]} x 4", f"{sources[1]} x 4")
     plan = plan_matmul(
         *layout.sizes,
         layout.a,
@@ -104,7 +110,7 @@ def _product(step: Product, layout: Layout, scratch_limit: int) -> Code:
         layout.c,
         SOURCES[step.dtype],
         epilogue_of(finish.kernel, step.product_buffer) if finish else None,
-        sources=(SOURCES[step.kinds[0]], SOURCES[step.kinds[1]]),
+        sources=sources,
         scratch_limit=scratch_limit,
     )
     a, b = _operands(step)
@@ -124,6 +130,29 @@ def _product(step: Product, layout: Layout, scratch_limit: int) -> Code:
         plan.total,
         plan.grain,
         plan.scratch,
+    )
+
+
+def _goes_by_fours(step: Product, layout: Layout) -> bool:
+    """Whether terms are bytes, four of which are multiplied and added up at once: those
+    of A and of B lie side by side, one of them unsigned.
+    """
+    if {*step.kinds} != {int8, uint8} or not machine().quads:
+        return False
+    k, steps = layout.sizes[3], (*layout.a[:2], layout.b[0], layout.b[2])
+    whole = all(n % 4 == 0 for n in (k, *steps, *step.offsets))
+    return layout.a[2] == layout.b[1] == 1 and k > 4 and whole
+
+
+def _by_fours(layout: Layout) -> Layout:
+    """The layout in elements of four bytes along the sum."""
+    *sizes, k = layout.sizes
+    (a, row, _), (b, _, column) = layout.a, layout.b
+    return replace(
+        layout,
+        sizes=(*sizes, k // 4),
+        a=(a // 4, row // 4, 1),
+        b=(b // 4, 1, column // 4),
     )
 
 

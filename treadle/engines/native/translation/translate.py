@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from treadle.base.caches import cached, lazy
+from treadle.base.dtypes import kind
 from treadle.base.options import current
 from treadle.base.types import TupleType, Type
 from treadle.engines.native.codegen.scalars import supports
@@ -25,7 +26,6 @@ from treadle.loops.lower import combiner, has_rule, wide
 from treadle.loops.recurrence import may_be_recurrence
 from treadle.ops.families import Elementwise, Reduction
 from treadle.ops.loop import Scan
-from treadle.program.arrange import PRODUCTS
 from treadle.program.build import Draft, drafts
 from treadle.program.convolution import is_direct
 from treadle.program.program import BodyProgram
@@ -62,7 +62,7 @@ def _computes(op: Op, *types: Type) -> bool:
 
 def direct(node: Tensor) -> bool:
     """Whether a convolution has kernels of its own."""
-    return is_direct(node) and node.type.dtype in PRODUCTS
+    return is_direct(node) and kind(node.type.dtype) == "float"
 
 
 def claimed(op: Op) -> bool:

@@ -99,12 +99,11 @@ def _group(
             for pointers, source in zip((rows, columns), sources, strict=True)
             for p in pointers
         ]
+        places = [(i, j) for i in range(height) for j in range(width)]
+        pairs = [(operands[i], operands[height + j]) for i, j in places]
         return [
-            add_product(
-                b, machine, operands[i], operands[height + j], sums[i * width + j]
-            )
-            for i in range(height)
-            for j in range(width)
+            add_product(b, machine, *pair, z, sources[1])
+            for pair, z in zip(pairs, sums, strict=True)
         ]
 
     left = b.srem(arg["k"], b.i64(count))
@@ -147,7 +146,7 @@ def _in_blocks(
                 over.next(add(over.index, over.values))
             begin, totals = stop, over.values
         pairs = zip(blocks.values, totals, strict=True)
-        blocks.next([b.fadd(x, y) for x, y in pairs])
+        blocks.next([b.plus(x, y) for x, y in pairs])
     return blocks.values
 
 
@@ -198,7 +197,7 @@ def _reduce(b: Builder, vectors: list[Value], width: int) -> Value:
             pairs = [(vectors[0], vectors[0])]
             total //= 2
         vectors = [
-            b.fadd(shuffle(b, x, y, low, total), shuffle(b, x, y, high, total))
+            b.plus(shuffle(b, x, y, low, total), shuffle(b, x, y, high, total))
             for x, y in pairs
         ]
         length = half
@@ -211,7 +210,7 @@ def _put(b: Builder, x: Value, place: Value) -> None:
     before = b.block
     b.branch_if(b.compare("eq", b.arguments["again"], b.i64(0)), store, load)
     b.start(load)
-    y = b.fadd(b.load(x.type, place), x)
+    y = b.plus(b.load(x.type, place), x)
     b.branch(store)
     b.start(store)
     b.store(

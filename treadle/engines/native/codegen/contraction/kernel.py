@@ -352,5 +352,5 @@ class _Kernel:
             tuple(g[f"integer{i}"] for i in range(structure.integers)),
         )
         if structure.accumulate:
-            x = b.fadd(x, read(b, self.kind, site))
+            x = b.plus(x, read(b, self.kind, site))
         self.emit(b, x, site)

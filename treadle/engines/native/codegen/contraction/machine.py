@@ -10,7 +10,8 @@ from treadle.engines.native.system.host import Host, host
 
 @dataclass(frozen=True)
 class Machine:
-    """Vector registers: bytes of each and their number; a fused multiply-add.
+    """Vector registers: bytes of each and their number; a fused multiply-add; `quads`
+    where four products of bytes and their sum are one instruction (AVX512-VNNI).
 
     Machines with 64-byte vectors are those of AVX-512, where a masked load or store
     costs what a plain one does.
@@ -19,6 +20,7 @@ class Machine:
     vector: int
     registers: int
     fused: bool
+    quads: bool = False
 
     @property
     def crowded(self) -> bool:
@@ -32,8 +34,8 @@ class Machine:
         return self.vector == 64
 
     def lanes(self, dtype: str) -> int:
-        """Elements of "float" or "double" in a vector register."""
-        return self.vector // (4 if dtype == "float" else 8)
+        """Elements of "float", "double" or "i32" in a vector register."""
+        return self.vector // (8 if dtype == "double" else 4)
 
 
 def machine() -> Machine:
@@ -46,4 +48,5 @@ def _machine(processor: Host) -> Machine:
     if processor.triple.startswith(("aarch64", "arm64")):
         return Machine(16, 32, True)
     registers = 32 if processor.vector_bytes == 64 else 16
-    return Machine(processor.vector_bytes, registers, processor.has("fma"))
+    quads = processor.has("avx512vnni") and processor.vector_bytes == 64
+    return Machine(processor.vector_bytes, registers, processor.has("fma"), quads)

@@ -100,13 +100,14 @@ class _Problem(NamedTuple):
     @property
     def goes_to_blas(self) -> bool:
         """Whether OpenBLAS is faster and can take it."""
-        return not any(self.narrow) and blas_is_faster(self.dtype, *self.sizes)
+        wide = self.sources == (self.dtype,) * 2 and self.dtype != "i32"
+        return wide and blas_is_faster(self.dtype, *self.sizes)
 
     @property
     def narrow(self) -> tuple[bool, bool]:
         """Whether A and B lie in fewer bytes than they are computed with."""
-        a, b = self.sources
-        return a != self.dtype, b != self.dtype
+        a, b = map(size_of, self.sources)
+        return a < self.size, b < self.size
 
     def swap(self) -> _Problem:
         """The transposed product: C^T = B^T A^T."""
@@ -136,12 +137,14 @@ def plan_matmul(
     """C[batch, m, n] = sum over k of A[batch, m, k] B[batch, k, n] (+ C).
 
     Strides are in elements: a by batch, row, k; b by batch, k, column; c by batch, row,
-    column. dtype is "float" or "double"; of a float product `sources` may tell that A
-    and B lie in memory as "half", "bfloat" or "int8", such an A side by side along rows
-    or columns. The order of each sum depends on sizes, strides and machine, not on
-    threads or sources. blas: whether OpenBLAS takes what it can (None: where it is
-    faster). scratch_limit: bytes of scratch memory that each worker should do with (0:
-    any); blocks are smaller where they have to be, with the same sums.
+    column. dtype is "float", "double" or "i32"; of a float product `sources` may tell
+    that A and B lie in memory as "half", "bfloat" or "int8", of integers as "int8" or
+    "uint8", such an A side by side along rows or columns; or as "int8 x 4" and
+    "uint8 x 4", one each, where a term is four products of bytes. The order of each
+    sum depends on sizes, strides and machine, not on threads or sources. blas: whether
+    OpenBLAS takes what it can (None: where it is faster). scratch_limit: bytes of
+    scratch memory that each worker should do with (0: any); blocks are smaller where
+    they have to be, with the same sums.
     """
     processor, lie = target or machine(), sources or (dtype, dtype)
     problem = _Problem(
@@ -170,7 +173,7 @@ def _planned(
     """The plan of a product, made once for equal ones."""
     swapped = asked.swaps
     problem = asked.swap() if swapped else asked
-    wide = not any(problem.narrow)
+    wide = problem.sources == (problem.dtype,) * 2
     if problem.goes_to_blas if blas is None else wide and blas:
         plan = _by_blas(problem, accumulate, swapped)
         if plan is not None:
@@ -282,7 +285,8 @@ def _functions(problem: _Problem, cut: Blocking) -> tuple[Function, ...]:
         tile = row_function(processor, dtype, b_type)
     else:
         widths = FLAT if cut.tiles == "flat" else TALL
-        tile = tile_function(processor, dtype, widths, dtype if cut.packed else b_type)
+        read = dtype if cut.packed and problem.narrow[1] else b_type
+        tile = tile_function(processor, dtype, widths, read)
     return tile, pack(processor, dtype, b_type), copy_block(processor, dtype, a_type)
 
 

@@ -96,7 +96,7 @@ class _Row:
 
         def do(at: Value, mask: Value | None) -> None:
             x, y = (self._load(place, at, mask) for place in (out, buffer))
-            self._store(b.fadd(x, y), out, at, mask)
+            self._store(b.plus(x, y), out, at, mask)
 
         self.each(do)
 
@@ -138,10 +138,12 @@ class _Row:
             place = b.offset(row, column, memory_type(self.source))
             z = load_wide(b, self.kind, place, self.source, mask)
             if len(sums) < min(CHAINS, len(pairs)):
-                sums.append(b.fmul(x, z))
+                sums.append(b.times(x, z))
             else:
                 chain = i % CHAINS
-                sums[chain] = add_product(b, self.machine, x, z, sums[chain])
+                sums[chain] = add_product(
+                    b, self.machine, x, z, sums[chain], self.source
+                )
         while len(sums) > 1:
-            sums = [b.fadd(*sums[:2]), *sums[2:]]
-        return sums[0] if len(pairs) == 1 else b.fadd(y, sums[0])
+            sums = [b.plus(*sums[:2]), *sums[2:]]
+        return sums[0] if len(pairs) == 1 else b.plus(y, sums[0])

@@ -1,11 +1,18 @@
 """Storage of an operand: as it is computed with, or in fewer bytes.
 
-Floats of 16 bits and integers of 8 are widened as they are loaded; no bit is lost.
+Floats of 16 bits and integers of 8 are widened as they are loaded; no bit is lost. Of
+"int8 x 4" and "uint8 x 4" an element is four terms of a sum.
 """
 
 from __future__ import annotations
 
-from treadle.engines.native.codegen.builder import Builder, Value, lanes, vector
+from treadle.engines.native.codegen.builder import (
+    Builder,
+    Value,
+    element,
+    lanes,
+    vector,
+)
 
 # By name: the LLVM type of an element in memory, and its bytes.
 _MEMORY = {
@@ -14,6 +21,10 @@ _MEMORY = {
     "half": ("half", 2),
     "bfloat": ("i16", 2),
     "int8": ("i8", 1),
+    "uint8": ("i8", 1),
+    "i32": ("i32", 4),
+    "int8 x 4": ("i32", 4),
+    "uint8 x 4": ("i32", 4),
 }
 
 
@@ -27,12 +38,15 @@ def size_of(source: str) -> int:
     return _MEMORY[source][1]
 
 
-def widened(b: Builder, x: Value, source: str) -> Value:
+def widened(b: Builder, x: Value, source: str, dtype: str) -> Value:
     """A loaded element, or a vector of them, as it is computed with."""
     if source == "half":
         return b.convert("fpext", x, "float")
-    if source == "int8":
-        return b.convert("sitofp", x, "float")
+    if source in ("int8", "uint8"):
+        sign = "s" if source == "int8" else "z"
+        if dtype == "i32":
+            return b.convert(f"{sign}ext", x, "i32")
+        return b.convert("sitofp" if sign == "s" else "uitofp", x, "float")
     if source == "bfloat":
         bits = b.convert("zext", x, "i32")
         return b.convert("bitcast", b.shl(bits, b.constant(bits.type, 16)), "float")
@@ -44,4 +58,5 @@ def load_wide(
 ) -> Value:
     """A vector of type `kind` from memory in which elements lie as `source`."""
     narrow = vector(memory_type(source), lanes(kind))
-    return widened(b, b.masked_load(narrow, place, mask), source)
+    loaded = b.masked_load(narrow, place, mask)
+    return widened(b, loaded, source, element(kind))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from treadle.engines.native.codegen.builder import Builder, Value, vector
+from treadle.engines.native.codegen.builder import Builder, Value, element, vector
 from treadle.engines.native.codegen.contraction.machine import Machine
 from treadle.engines.native.codegen.contraction.source import load_wide, size_of
 from treadle.engines.native.codegen.contraction.text import (
@@ -99,7 +99,7 @@ def _tile(
         b.start(load if adds else fresh)
         for i, (x, p) in enumerate(zip(sums, places, strict=True)):
             mask = masks[i % width]
-            y = b.fadd(b.masked_load(kind, p, mask), x) if adds else x
+            y = b.plus(b.masked_load(kind, p, mask), x) if adds else x
             b.masked_store(y, p, mask)
         b.ret()
     return b
@@ -151,7 +151,7 @@ def _in_blocks(
     b.branch_if(b.compare("sgt", left, b.i64(0)), more, last)
     b.start(more)
     for x, place in zip(sums, places, strict=True):
-        b.store(b.fadd(b.load(kind, place), x), place)
+        b.store(b.plus(b.load(kind, place), x), place)
     close_loop(b, names, carried, [left, *following], at, before)
     b.branch(block)
     b.start(last)
@@ -165,7 +165,7 @@ def _also(
     before, add, end = b.block, b.label("add"), b.label("end")
     b.branch_if(several, add, end)
     b.start(add)
-    whole = [b.fadd(b.load(x.type, p), x) for x, p in zip(sums, places, strict=True)]
+    whole = [b.plus(b.load(x.type, p), x) for x, p in zip(sums, places, strict=True)]
     b.branch(end)
     b.start(end)
     return [
@@ -213,7 +213,8 @@ def _over_k(
             place = b.offset(place, arg["row_a"] if i % 3 == 1 else twice, "i8")
         x = b.splat(b.load(dtype, place), machine.lanes(dtype))
         for j in range(width):
-            after.append(add_product(b, machine, x, ys[j], inner[i * width + j]))
+            z = inner[i * width + j]
+            after.append(add_product(b, machine, x, ys[j], z, source))
     following = [b.sub(left, b.i64(1)), b.offset(row_b, arg["k_b"], "i8")]
     following += [b.offset(ahead, arg["step_ahead"], "i8")]
     following += [b.offset(p, arg["k_a"], "i8") for p in rows_a]
@@ -255,6 +256,15 @@ def close_loop(
         b.lines[at + k] = f"  {phi.name} = phi {phi.type} {pairs}"
 
 
-def add_product(b: Builder, machine: Machine, x: Value, y: Value, z: Value) -> Value:
-    """x y + z; in two roundings where the machine has no fused instruction."""
-    return b.fma(x, y, z) if machine.fused else b.fadd(b.fmul(x, y), z)
+def add_product(
+    b: Builder, machine: Machine, x: Value, y: Value, z: Value, source: str = ""
+) -> Value:
+    """x y + z, of a y that lies in memory as `source`; in two roundings where the
+    machine has no fused instruction, and of bytes by fours with the unsigned first."""
+    if source.endswith(" x 4"):
+        pair = (y, x) if source[0] == "u" else (x, y)
+        sums = b.call("llvm.x86.avx512.vpdpbusd.512", z.type, (z, *pair))
+        assert sums is not None
+        return sums
+    fused = machine.fused and element(z.type) != "i32"
+    return b.fma(x, y, z) if fused else b.plus(b.times(x, y), z)

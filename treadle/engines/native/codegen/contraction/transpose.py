@@ -7,13 +7,13 @@ from treadle.engines.native.codegen.contraction.text import shuffle
 
 
 def transpose(b: Builder, rows: list[Value]) -> list[Value]:
-    """The columns of a square of float or double vectors, by shuffles of pairs.
+    """The columns of a square of vectors of numbers, by shuffles of pairs.
 
     First the squares inside lanes of 16 bytes are transposed, then those lanes as if
     elements: both kinds of shuffle are one instruction on x86 and plain zips elsewhere.
     """
     count = lanes(rows[0].type)
-    inner = min(count, 4 if "float" in rows[0].type else 2)
+    inner = min(count, 2 if "double" in rows[0].type else 4)
     return _between(b, _inside(b, rows, inner), inner)
 
 

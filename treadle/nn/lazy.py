@@ -1,0 +1,168 @@
+"""Layers that learn the number of their inputs from the first one."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from treadle.graph.leaves import as_tensor
+from treadle.nn.applied import Applied
+from treadle.nn.convolution import (
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    ConvTranspose3d,
+)
+from treadle.nn.linear import Linear
+from treadle.nn.module import Module
+from treadle.nn.normalization import (
+    BatchNorm1d,
+    BatchNorm2d,
+    BatchNorm3d,
+    InstanceNorm1d,
+    InstanceNorm2d,
+    InstanceNorm3d,
+)
+
+__all__ = [
+    "LazyBatchNorm1d",
+    "LazyBatchNorm2d",
+    "LazyBatchNorm3d",
+    "LazyConv1d",
+    "LazyConv2d",
+    "LazyConv3d",
+    "LazyConvTranspose1d",
+    "LazyConvTranspose2d",
+    "LazyConvTranspose3d",
+    "LazyInstanceNorm1d",
+    "LazyInstanceNorm2d",
+    "LazyInstanceNorm3d",
+    "LazyLinear",
+]
+
+
+class _Lazy(Applied):
+    """A layer of a `kind` that its first call makes of it, for the inputs it gets."""
+
+    kind: ClassVar[type[Module]]
+    axis: ClassVar[int] = -1  # of the inputs
+
+    def __init__(self, *settings: Any, **named: Any) -> None:
+        self._settings = settings, named
+
+    def forward(self, x: Any) -> Any:
+        settings, named = self._settings
+        count = as_tensor(x).shape[self.axis]
+        del self._settings
+        self.__class__ = self.kind  # type: ignore[assignment]
+        self.__init__(count, *settings, **named)  # type: ignore[misc]
+        return self.forward(x)
+
+    def extra_repr(self) -> str:
+        settings, named = self._settings
+        return ", ".join([*map(repr, settings), *[f"{k}={named[k]}" for k in named]])
+
+
+class LazyLinear(_Lazy, kind=Linear):
+    """A Linear whose `in_features` are those of its first input.
+
+    >>> td.nn.LazyLinear(2)(td.ones((5, 3))).shape
+    (5, 2)
+    """
+
+
+class LazyConv1d(_Lazy, kind=Conv1d, axis=-2):
+    """A Conv1d whose `in_channels` are those of its first input.
+
+    >>> td.nn.LazyConv1d(4, 3)(td.ones((1, 3, 5))).shape
+    (1, 4, 3)
+    """
+
+
+class LazyConv2d(_Lazy, kind=Conv2d, axis=-3):
+    """A Conv2d whose `in_channels` are those of its first input.
+
+    >>> td.nn.LazyConv2d(4, 3)(td.ones((1, 3, 5, 5))).shape
+    (1, 4, 3, 3)
+    """
+
+
+class LazyConv3d(_Lazy, kind=Conv3d, axis=-4):
+    """A Conv3d whose `in_channels` are those of its first input.
+
+    >>> td.nn.LazyConv3d(4, 3)(td.ones((1, 3, 5, 5, 5))).shape
+    (1, 4, 3, 3, 3)
+    """
+
+
+class LazyConvTranspose1d(_Lazy, kind=ConvTranspose1d, axis=-2):
+    """A ConvTranspose1d whose `in_channels` are those of its first input.
+
+    >>> td.nn.LazyConvTranspose1d(4, 3)(td.ones((1, 3, 5))).shape
+    (1, 4, 7)
+    """
+
+
+class LazyConvTranspose2d(_Lazy, kind=ConvTranspose2d, axis=-3):
+    """A ConvTranspose2d whose `in_channels` are those of its first input.
+
+    >>> td.nn.LazyConvTranspose2d(4, 3)(td.ones((1, 3, 5, 5))).shape
+    (1, 4, 7, 7)
+    """
+
+
+class LazyConvTranspose3d(_Lazy, kind=ConvTranspose3d, axis=-4):
+    """A ConvTranspose3d whose `in_channels` are those of its first input.
+
+    >>> td.nn.LazyConvTranspose3d(4, 3)(td.ones((1, 3, 5, 5, 5))).shape
+    (1, 4, 7, 7, 7)
+    """
+
+
+class LazyBatchNorm1d(_Lazy, kind=BatchNorm1d, axis=1):
+    """A BatchNorm1d whose `num_features` are those of its first input.
+
+    >>> td.nn.LazyBatchNorm1d()(td.ones((1, 3, 5))).shape
+    (1, 3, 5)
+    """
+
+
+class LazyBatchNorm2d(_Lazy, kind=BatchNorm2d, axis=1):
+    """A BatchNorm2d whose `num_features` are those of its first input.
+
+    >>> td.nn.LazyBatchNorm2d()(td.ones((1, 3, 5, 5))).shape
+    (1, 3, 5, 5)
+    """
+
+
+class LazyBatchNorm3d(_Lazy, kind=BatchNorm3d, axis=1):
+    """A BatchNorm3d whose `num_features` are those of its first input.
+
+    >>> td.nn.LazyBatchNorm3d()(td.ones((1, 3, 5, 5, 5))).shape
+    (1, 3, 5, 5, 5)
+    """
+
+
+class LazyInstanceNorm1d(_Lazy, kind=InstanceNorm1d, axis=-2):
+    """A InstanceNorm1d whose `num_features` are those of its first input.
+
+    >>> td.nn.LazyInstanceNorm1d()(td.ones((1, 3, 5))).shape
+    (1, 3, 5)
+    """
+
+
+class LazyInstanceNorm2d(_Lazy, kind=InstanceNorm2d, axis=-3):
+    """A InstanceNorm2d whose `num_features` are those of its first input.
+
+    >>> td.nn.LazyInstanceNorm2d()(td.ones((1, 3, 5, 5))).shape
+    (1, 3, 5, 5)
+    """
+
+
+class LazyInstanceNorm3d(_Lazy, kind=InstanceNorm3d, axis=-4):
+    """A InstanceNorm3d whose `num_features` are those of its first input.
+
+    >>> td.nn.LazyInstanceNorm3d()(td.ones((1, 3, 5, 5, 5))).shape
+    (1, 3, 5, 5, 5)
+    """
