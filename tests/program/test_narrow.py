@@ -118,6 +118,7 @@ WHOLE: dict[str, Make] = {  # of a [m, 24] or [m, 40], and w [40, 24]
     "rows": lambda a, w: a[:, :24] @ w.mT,
     "columns": lambda a, w: a @ w,
     "an odd sum": lambda a, w: a[:, :23] @ w[:, :23].mT,
+    "every second": lambda a, w: a @ w[:, ::2],
     "a part": lambda a, w: a[:, 4:24] @ w[3:9, 4:].mT,
     "from the left": lambda a, w: w @ a[:, :24].mT,
     "in heads": lambda a, w: td.einsum("bk,hnk->bhn", a[:, :24], w.reshape(2, 20, 24)),

@@ -111,10 +111,10 @@ def largest(x: Tensor, windows: list[Tensor]) -> tuple[Tensor, Tensor]:
     n, c, *extents = x.type.shape
     rank, place = len(extents), as_tensor(0)
     for k, (extent, window) in enumerate(zip(extents, windows, strict=True)):
-        *lead, count, width = window.type.shape
+        *ahead, count, width = window.type.shape
         shape = [1] * (2 * rank)
         shape[k], shape[rank + k] = count, width
-        place = place * extent + reshape(window, (*lead, *shape))
+        place = place * extent + reshape(window, (*ahead, *shape))
     counts = place.type.shape[-2 * rank : -rank]
     many, wide = math.prod(counts), math.prod(place.type.shape[-rank:])
     lead = place.type.shape[: -2 * rank] or (1, 1)

@@ -66,7 +66,8 @@ def clip_grad_norm_(
     total = get_total_norm([p.grad for p in every], norm_type, error_if_nonfinite)
     factor = minimum(max_norm / (total + 1e-6), 1.0)
     for p in every:
-        p.grad = p.grad * astype(factor, p.grad.dtype)  # type: ignore[union-attr]
+        g = as_tensor(p.grad)
+        p.grad = g * astype(factor, g.dtype)
     return total
 
 

@@ -249,6 +249,9 @@ class MultiheadAttention(MultiHeadAttention):
     ((5, 3, 8), (3, 5, 5))
     """
 
+    bias_k: Any
+    bias_v: Any
+
     def __init__(
         self,
         embed_dim: int,
@@ -272,10 +275,11 @@ class MultiheadAttention(MultiHeadAttention):
             batch_first=batch_first,
             dtype=dtype,
         )
-        drawn = init.xavier_normal
-        for name in ("bias_k", "bias_v"):
-            one = param(shape=(1, 1, embed_dim), init=drawn, dtype=dtype)
-            setattr(self, name, one if add_bias_kv else None)
+        self.bias_k = self.bias_v = None
+        if add_bias_kv:
+            drawn, shape = init.xavier_normal, (1, 1, embed_dim)
+            self.bias_k = param(shape=shape, init=drawn, dtype=dtype)
+            self.bias_v = param(shape=shape, init=drawn, dtype=dtype)
         self.add_zero_attn = add_zero_attn
 
     def forward(  # type: ignore[override]

@@ -146,11 +146,11 @@ def _goes_by_fours(step: Product, layout: Layout) -> bool:
 
 def _by_fours(layout: Layout) -> Layout:
     """The layout in elements of four bytes along the sum."""
-    *sizes, k = layout.sizes
+    batch, m, n, k = layout.sizes
     (a, row, _), (b, _, column) = layout.a, layout.b
     return replace(
         layout,
-        sizes=(*sizes, k // 4),
+        sizes=(batch, m, n, k // 4),
         a=(a // 4, row // 4, 1),
         b=(b // 4, 1, column // 4),
     )

@@ -83,8 +83,8 @@ def pack_general(machine: Machine, dtype: str, source: str) -> Function:
         x, y = over_k.values
         with b.loop(b.i64(0), arg["columns"], b.i64(1), [x, y]) as over:
             element, to = over.values
-            x = b.load(memory_type(source), element)
-            b.store(widened(b, x, source, dtype), to)
+            loaded = b.load(memory_type(source), element)
+            b.store(widened(b, loaded, source, dtype), to)
             over.next(
                 [b.offset(element, arg["column_b"], "i8"), b.offset(to, size, "i8")]
             )
