@@ -49,18 +49,18 @@ class _Lazy(Applied):
     axis: ClassVar[int] = -1  # of the inputs
 
     def __init__(self, *settings: Any, **named: Any) -> None:
-        self._settings = settings, named
+        self._arguments = settings, named
 
     def forward(self, x: Any) -> Any:
-        settings, named = self._settings
+        settings, named = self._arguments
         count = as_tensor(x).shape[self.axis]
-        del self._settings
+        del self._arguments
         self.__class__ = self.kind  # type: ignore[assignment]
         self.__init__(count, *settings, **named)  # type: ignore[misc]
         return self.forward(x)
 
     def extra_repr(self) -> str:
-        settings, named = self._settings
+        settings, named = self._arguments
         return ", ".join([*map(repr, settings), *[f"{k}={named[k]}" for k in named]])
 
 
@@ -145,7 +145,7 @@ class LazyBatchNorm3d(_Lazy, kind=BatchNorm3d, axis=1):
 
 
 class LazyInstanceNorm1d(_Lazy, kind=InstanceNorm1d, axis=-2):
-    """A InstanceNorm1d whose `num_features` are those of its first input.
+    """An InstanceNorm1d whose `num_features` are those of its first input.
 
     >>> td.nn.LazyInstanceNorm1d()(td.ones((1, 3, 5))).shape
     (1, 3, 5)
@@ -153,7 +153,7 @@ class LazyInstanceNorm1d(_Lazy, kind=InstanceNorm1d, axis=-2):
 
 
 class LazyInstanceNorm2d(_Lazy, kind=InstanceNorm2d, axis=-3):
-    """A InstanceNorm2d whose `num_features` are those of its first input.
+    """An InstanceNorm2d whose `num_features` are those of its first input.
 
     >>> td.nn.LazyInstanceNorm2d()(td.ones((1, 3, 5, 5))).shape
     (1, 3, 5, 5)
@@ -161,7 +161,7 @@ class LazyInstanceNorm2d(_Lazy, kind=InstanceNorm2d, axis=-3):
 
 
 class LazyInstanceNorm3d(_Lazy, kind=InstanceNorm3d, axis=-4):
-    """A InstanceNorm3d whose `num_features` are those of its first input.
+    """An InstanceNorm3d whose `num_features` are those of its first input.
 
     >>> td.nn.LazyInstanceNorm3d()(td.ones((1, 3, 5, 5, 5))).shape
     (1, 3, 5, 5, 5)

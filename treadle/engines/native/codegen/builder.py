@@ -156,18 +156,14 @@ class Builder:
         return self.define(x.type, f"{op} {x}, {y.name}")
 
     def __getattr__(self, op: str) -> Any:
-        """`b.fadd`, `b.add`, `b.and_`, ...: every two-operand instruction by name."""
+        """`b.fadd`, `b.add`, `b.and_`, ...: two-operand instructions by name, `b.plus`
+        and `b.times` of integers or floats."""
+        if op in _EITHER:
+            return lambda x, y: self.binary(_EITHER[op][_is_float(x.type)], x, y)
         name = op.rstrip("_")
         if name not in _BINARY:
             raise AttributeError(op)
         return lambda x, y: self.binary(name, x, y)
-
-    def plus(self, x: Value, y: Value) -> Value:
-        """x + y of floats or integers, by their type."""
-        return self.binary("fadd" if _is_float(x.type) else "add", x, y)
-
-    def times(self, x: Value, y: Value) -> Value:
-        return self.binary("fmul" if _is_float(x.type) else "mul", x, y)
 
     def fneg(self, x: Value) -> Value:
         return self.define(x.type, f"fneg {x}")
@@ -380,6 +376,7 @@ class Builder:
 
 _INTEGER = ["add", "sub", "mul", "sdiv", "udiv", "srem", "urem"]
 _BITS = ["shl", "lshr", "ashr", "and", "or", "xor"]
+_EITHER = {"plus": ("add", "fadd"), "times": ("mul", "fmul")}
 _BINARY = frozenset([*_INTEGER, *_BITS, "fadd", "fsub", "fmul", "fdiv", "frem"])
 
 
