@@ -197,6 +197,9 @@ def test_a_truth_value_takes_all_or_nothing() -> None:
     for x in (td.asarray(3.0), td.ones((2, 3))):
         assert x[td.asarray(True)].shape == (1, *x.shape)
         assert x[np.asarray(False)].shape == (0, *x.shape)
+    assert td.ones((3, 1))[td.asarray(np.zeros((3, 0), bool))].shape == (0,)
+    with pytest.raises(IndexError):
+        td.ones((3, 1))[td.asarray(np.zeros((2, 1), bool))]
 
 
 def test_one_count_repeats_every_element() -> None:

@@ -107,7 +107,9 @@ def _items(key: Any, t: Type) -> list[Any]:
                 item = item.astype(np.int64) if not item.size else item
             if item.dtype == bool_:
                 extent = t.shape[used : used + item.ndim]
-                if item.shape != extent:
+                fits = zip(item.shape, extent, strict=False)
+                # A mask of nothing fits anything, as in the standard.
+                if item.ndim != len(extent) or any(m not in (n, 0) for m, n in fits):
                     raise IndexRangeError(f"a mask {item.shape} indexes {extent}")
                 used += item.ndim
                 items += [as_tensor(i) for i in evaluated(item, "a mask").nonzero()]
