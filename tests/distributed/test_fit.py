@@ -140,6 +140,34 @@ def test_a_training_goes_on_after_a_kill_on_any_number_of_ranks(tmp_path: Path) 
     ] * 4
 
 
+WRITES = """
+folder = os.path.join(sys.argv[1], str(rank()))
+os.makedirs(folder)
+x = np.random.default_rng(0).normal(size=(32, 6)).astype(np.float32)
+y = (x.sum(1) > 0).astype(np.int64)
+net = td.nn.Linear(6, 2)
+opt = td.distributed.DataParallel(td.optim.Adam(lr=0.01), net, shards=2)
+calls = td.train
+heard = []
+model = td.Model(net, "cross_entropy", opt)
+model.fit(x, y, batch_size=4, epochs=2, verbose=0, callbacks=[
+    calls.ModelCheckpoint(folder + "/best.npz", "loss", save_best_only=True),
+    calls.ModelCheckpoint(folder + "/{step}.npz", every=2),
+    calls.CSVLogger(folder + "/log.csv"),
+    calls.TensorBoard(folder + "/board", every=1, hparams={"lr": 0.01}),
+    calls.Report(folder + "/report.html", (x, y)),
+    calls.LambdaCallback(on_epoch_end=lambda epoch, logs: heard.append(epoch))])
+tell([sorted(os.listdir(folder)), heard])
+"""
+
+
+@NEEDS_MPI
+def test_files_of_callbacks_are_written_by_the_first_rank_alone(tmp_path: Path) -> None:
+    (names, heard), (none, other) = ranks(2, WRITES, str(tmp_path))
+    assert {"best.npz", "2.npz", "log.csv", "board", "report.html"} <= set(names)
+    assert none == [] and heard == other == [0, 1]
+
+
 @NEEDS_MPI
 def test_what_rank_0_fails_to_do_ends_all() -> None:
     program = """

@@ -86,19 +86,23 @@ def test_sharded_states_come_to_the_bits_of_one_rank(count: int, bucket: int) ->
 
 
 BESIDE = """
-from treadle.distributed import exchange, layout, parallel
+from treadle.distributed import derived, exchange, layout
 layout.BUCKET = 256
-sent, send, running, run = [], exchange.Exchange._send, [], parallel.run
+sent, send, running = [], exchange.Exchange._send, []
 def note(self, bucket):
     sent.append((self.sent, len(p.events), bool(running)))
     send(self, bucket)
-def noted(*words, **more):
-    running.append(1)
-    try:
-        return run(*words, **more)
-    finally:
-        running.clear()
-exchange.Exchange._send, parallel.run = note, noted
+def noted(run):
+    def noting(self):
+        running.append(1)
+        try:
+            return run(self)
+        finally:
+            running.clear()
+    return noting
+exchange.Exchange._send = note
+for kind in (derived.Planned, derived.Derived):
+    kind.run = noted(kind.run)
 net = td.nn.Sequential(*[td.nn.Linear(300, 300) for _ in range(4)])
 opt = td.distributed.DataParallel(td.optim.SGD(lr=0.1), net)
 for _ in range(3):  # compiled, planned, by the plan
@@ -112,7 +116,7 @@ for _ in range(4):  # runs that nobody watches follow plans
     opt.step(net(td.ones((30, 300))).sum())
     beside.append(sum(inside for *_, inside in sent) / len(sent))
 thread = {e.thread for e in spans} == {"treadle-exchange"}
-tell([watched, len(p.events), thread, beside, opt._plans.hits])
+tell([watched, len(p.events), thread, beside, opt._gradients.plans.hits])
 """
 
 
@@ -161,6 +165,60 @@ def summed(weights: Any, gradients: list[Any], **settings: Any) -> np.ndarray:
     for g in gradients:
         opt.step((w * g).sum())
     return w.numpy()
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_shards_that_look_alike_follow_plans_to_the_same_bits(name: str) -> None:
+    def bits(plans: bool) -> str:
+        td.set_options(seed=5)
+        model = WORKLOADS[name]()
+        inner = td.optim.Adam(lr=0.01, clip_norm=1.0)
+        opt = td.distributed.DataParallel(inner, model, shards=2)
+        found = opt._gradients.plans
+        for k in range(12):
+            if not plans:
+                found._table.clear()
+            opt.step(model.loss(k % 3))
+            if k > 6 and plans:
+                assert found.misses <= 6  # of three graphs, each seen twice at most
+        assert (found.hits >= 6) == plans
+        return digest(model, opt)
+
+    assert bits(True) == bits(False)
+
+
+def test_a_loss_that_was_read_before_its_step_is_a_plan_too() -> None:
+    w = td.param("w", init=[1.0, 2.0])
+    opt = td.distributed.DataParallel(td.optim.SGD([w], lr=0.25), shards=2)
+    for _ in range(8):
+        loss = (w * w).sum()
+        before = float(loss)
+        assert opt.step(loss) == before
+    assert opt._gradients.plans.hits >= 4
+    np.testing.assert_array_equal(w.numpy(), np.array([1.0, 2.0]) / 16)
+
+
+def test_a_gradient_from_backward_adds_to_that_of_a_known_loss() -> None:
+    w = td.param("w", init=1.0)
+    opt = td.distributed.DataParallel(td.optim.SGD([w], lr=1.0))
+    for k in range(6):
+        if k == 5:
+            (w * 10.0).backward()
+        opt.step(w * 2.0)
+    assert float(w) == 1.0 - 6 * 2.0 - 10.0
+    assert w.grad is None
+
+
+def test_a_parameter_that_is_frozen_between_two_shards_has_no_gradient() -> None:
+    v, w = td.param("v", init=1.0), td.param("w", init=1.0)
+    opt = td.distributed.DataParallel(td.optim.SGD([v, w], lr=1.0))
+    for _ in range(4):
+        opt.step(v + 2.0 * w)
+    w.trainable = False
+    opt.step(v + 2.0 * w)
+    w.trainable = True
+    opt.step(v + 2.0 * w)
+    assert (float(v), float(w)) == (1.0 - 6.0, 1.0 - 10.0)
 
 
 def test_two_shards_are_two_steps_that_are_accumulated() -> None:

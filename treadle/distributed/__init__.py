@@ -16,6 +16,7 @@ from treadle.distributed.collectives import (
     send,
 )
 from treadle.distributed.communicator import Communicator, DistributedError
+from treadle.distributed.normalization import SyncBatchNorm
 from treadle.distributed.once import once
 from treadle.distributed.parallel import DataParallel
 from treadle.distributed.world import rank, size, world
@@ -24,6 +25,7 @@ __all__ = [
     "Communicator",
     "DataParallel",
     "DistributedError",
+    "SyncBatchNorm",
     "all_gather",
     "all_reduce",
     "all_to_all",

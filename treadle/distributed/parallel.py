@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from treadle import __version__
-from treadle.autodiff.gradient import graded, gradings, put_gradients
+from treadle.autodiff.gradient import put_gradients
 from treadle.base.arrays import Array
-from treadle.base.errors import ArgumentError, GradientError
+from treadle.base.errors import ArgumentError
 from treadle.base.options import current
 from treadle.distributed.agreement import (
     agree,
@@ -23,8 +23,9 @@ from treadle.distributed.agreement import (
 )
 from treadle.distributed.buffers import Statistics
 from treadle.distributed.communicator import Communicator
+from treadle.distributed.derived import LossGradients
 from treadle.distributed.exchange import Exchange, send_variables
-from treadle.distributed.filling import Filling, parts_asked
+from treadle.distributed.filling import Filling
 from treadle.distributed.layout import GradientLayout
 from treadle.distributed.sharded import ShardedUpdate
 from treadle.distributed.share import Share, Sum, levels, shards_of
@@ -41,9 +42,6 @@ from treadle.nn.state import Keys
 from treadle.ops.lookup import RowsToDense
 from treadle.optim.groups import Group
 from treadle.optim.optimizer import Optimizer
-from treadle.optim.release import release
-from treadle.runtime.again import Plans
-from treadle.runtime.evaluate import run
 
 UPDATE = "distributed.update"  # the count of updates, beside an optimizer's states
 _DRAWS = 1 << 24  # random draws that one shard may take
@@ -102,8 +100,7 @@ class DataParallel:
         self.updates = 0
         self._sum = Sum(levels(self._local))
         self._made = 0  # shards of this rank that are in the sum
-        self._plans = Plans()
-        self._since = gradings()
+        self._gradients = LossGradients(optimizer, self.layout)
         agree(comm, self._facts(buffers))
         send_variables(comm, [*(p.variable for p in self.layout.places), *buffers])
         self._statistics = Statistics(buffers)
@@ -241,32 +238,24 @@ class DataParallel:
         """Compute the loss and the gradient of a shard, and add it to the sum; of this
         rank's last one, gradients are sent while others are made."""
         root = None if loss is None else as_tensor(loss)
-        if root is not None:
-            self.optimizer.scaled(root).backward()
-        pairs = [(self._number(p), p) for p in graded(self._since) if p.trainable]
-        asked = {k: parts_asked(p) for k, p in pairs}
-        share = Share.empty(self.layout, self._statistics.absent())
-        share.used[[k for k, _ in pairs]] = True
-        share = replace(share, count=1)
+        made = self._gradients.begin(root)
+        share = replace(Share.empty(self.layout, self._statistics.absent()), count=1)
+        share.used[list(made.parts)] = True
         exchange = None
         if self._made + 1 == self._local:
             exchange = self._exchange(share, joined=False)
-        filling = Filling(self.layout, share, asked, exchange)
-        roots = [
-            *([] if root is None else [root]),
-            *(x for xs in asked.values() for x in xs),
-        ]
+        filling, arrays = Filling(self.layout, share, exchange), None
         try:
-            with listening(filling.listener()):
-                run(roots, cuts=True, plans=self._plans)
+            while arrays is None:
+                with listening(filling.listener(made.parts)):
+                    arrays = made.run()
+                if arrays is None:
+                    made = self._gradients.derived(root, made.seen)
         except BaseException as failure:
             if exchange is not None:
                 exchange.break_off(failure)
             raise
-        variables = [p for _, p in pairs]
-        give_gradients(variables, [None] * len(variables))
-        release(roots, {id(p) for p in variables})
-        share = filling.finish(self._statistics.made())
+        share = filling.finish(arrays, self._statistics.made())
         self._made += 1
         if exchange is None:  # the next shard begins where this one did
             self._sum.add(share)
@@ -274,16 +263,6 @@ class DataParallel:
         else:
             self._update(exchange, share)
         return None if root is None else Awaited(root.stored)
-
-    def _number(self, p: Variable) -> int:
-        number = self.layout.number(p)
-        if number is None:
-            raise GradientError(
-                f"the loss trains {p.name!r}, which is no parameter of this optimizer "
-                "or of the model that DataParallel was given",
-                hint="make parameters before DataParallel, and list them all",
-            ).located("step", repr(p.type))
-        return number
 
     # -- an update -----------------------------------------------------------------
 

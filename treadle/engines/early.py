@@ -7,31 +7,31 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from treadle.graph.tensor import Tensor
 
 Tell = Callable[[int, Mapping[int, Any]], object]
 
 
 class Listener:
-    """Nodes in groups, and who is told when the values of a group are there.
+    """Nodes in groups, by serial, and who is told when the values of a group are there.
 
-    `tell` is called with the number of the group and its arrays by serial, in the
+    A plan has numbers below zero for what it makes of no node. `tell` is called with
+    the number of the group and its arrays by serial, in the
     thread of the run, which goes on after. An engine tells what it can: groups that one
     program makes, but of none that is so small that the core runs it at once. A run
     that fails, and is done again in another way, tells again.
     """
 
-    def __init__(self, groups: Sequence[Sequence[Tensor]], tell: Tell) -> None:
-        self.groups = [[x.serial for x in group] for group in groups]
+    def __init__(self, groups: Sequence[Sequence[int]], tell: Tell) -> None:
+        self.groups = groups
         self.tell = tell
         self._serials = {serial for group in self.groups for serial in group}
         self._slots: dict[int, int] = {}
         self.results: dict[int, int] = {}  # of the program that is to run, by serial
 
-    def place(self, nodes: Mapping[int, Tensor]) -> None:
-        """Note which nodes have what a plan keeps in its slots."""
-        serials = self._serials
-        self._slots = {k: x.serial for k, x in nodes.items() if x.serial in serials}
+    def place(self, serials: Mapping[int, int]) -> None:
+        """Note by slot which nodes have what a plan keeps there."""
+        wanted = self._serials
+        self._slots = {k: serial for k, serial in serials.items() if serial in wanted}
 
     def expect(self, slots: Sequence[tuple[int, int]]) -> None:
         """Note which results of the program that is about to run go to which slots."""

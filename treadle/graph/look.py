@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,7 +58,8 @@ class Look:
     The first `asked` nodes are those whose values are asked for; `updates` are what was
     assigned and waits for the run. By place, `others`
     counts the references to a node but for those of nodes that the run does away with,
-    `held` lists the nodes without a value that have any.
+    `held` lists the nodes without a value that have any. A plan that makes more than
+    nodes have leaves it in `outputs`, by its numbers.
     """
 
     nodes: list[Tensor]
@@ -68,6 +69,7 @@ class Look:
     held: list[int]
     key: bytes
     family: Any = None  # what is left of it without extents, and these
+    outputs: dict[int, Any] = field(default_factory=dict)
 
 
 def look(
@@ -110,6 +112,14 @@ def assigned(updates: Sequence[Tensor]) -> Owned:
             variable.numbers = pair
         numbers[id(variable)] = variable.numbers
     return numbers
+
+
+def numbered(variables: Iterable[Variable]) -> Owned:
+    """Numbers for the Variables of a caller, by their places among them."""
+    return {
+        id(v): (number(("own", k)), number(("own", k, "fixed")))
+        for k, v in enumerate(variables)
+    }
 
 
 class _Limits(NamedTuple):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -172,14 +174,21 @@ def _followed(
     var = (centered * centered).mean(axes, keepdims=True)
     count = x.size // max(mean.size, 1)
     unbiased = var.reshape(-1) * (count / max(count - 1, 1))
+    return _toward(mean.reshape(-1), unbiased, old_mean, old_var, part)
+
+
+def _toward(
+    mean: Tensor, unbiased: Tensor, old_mean: Tensor, old_var: Tensor, part: Any
+) -> tuple[Tensor, Tensor]:
+    """Running statistics, moved by a `part` toward a mean and an unbiased variance."""
     updated = [
         (old + (stop_gradient(new) - old) * part).astype(old.dtype)
-        for old, new in ((old_mean, mean.reshape(-1)), (old_var, unbiased))
+        for old, new in ((old_mean, mean), (old_var, unbiased))
     ]
     return updated[0], updated[1]
 
 
-class _BatchNorm(_Channels):
+class BatchNorm(_Channels):
     """(x - mean) / sqrt(var + eps) * weight + bias with the batch's own statistics.
 
     In training the running statistics move by `momentum` toward the batch's (the
@@ -216,13 +225,27 @@ class _BatchNorm(_Channels):
             mean, var = (_per_channel(v, node.ndim) for v in (mean, var))
             return self._affine(_scaled(node, mean, var, self.eps))
         axes = tuple(k for k in range(node.ndim) if k != 1)
+        shared = self.shared_statistics(node, axes) if self.training else None
+        if shared is not None:
+            mean, var, unbiased = shared
+            if self.track_running_stats:
+                self._track(partial(_toward, mean, unbiased))
+            mean, var = (_per_channel(v, node.ndim) for v in (mean, var))
+            return self._affine(_scaled(node, mean, var, self.eps))
         self._refuse_one(node, node.size // self.num_features)
         if self.training and self.track_running_stats and node.size:
-            self._track(node, axes)
+            self._track(partial(_followed, node, axes))
         return self._affine(_standardized(node, axes, self.eps))
 
-    def _track(self, x: Tensor, axes: tuple[int, ...]) -> None:
-        """Let the running statistics follow those of x over `axes`."""
+    def shared_statistics(
+        self, x: Tensor, axes: tuple[int, ...]
+    ) -> tuple[Tensor, Tensor, Tensor] | None:
+        """The mean, the variance and the unbiased variance of each channel of a batch
+        over `axes`, of which x is a part; None where x is all of it."""
+        return None
+
+    def _track(self, follow: Callable[..., tuple[Tensor, Tensor]]) -> None:
+        """Let the running statistics `follow` the batch's."""
         seen = self.num_batches_tracked + 1
         self.num_batches_tracked.assign(seen)
         part: Any = self.momentum
@@ -230,7 +253,7 @@ class _BatchNorm(_Channels):
             part = 1.0 / seen.astype(self.running_mean.dtype)
         # One version of each, whatever other threads assign.
         old = self.running_mean.node(), self.running_var.node()
-        mean, var = _followed(x, axes, *old, part)
+        mean, var = follow(*old, part)
         self.running_mean.assign(mean)
         self.running_var.assign(var)
 
@@ -242,7 +265,7 @@ class _BatchNorm(_Channels):
         )
 
 
-class BatchNorm1d(_BatchNorm, ranks=(2, 3)):
+class BatchNorm1d(BatchNorm, ranks=(2, 3)):
     """Batch normalization of (n, channels) or (n, channels, length).
 
     >>> td.nn.BatchNorm1d(1)([[1.0], [3.0]]).numpy().round(3).tolist()
@@ -250,7 +273,7 @@ class BatchNorm1d(_BatchNorm, ranks=(2, 3)):
     """
 
 
-class BatchNorm2d(_BatchNorm, ranks=(4,)):
+class BatchNorm2d(BatchNorm, ranks=(4,)):
     """Batch normalization of (n, channels, height, width).
 
     >>> layer = td.nn.BatchNorm2d(3)
@@ -259,7 +282,7 @@ class BatchNorm2d(_BatchNorm, ranks=(4,)):
     """
 
 
-class BatchNorm3d(_BatchNorm, ranks=(5,)):
+class BatchNorm3d(BatchNorm, ranks=(5,)):
     """Batch normalization of (n, channels, depth, height, width).
 
     >>> td.nn.BatchNorm3d(2)(td.ones((1, 2, 2, 2, 2))).shape

@@ -9,6 +9,7 @@ import numpy as np
 
 from treadle.base.dtypes import float32
 from treadle.base.errors import ArityError, ShapeError, TreadleError
+from treadle.base.options import current
 from treadle.base.types import TupleType, Type
 from treadle.graph.body import Body, Trace, trace
 from treadle.graph.leaves import Argument, Leaf, as_tensor
@@ -38,7 +39,7 @@ def backward_of(body: Body, present: tuple[int, ...]) -> tuple[Body, tuple[int, 
     Its arguments are the body's, then those cotangents; the second result tells to
     which of the body's arguments its outputs belong.
     """
-    key = "backward", present
+    key = "backward", present, current().workspace
     if key not in body.memo:
         outputs = [body.outputs[k] for k in present]
         count = len(body.arguments)

@@ -17,6 +17,7 @@ from treadle.base.errors import (
     ShapeError,
     TraceError,
 )
+from treadle.base.options import current
 from treadle.base.types import TupleType, Type, as_names
 from treadle.graph.body import Body, trace
 from treadle.graph.leaves import as_tensor, zeros_of
@@ -28,6 +29,7 @@ from treadle.graph.variable import Variable
 from treadle.ops.call import called, match
 from treadle.ops.control import call, inexact, union
 from treadle.ops.families import Family, outputs_of
+from treadle.ops.segmented import keeps_much, vjp_by_segments
 
 __all__ = ["foldl", "map", "scan"]
 
@@ -91,6 +93,8 @@ class Scan(Family):
         return (*carry, *stacks)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        if keeps_much(self, xs):
+            return vjp_by_segments(self, g, xs)
         c, s = self.carries, self.scanned
         end = len(xs) - self.draws
         arguments = self.body.arguments
@@ -119,7 +123,8 @@ class Scan(Family):
         self, carry_at: list[int], const_at: list[int], out_at: list[int], end: int
     ) -> Body:
         """One step back: cotangents of carries, sums of those of constants, of rows."""
-        key = "scan step", tuple(carry_at), tuple(const_at), tuple(out_at)
+        at = tuple(carry_at), tuple(const_at), tuple(out_at)
+        key = "scan step", at, current().workspace
         if key in self.body.memo:
             return self.body.memo[key]
         c, s = self.carries, self.scanned

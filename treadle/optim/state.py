@@ -12,8 +12,7 @@ from treadle.base.dtypes import accumulator, as_dtype, whole
 from treadle.base.errors import ModelFileError
 from treadle.base.types import Type
 from treadle.graph.frame import top
-from treadle.graph.look import Owned
-from treadle.graph.numbers import number
+from treadle.graph.look import Owned, numbered
 from treadle.graph.variable import Variable
 from treadle.nn.state import Keys, Rename, choose, compare
 from treadle.optim.controls import Controls
@@ -48,7 +47,7 @@ class OptimizerState:
         self._rules: dict[int, Transform] = {}
         self._waiting: State = {}
         self._keys: dict[int, str] = {}  # of parameters, by id, that are reserved
-        self._numbers: dict[int, tuple[int, int]] = {}  # as `_owned` says
+        self._numbers: Owned = {}  # as `_owned` says
         self._numbered: tuple[int, ...] = ()  # of which
         self._rates = [None if g.owns_rate else g.lr for g in groups]  # at first
         self.parted = 0  # how often what was common was parted
@@ -208,12 +207,10 @@ class OptimizerState:
         rates = [g.own_rate for g in self.groups if g.own_rate is not None]
         kept = len(self._states), *map(id, rates)
         if self._numbered != kept:
-            known = self._numbers = {}
             self._numbered = kept
             every = [self.count, *self.controls.counts(), *self._own_states(), *rates]
             every += [p for _, p, _ in self._states.values()]
-            for k, v in enumerate(every):
-                known[id(v)] = number(("own", k)), number(("own", k, "fixed"))
+            self._numbers = numbered(every)
         return self._numbers
 
     def _own_states(self) -> list[Variable]:

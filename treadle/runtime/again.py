@@ -8,7 +8,7 @@ of their results.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -53,12 +53,16 @@ class Plans:
         plan = self._table.get(key)
         return plan if isinstance(plan, Plan) else None
 
+    def find(self, key: Any, look: Look) -> Plan | None:
+        """The same, or one for a size never seen, if others of its family tell it."""
+        return self.known(key) or self._resized(key, look)
+
     def run(self, key: Any, look: Look, cuts: bool = True) -> list[Tensor] | None:
         """Run a graph as one that looked alike, and tell which nodes have values now;
         None if there was none. One that `cuts` would lose derivatives that are yet to
         be computed.
         """
-        plan = self.known(key) or self._resized(key, look)
+        plan = self.find(key, look)
         if plan is None:
             return None
         if plan.once:
@@ -79,7 +83,7 @@ class Plans:
         return done
 
     def _resized(self, key: Any, look: Look) -> Plan | None:
-        """A plan for a size never seen, if others of its family tell it."""
+        """A plan made of those of other sizes."""
         if key in self._table:  # it was seen, and has none of its own
             return None
         look.family = self._sizes.key(key, look)
@@ -109,15 +113,19 @@ class Plans:
 
     @contextmanager
     def kept(
-        self, note: Recording | None, chosen: set[int] | None = None
+        self,
+        note: Recording | None,
+        chosen: set[int] | None = None,
+        outputs: Mapping[int, Tensor] | None = None,
     ) -> Iterator[None]:
         """Tell `note` of the run inside, and keep the plan for the next ones. It cuts
-        what depends on the `chosen` Variables, or it is of values, which stay.
+        what depends on the `chosen` Variables, or it is of values, which stay; next
+        runs put out the `outputs`, which are not of the graph, by their numbers.
         """
         let_go(chosen or set())
         if note is not None:
             note.values, note.together = chosen is None, self._together
-            note.chosen = chosen or set()
+            note.chosen, note.outputs = chosen or set(), dict(outputs or {})
         with recording(note):
             yield
         if note is not None:

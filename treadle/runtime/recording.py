@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
+from dataclasses import replace
 from functools import wraps
 from typing import Any, ParamSpec
 
@@ -60,7 +61,8 @@ def _foreseen(tell: Callable[_Told, None]) -> Callable[_Told, None]:
 
 class Recording(Recorder):
     """A run of which a plan is made. What depends on the `chosen` Variables is cut, but
-    for one of `values`. If it `spends` what it reads, that may be written over.
+    for one of `values`. If it `spends` what it reads, that may be written over. A plan
+    puts out the `outputs` besides, nodes by numbers below zero that the run makes.
 
     Where that cannot be at the `first` sight, it may be at the second.
     """
@@ -72,6 +74,7 @@ class Recording(Recorder):
         self.values, self.spends = False, spends
         self.carried: set[int] = set()  # serials of what depends on trainable Variables
         self.kept: list[int] = []  # of what is kept for gradients besides
+        self.outputs: dict[int, Tensor] = {}
         self.noted: Noted | None = None
         self.asked, self.held = look.asked, look.held
         self.place = {x.serial: k for k, x in enumerate(look.nodes)}
@@ -120,6 +123,7 @@ class Recording(Recorder):
         reused = dict(sorted(entry.reused.items())) if writes else {}
         reused = {k: n for k, n in reused.items() if sources[k] not in self.older}
         trained, by = depends(nodes), self._trained_by()
+        outputs = {x.serial for x in self.outputs.values()}
         self._train(nodes)
         self.stale |= stale_of(nodes, self.chosen, self._stale())
         self.carried |= trained
@@ -140,7 +144,7 @@ class Recording(Recorder):
                 self.changes[self.made[serial]] = change
             elif serial in self.place:
                 self.leaves[serial] = cut_of(node.op.name, serial in trained, by)
-            elif updates:  # others hold it
+            elif updates and serial not in outputs:  # others hold it
                 raise _Unforeseen
         over = [(k, sources[k], self._reads(sources[k])) for k in reused]
         rest = self._needs(entry, sources), entry.as_argument, entry.still
@@ -200,8 +204,8 @@ class Recording(Recorder):
         return plan
 
     def _plan_of_changes(self) -> Plan | None:
-        """The plan where Variables change."""
-        if not self.changes:
+        """The plan where Variables change, or are about to by what is put out."""
+        if not self.parts or not (self.changes or self.outputs):
             return None
         serials, all_stale, empty = list(self.place), self._stale(), frozenset[int]()
         values: list[tuple[Slot, int, bool]] = []
@@ -232,18 +236,19 @@ class Recording(Recorder):
             return None
         *before, last = self.parts
         slots = {slot for _, slot in getattr(last, "results", ())}
-        if not isinstance(last, Computed) or not slots >= self.changes.keys():
-            return None
         for part in before:  # the run waits for them itself
             if isinstance(part, Computed):
                 part.begins = not self.small
-        last.changes = list(self.changes.values())
-        # Who reads what else it computes waits for it.
-        last.begins = slots == self.changes.keys() and not self.small
-        if lasts:  # what stays refers to versions of before
-            last.reused = []
-        elif len(self.over) == len(self.changes):
-            last.moved = self._moved(last.sources)
+        if self.changes:
+            if not isinstance(last, Computed) or not slots >= self.changes.keys():
+                return None
+            last.changes = list(self.changes.values())
+            # Who reads what else it computes waits for it.
+            last.begins = slots == self.changes.keys() and not self.small
+            if lasts:  # what stays refers to versions of before
+                last.reused = []
+            elif len(self.over) == len(self.changes):
+                last.moved = self._moved(last.sources)
         rows = [(s, k) for s, k, leaf in nodes if s is not None and is_spent(leaf)]
         others = [x for x in nodes if x[0] is None or not is_spent(x[2])]
         whole = any(k < self.asked for _, k in rows)
@@ -252,7 +257,13 @@ class Recording(Recorder):
         if values or kept:
             noted = self.noted if len(self.parts) == 1 else None
             more = Valued(values, self._residuals(kept), noted)
-        return Plan(self.parts, self.slots, rows, others, spent, list(self.open), more)
+        try:
+            outputs = [(n, self._source(x)) for n, x in self.outputs.items()]
+        except _Unforeseen:
+            return None
+        opened = list(self.open)
+        plan = Plan(self.parts, self.slots, rows, others, spent, opened, more)
+        return replace(plan, outputs=outputs)
 
     def _opened(self) -> tuple[list[tuple[Slot | None, int, Op]], bool]:
         """Which values with recipes are cut to what, and whether one is not: others are

@@ -259,6 +259,8 @@ class Plan:
     values: Valued | None = None  # of a run that cuts nothing
     small: Any = None  # the same for the core, where all parts are small
     still: Sequence[Callable[[], bool]] = ()  # whether they are what is wanted
+    # What it makes of no node of the graph, by numbers below zero: no serial is.
+    outputs: Sequence[tuple[int, Source]] = ()
     once: bool = False  # at the second sight it is made with what gradients need
 
     def run(self, look: Look) -> list[Tensor]:
@@ -287,6 +289,7 @@ class Plan:
                     unmark(nodes[place])
         if look.updates:
             top().drop(look.updates)
+        look.outputs = {n: values[slot] for n, slot in self.outputs}
         if self.values is None:
             return []
         for slot, place, carried in self.values.more:
@@ -310,6 +313,9 @@ class Plan:
                 cut(nodes[place], leaf)
             if self.values is not None:
                 done = self.values.settle(nodes, arrays)
+            if self.outputs and values.begun:
+                values.begun[-1].wait()
+            look.outputs = {n: values(source) for n, source in self.outputs}
             if look.updates:
                 top().drop(look.updates)
         except BaseException as error:
@@ -337,7 +343,9 @@ class Plan:
         if observer is not None:
             kept = () if self.values is None else self.values.nodes
             places = (*self.nodes, *kept)
-            observer.place({k: nodes[at] for k, at, _ in places if k is not None})
+            serials = {k: nodes[at].serial for k, at, _ in places if k is not None}
+            made = {x: n for n, x in self.outputs if type(x) is Slot}
+            observer.place({**serials, **made})
         checking: list[tuple[Computed | Rowed, Futures]] = []
         for part in self.parts:
             part.run(values)

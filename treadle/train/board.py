@@ -32,6 +32,8 @@ class TensorBoard(Callback):
     10
     """
 
+    writes = True
+
     def __init__(
         self,
         folder: PathLike,

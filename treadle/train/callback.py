@@ -29,6 +29,7 @@ class Callback:
 
     fit: Fit
     last = False  # whether it is called after those that are not
+    writes = False  # whether it writes files: of several ranks the first is told alone
 
     @property
     def model(self) -> Any:

@@ -92,6 +92,8 @@ class CSVLogger(Callback):
     ','
     """
 
+    writes = True
+
     def __init__(self, path: PathLike, separator: str = ",") -> None:
         self.path, self.separator = Path(path), separator
 

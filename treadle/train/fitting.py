@@ -55,6 +55,8 @@ class Fit:
         self.tally = Tally([self.loss, *model.metrics]) if self.parallel else None
         for callback in [*self.callbacks, self.history]:
             callback.fit = self
+        first = self.parallel is None or self.parallel.communicator.rank == 0
+        self._called = [c for c in self.callbacks if first or not c.writes]
         self._batch_begin = self._overriding("on_batch_begin")
         self._batch_end = self._overriding("on_batch_end")
 
@@ -74,7 +76,7 @@ class Fit:
 
     def _overriding(self, hook: str) -> list[Any]:
         """The callbacks' methods of that name that do something."""
-        methods = [getattr(callback, hook) for callback in self.callbacks]
+        methods = [getattr(callback, hook) for callback in self._called]
         silent = getattr(Callback, hook)
         return [f for f in methods if getattr(f, "__func__", f) is not silent]
 
@@ -87,14 +89,14 @@ class Fit:
         """Train to the last epoch, or until a callback ends it."""
         self.model.stop_training = False
         try:
-            for callback in self.callbacks:
+            for callback in self._called:
                 callback.on_train_begin()
             while self.epoch < self.epochs and not self.model.stop_training:
                 self._one_epoch()
-            for callback in self.callbacks:
+            for callback in self._called:
                 callback.on_train_end()
         finally:
-            for callback in self.callbacks:
+            for callback in self._called:
                 callback.close()
         return self.history
 
@@ -106,7 +108,7 @@ class Fit:
                 metric.reset()
             if self.tally is not None:
                 self.tally.begin()
-            for callback in self.callbacks:
+            for callback in self._called:
                 callback.on_epoch_begin(epoch)
         model.module.train()
         self._batches_of_epoch()
@@ -124,7 +126,7 @@ class Fit:
         if self.validation is not None and (epoch + 1) % self.validation_freq == 0:
             logs |= self._validated()
         self.epoch, self.position = epoch + 1, 0
-        for callback in self.callbacks:
+        for callback in self._called:
             if callback.last and len(self.history.epoch) <= epoch:
                 self.history.take(epoch, logs)
             callback.on_epoch_end(epoch, logs)
@@ -184,10 +186,10 @@ class Fit:
     def _validated(self) -> Logs:
         assert self.validation is not None
         # The metrics' sums of the epoch are read already: validation takes them over.
-        for callback in self.callbacks:
+        for callback in self._called:
             callback.on_test_begin()
         logs = {f"val_{name}": value for name, value in self.validation().items()}
-        for callback in self.callbacks:
+        for callback in self._called:
             callback.on_test_end(logs)
         return logs
 

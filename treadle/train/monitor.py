@@ -192,6 +192,8 @@ class ModelCheckpoint(Monitor):
     'val_loss'
     """
 
+    writes = True
+
     def __init__(
         self,
         path: PathLike,

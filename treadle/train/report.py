@@ -70,6 +70,7 @@ class Report(Callback):
     """
 
     last = True
+    writes = True
 
     def __init__(
         self,

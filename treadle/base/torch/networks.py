@@ -13,7 +13,7 @@ RNNCellBase td.nn.Cell
 UninitializedParameter td.deferred
 Parameter td.param, or td.Parameter
 ParameterDict a dict of td.Parameter, as an attribute,
-SyncBatchNorm td.nn.BatchNorm2d
+SyncBatchNorm td.distributed.SyncBatchNorm
 Transformer ~ td.nn.Translator, or td.nn.TransformerEncoder and Decoder
 parameter td.Parameter
 """

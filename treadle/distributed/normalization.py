@@ -1,0 +1,83 @@
+"""SyncBatchNorm: batch normalization by what all ranks have at once."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from treadle.base.dtypes import accumulator
+from treadle.distributed.collectives import all_gather
+from treadle.distributed.world import world
+from treadle.graph.operators import functions
+from treadle.graph.tensor import Tensor
+from treadle.graph.variable import Variable
+from treadle.nn.lora import replaced
+from treadle.nn.module import Module
+from treadle.nn.normalization import BatchNorm
+from treadle.ops.create import zeros
+
+__all__ = ["SyncBatchNorm"]
+
+M = TypeVar("M", bound=Module)
+
+
+class SyncBatchNorm(BatchNorm):
+    """Batch normalization of (n, channels, ...) by the statistics of all ranks' batches
+    together, weighted by their sizes, as torch's. In use, and on one rank, BatchNorm.
+
+    Every rank calls it in training as often as the others: what shards of a step meet
+    follows from the number of ranks, and so do the bits. `convert_sync_batchnorm(model)`
+    puts one in the place of every BatchNorm.
+
+    >>> layer = td.distributed.SyncBatchNorm(1)
+    >>> layer([[1.0], [3.0]]).numpy().round(3).tolist()
+    [[-1.0], [1.0]]
+    """
+
+    ranks = (2, 3, 4, 5)
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module: M) -> M | SyncBatchNorm:
+        """A module whose BatchNorms are SyncBatchNorms of the same parameters and
+        statistics; it is changed, unless it is one itself.
+
+        >>> net = td.nn.Sequential(td.nn.Linear(2, 3), td.nn.BatchNorm1d(3))
+        >>> td.distributed.SyncBatchNorm.convert_sync_batchnorm(net)[1]
+        SyncBatchNorm(3, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True)
+        """
+        if isinstance(module, BatchNorm):
+            return cls._of(module)
+        replaced(module, BatchNorm, lambda path, layer: cls._of(layer))
+        return module
+
+    @classmethod
+    def _of(cls, layer: BatchNorm) -> SyncBatchNorm:
+        """The same layer, over all ranks."""
+        new = cls(
+            layer.num_features, layer.eps, layer.momentum,
+            layer.weight is not None, layer.track_running_stats,
+        )  # fmt: skip
+        for name, value in vars(layer).items():
+            if isinstance(value, Variable):
+                setattr(new, name, value)
+        return new.train(layer.training)
+
+    def shared_statistics(
+        self, x: Tensor, axes: tuple[int, ...]
+    ) -> tuple[Tensor, Tensor, Tensor] | None:
+        if world().size == 1:
+            return None
+        wide, rows = x.astype(accumulator(x.dtype)), x.size // self.num_features
+        mean = square = zeros((self.num_features,), wide.dtype)
+        if rows:
+            mean = wide.mean(axes)
+            shape = (1, -1) + (1,) * (x.ndim - 2)
+            square = functions.square(wide - mean.reshape(shape)).sum(axes)
+        count = zeros(mean.shape, wide.dtype) + float(rows)
+        # [ranks, 3, channels]; Chan, Golub and LeVeque, Updating formulae and a pairwise
+        # algorithm for computing sample variances, 1979.
+        every = all_gather(functions.stack([mean, square, count])[None])
+        means, squares, counts = every[:, 0], every[:, 1], every[:, 2]
+        total = counts.sum(0)
+        mean = (means * counts).sum(0) / total
+        spread = (squares + counts * functions.square(means - mean)).sum(0)
+        return mean, spread / total, spread / functions.maximum(total - 1.0, 1.0)
