@@ -9,7 +9,7 @@ import treadle as td
 from tests.distributed.jobs import NEEDS_MPI, ranks
 
 PARTS = """
-sizes = [[5, 3], [1, 7], [0, 8]][int(sys.argv[1])]
+sizes = [[5, 3], [1, 7]][int(sys.argv[1])]
 x = np.random.default_rng(0).normal(size=(8, 3, 2)) * [[[1.0], [5.0], [0.1]]] + 100.0
 y = np.random.default_rng(1).normal(size=(8, 3, 2))
 first = sum(sizes[: rank()])
@@ -29,7 +29,7 @@ tell([out.tolist(), [g.tolist() for g in gradients], state])
 
 
 @NEEDS_MPI
-@pytest.mark.parametrize("sizes", ["0", "1", "2"])
+@pytest.mark.parametrize("sizes", ["0", "1"])
 def test_ranks_come_to_what_one_process_has(sizes: str) -> None:
     ((out, (gx, *sums), state),) = ranks(1, PARTS, sizes)
     every = ranks(2, PARTS, sizes)
@@ -98,5 +98,5 @@ def test_one_rank_normalizes_as_batch_normalization_does() -> None:
 
 
 def test_torch_s_name_says_where_it_is() -> None:
-    with pytest.raises(AttributeError, match="td.distributed.SyncBatchNorm"):
+    with pytest.raises(AttributeError, match=r"td\.distributed\.SyncBatchNorm"):
         _ = td.nn.SyncBatchNorm

@@ -37,7 +37,8 @@ def gradient(
 
 
 @pytest.mark.parametrize("n", [100, 117, 401])
-@pytest.mark.parametrize("reverse, drawn", [(False, False), (True, False), (False, True), (True, True)])  # fmt: skip
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("drawn", [False, True])
 def test_a_scan_fits_a_workspace_with_the_same_gradients(
     n: int, reverse: bool, drawn: bool
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -29,11 +30,18 @@ class Statistics:
 
     def __init__(self, variables: Sequence[Variable]) -> None:
         self.variables = list(variables)
+        self._floats = [_is_float(v.type.dtype) for v in self.variables]
         self.keep()
 
     def keep(self) -> None:
         """Remember the values of now, for `restore`."""
-        self._before = list(evaluate(self.variables)) if self.variables else []
+        self._hold(list(evaluate(self.variables)) if self.variables else [])
+
+    def _hold(self, values: Sequence[Array]) -> None:
+        before = self._vectors(values)
+        self._before = values
+        # The buffers of a shard without a batch.
+        self.absent = Buffers(np.zeros_like(before.floats), before.integers)
 
     def restore(self) -> None:
         """Have the buffers hold what they held when they were kept."""
@@ -41,39 +49,42 @@ class Statistics:
 
     def made(self) -> Buffers:
         """The buffers' values after a shard."""
-        return _vectors(list(evaluate(self.variables)) if self.variables else [])
-
-    def absent(self) -> Buffers:
-        """The buffers' values of a shard without a batch."""
-        before = _vectors(self._before)
-        return Buffers(np.zeros_like(before.floats), before.integers)
+        if not self.variables:
+            return self.absent
+        return self._vectors(evaluate(self.variables))
 
     def take(self, total: Buffers, count: int) -> None:
         """Hold what `count` shards have made."""
+        if not self.variables:
+            return
         floats, integers = total.floats / max(count, 1), total.integers
         values = []
-        for before in self._before:
-            if _is_float(before):
-                part, floats = np.split(floats, [before.size])
+        for before, is_float in zip(self._before, self._floats, strict=True):
+            if is_float:
+                part, floats = floats[: before.size], floats[before.size :]
             else:
-                part, integers = np.split(integers, [before.size])
+                part, integers = integers[: before.size], integers[before.size :]
             values.append(part.reshape(before.shape).astype(before.dtype))
         self._assign(values)
-        self._before = values
+        self._hold(values)
 
     def _assign(self, values: Sequence[Array]) -> None:
         if values:
             store(zip(self.variables, values, strict=True))
 
+    def _vectors(self, arrays: Sequence[Array]) -> Buffers:
+        """Values of the buffers as two vectors."""
+        parts: dict[bool, list[Array]] = {True: [_NONE], False: [_NONE]}
+        for x, is_float in zip(arrays, self._floats, strict=True):
+            parts[is_float].append(x.reshape(-1))
+        return Buffers(
+            np.concatenate(parts[True], dtype=np.float64),
+            np.concatenate(parts[False], dtype=np.int64, casting="unsafe"),
+        )
 
-def _is_float(x: Array) -> bool:
-    return kind(x.dtype) == "float"
+
+_NONE = np.zeros(0, np.int8)
 
 
-def _vectors(arrays: Sequence[Array]) -> Buffers:
-    floats = [x.reshape(-1).astype(np.float64) for x in arrays if _is_float(x)]
-    rest = [x.reshape(-1).astype(np.int64) for x in arrays if not _is_float(x)]
-    return Buffers(
-        np.concatenate([np.zeros(0, np.float64), *floats]),
-        np.concatenate([np.zeros(0, np.int64), *rest]),
-    )
+def _is_float(dtype: Any) -> bool:
+    return kind(dtype) == "float"

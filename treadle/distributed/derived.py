@@ -31,8 +31,6 @@ from treadle.runtime.recorder import recording
 from treadle.runtime.recording import Recording
 from treadle.runtime.rows import rerolled
 
-__all__ = ["Derived", "LossGradients", "Parts", "Planned"]
-
 # By the number of a parameter the numbers of the arrays that its gradient is; of a
 # sparse one the ids of its rows before them.
 Parts = dict[int, list[int]]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ class Exchange:
 
     `total` has the shares before the `last` one of this rank, which says what it uses.
     Ranks that stand at different updates, or are to update otherwise, are told:
-    `standing` is a number of what decides it.
+    `standing` tells a number of what decides it.
     """
 
     def __init__(
@@ -36,7 +35,7 @@ class Exchange:
         update: int,
         joined: bool,
         origin: Origin = (None, 0),
-        standing: int = 0,
+        standing: Callable[[], int] = int,
     ) -> None:
         self.comm, self.layout, self.total, self.last = comm, layout, total, last
         self.channel = comm.channel("treadle-exchange") if comm.size > 1 else None
@@ -47,7 +46,7 @@ class Exchange:
         self._used = total.used(last.used)
         self._count = total.count + last.count
         self._ended = joined
-        self._standing = standing
+        self._standing = standing() if self.channel is not None else 0
         self._trainable = np.array([x.variable.trainable for x in layout.places], bool)
 
     def put(self, number: int) -> None:
@@ -85,13 +84,14 @@ class Exchange:
             self.channel.begin(action, self.origin)
 
     def _begin(self) -> None:
-        """Have the ranks say where they stand, before anything else."""
+        """Have the ranks, if there are others, say where they stand before all else."""
         if not self.begun:
             self.begun = True
-            self._queue(self._meet)
+            if self.channel is not None:
+                self._queue(self._meet)
 
     def _meet(self, comm: Communicator) -> None:
-        numbers = self.update, self._count, self.joined, self.layout.digest()
+        numbers = self.update, self._count, self.joined, self.layout.digest
         heads = comm.all_gather(np.array([*numbers, self._standing], np.int64))
         flags = comm.all_gather(np.packbits(np.stack([self._used, self._trainable])))
         count = len(self._used)
@@ -134,7 +134,7 @@ class Exchange:
 
     def _rest(self, comm: Communicator, total: Share) -> Share:
         """What is not in buckets: rows and statistics."""
-        total = replace(total, count=self._count, used=self._used)
+        total.count, total.used = self._count, self._used
         if comm.size == 1 or not self._count:
             return total
         rows = {
@@ -146,7 +146,8 @@ class Exchange:
             all_reduce(comm, total.buffers.floats),
             all_reduce(comm, total.buffers.integers, "max"),
         )
-        return replace(total, rows=rows, buffers=buffers)
+        total.rows, total.buffers = rows, buffers
+        return total
 
 
 def _check(heads: Array) -> None:

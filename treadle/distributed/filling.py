@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.distributed.derived import Parts
 from treadle.distributed.exchange import Exchange
 from treadle.distributed.layout import GradientLayout
-from treadle.distributed.share import Buffers, RowGradients, Share
+from treadle.distributed.share import Buffers, RowGradients, Share, distinct
 from treadle.engines.early import Listener
-
 
 
 class Filling:
@@ -46,30 +45,29 @@ class Filling:
     def _tell(self, number: int, arrays: Mapping[int, Any]) -> None:
         for k in self.layout.buckets[number].numbers:
             if k in self.parts and k not in self._placed:
-                self._place(k, arrays[self.parts[k][-1]])
+                self._place(k, np.asarray(arrays[self.parts[k][-1]]))
         if self.exchange is not None:
             for k in (*self._unused, number):
                 self.exchange.put(k)
 
-    def _place(self, k: int, gradient: Any) -> None:
+    def _place(self, k: int, gradient: Array) -> None:
         place = self.layout.places[k]
-        part = self.share.flat[place.dtype][place.start : place.stop]
-        part[...] = np.asarray(gradient).reshape(-1)
+        flat = self.share.flat[place.dtype]
+        flat[place.start : place.stop] = gradient.reshape(-1)
         self._placed.add(k)
 
     def finish(self, arrays: Mapping[int, Any], buffers: Buffers) -> Share:
         """The whole share, of the arrays of the last run, by their numbers."""
-        rows = dict[int, RowGradients]()
+        share, places = self.share, self.layout.places
         for k, parts in self.parts.items():
-            *ids, values = (arrays[n] for n in parts)
-            if not self.layout.places[k].variable.sparse:
+            values = np.asarray(arrays[parts[-1]])
+            if not places[k].variable.sparse:
                 if k not in self._placed:
                     self._place(k, values)
-            elif ids:
-                known, first = np.unique(np.asarray(ids[0]), return_index=True)
-                pair = known.astype(np.int64), np.asarray(values)[first]
-                rows[k] = RowGradients(*pair)
+            elif len(parts) > 1:
+                known, first = distinct(np.asarray(arrays[parts[0]]))
+                share.rows[k] = RowGradients(known.astype(np.int64), values[first])
             else:
-                values = np.asarray(values)
-                rows[k] = RowGradients(np.arange(len(values)), values)
-        return replace(self.share, rows=rows, buffers=buffers)
+                share.rows[k] = RowGradients(np.arange(len(values)), values)
+        share.buffers = buffers
+        return share

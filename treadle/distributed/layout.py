@@ -96,6 +96,9 @@ class GradientLayout:
         for dtype, waiting in open_ones.items():
             self._close(dtype, waiting)
         self._numbers = {id(x.variable): k for k, x in enumerate(self.places)}
+        digest = hashlib.sha256("\n".join(self.lines()).encode()).digest()
+        # A number that is another one for another layout.
+        self.digest = int.from_bytes(digest[:8], "little", signed=True)
 
     def _close(self, dtype: DType, numbers: list[int]) -> None:
         """Close a bucket of these parameters."""
@@ -128,8 +131,3 @@ class GradientLayout:
     def lines(self) -> list[str]:
         """The places as text, to compare by."""
         return list(map(str, self.places))
-
-    def digest(self) -> int:
-        """A number that is another one for another layout."""
-        digest = hashlib.sha256("\n".join(self.lines()).encode()).digest()
-        return int.from_bytes(digest[:8], "little", signed=True)

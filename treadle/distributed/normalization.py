@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from treadle.base.dtypes import accumulator
+from treadle.base.errors import ShapeError
 from treadle.distributed.collectives import all_gather
 from treadle.distributed.world import world
 from treadle.graph.operators import functions
@@ -15,25 +16,21 @@ from treadle.nn.module import Module
 from treadle.nn.normalization import BatchNorm
 from treadle.ops.create import zeros
 
-__all__ = ["SyncBatchNorm"]
-
 M = TypeVar("M", bound=Module)
 
 
-class SyncBatchNorm(BatchNorm):
+class SyncBatchNorm(BatchNorm, ranks=(2, 3, 4, 5)):
     """Batch normalization of (n, channels, ...) by the statistics of all ranks' batches
     together, weighted by their sizes, as torch's. In use, and on one rank, BatchNorm.
 
-    Every rank calls it in training as often as the others: what shards of a step meet
-    follows from the number of ranks, and so do the bits. `convert_sync_batchnorm(model)`
-    puts one in the place of every BatchNorm.
+    Every rank calls it in training as often as the others: which shards meet follows
+    from the number of ranks, and so do the bits. `convert_sync_batchnorm(model)` puts
+    one in the place of every BatchNorm.
 
     >>> layer = td.distributed.SyncBatchNorm(1)
     >>> layer([[1.0], [3.0]]).numpy().round(3).tolist()
     [[-1.0], [1.0]]
     """
-
-    ranks = (2, 3, 4, 5)
 
     @classmethod
     def convert_sync_batchnorm(cls, module: M) -> M | SyncBatchNorm:
@@ -66,15 +63,18 @@ class SyncBatchNorm(BatchNorm):
     ) -> tuple[Tensor, Tensor, Tensor] | None:
         if world().size == 1:
             return None
-        wide, rows = x.astype(accumulator(x.dtype)), x.size // self.num_features
-        mean = square = zeros((self.num_features,), wide.dtype)
-        if rows:
-            mean = wide.mean(axes)
-            shape = (1, -1) + (1,) * (x.ndim - 2)
-            square = functions.square(wide - mean.reshape(shape)).sum(axes)
-        count = zeros(mean.shape, wide.dtype) + float(rows)
-        # [ranks, 3, channels]; Chan, Golub and LeVeque, Updating formulae and a pairwise
-        # algorithm for computing sample variances, 1979.
+        if not x.size:  # its gradient would ask for fewer collectives than others'
+            raise ShapeError(
+                f"{x.type} is no batch, of which each rank has one",
+                hint="leave out the same steps on all ranks",
+            ).located("SyncBatchNorm")
+        wide = x.astype(accumulator(x.dtype))
+        mean = wide.mean(axes)
+        shape = (1, -1) + (1,) * (x.ndim - 2)
+        square = functions.square(wide - mean.reshape(shape)).sum(axes)
+        count = zeros(mean.shape, wide.dtype) + float(x.size // self.num_features)
+        # [ranks, 3, channels]; Chan, Golub and LeVeque, Updating formulae and a
+        # pairwise algorithm for computing sample variances, 1979.
         every = all_gather(functions.stack([mean, square, count])[None])
         means, squares, counts = every[:, 0], every[:, 1], every[:, 2]
         total = counts.sum(0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from treadle.distributed.agreement import (
 )
 from treadle.distributed.buffers import Statistics
 from treadle.distributed.communicator import Communicator
-from treadle.distributed.derived import LossGradients
+from treadle.distributed.derived import LossGradients, Planned
 from treadle.distributed.exchange import Exchange, send_variables
 from treadle.distributed.filling import Filling
 from treadle.distributed.layout import GradientLayout
@@ -239,7 +239,7 @@ class DataParallel:
         rank's last one, gradients are sent while others are made."""
         root = None if loss is None else as_tensor(loss)
         made = self._gradients.begin(root)
-        share = replace(Share.empty(self.layout, self._statistics.absent()), count=1)
+        share = Share.empty(self.layout, self._statistics.absent, count=1)
         share.used[list(made.parts)] = True
         exchange = None
         if self._made + 1 == self._local:
@@ -250,6 +250,7 @@ class DataParallel:
                 with listening(filling.listener(made.parts)):
                     arrays = made.run()
                 if arrays is None:
+                    assert isinstance(made, Planned)
                     made = self._gradients.derived(root, made.seen)
         except BaseException as failure:
             if exchange is not None:
@@ -270,13 +271,13 @@ class DataParallel:
         """The exchange of the update at hand, which begins when it is told to."""
         return Exchange(
             self.communicator, self.layout, self._sum, last, self.updates, joined,
-            capture(), standing(self.optimizer),
+            capture(), partial(standing, self.optimizer),
         )  # fmt: skip
 
     def _joined(self) -> bool:
         """Take part in an update with the shards so far; whether all have joined."""
         empty = [
-            Share.empty(self.layout, self._statistics.absent())
+            Share.empty(self.layout, self._statistics.absent)
             for _ in range(self._made, self._local)
         ]
         for share in empty[:-1]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,6 +10,19 @@ from treadle.base.arrays import Array
 from treadle.base.dtypes import DType
 from treadle.base.errors import ArgumentError
 from treadle.distributed.layout import GradientLayout
+
+
+def distinct(ids: Array) -> tuple[Array, Array]:
+    """The distinct numbers of an array in order, and where each comes first.
+
+    >>> [x.tolist() for x in distinct(np.array([3, 1, 3]))]
+    [[1, 3], [1, 0]]
+    """
+    order = ids.argsort(kind="stable")
+    ordered = ids[order]
+    first = np.ones(len(ordered), bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
+    return ordered[first], order[first]
 
 
 @dataclass(frozen=True)
@@ -28,11 +41,13 @@ class RowGradients:
 
     def plus(self, other: RowGradients) -> RowGradients:
         """The rows of both, summed where both have them."""
-        ids = np.union1d(self.ids, other.ids)
-        values = np.zeros((len(ids), *self.values.shape[1:]), self.values.dtype)
-        values[np.searchsorted(ids, self.ids)] = self.values
-        places = np.searchsorted(ids, other.ids)
-        both = np.isin(other.ids, self.ids, assume_unique=True)
+        ids, _ = distinct(np.concatenate([self.ids, other.ids]))
+        values = np.empty((len(ids), *self.values.shape[1:]), self.values.dtype)
+        before, places = ids.searchsorted(self.ids), ids.searchsorted(other.ids)
+        here = np.zeros(len(ids), bool)
+        here[before] = True
+        both = here[places]
+        values[before] = self.values
         values[places[both]] += other.values[both]
         values[places[~both]] = other.values[~both]
         return RowGradients(ids, values)
@@ -52,10 +67,10 @@ class Buffers:
         )
 
 
-@dataclass(frozen=True)
+@dataclass
 class Share:
     """Sums over `count` shards: flat gradients by dtype, rows by the number of their
-    parameter, which parameters were `used`, and buffers."""
+    parameter, which parameters were `used`, and buffers. A shard's are filled in."""
 
     count: int
     used: Array
@@ -64,10 +79,10 @@ class Share:
     buffers: Buffers
 
     @classmethod
-    def empty(cls, layout: GradientLayout, buffers: Buffers) -> Share:
-        """The share of shards that have no batch."""
+    def empty(cls, layout: GradientLayout, buffers: Buffers, count: int = 0) -> Share:
+        """The share of `count` shards that have no gradients, and buffers of none."""
         used = np.zeros(len(layout.places), bool)
-        return cls(0, used, layout.zeros(), {}, buffers)
+        return cls(count, used, layout.zeros(), {}, buffers)
 
     def plus(self, other: Share) -> Share:
         """The share of both. A parameter that one has not used counts as zeros there,
@@ -121,7 +136,8 @@ class Sum:
         have been added. It begins anew."""
         total = last
         for _, before in reversed(self._waiting):
-            total = before.plus(replace(total, flat={}))
+            total.flat = {}
+            total = before.plus(total)
         self._waiting = []
         return total
 

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-
 Tell = Callable[[int, Mapping[int, Any]], object]
 
 

@@ -16,14 +16,12 @@ import numpy as np
 
 from treadle.base.options import current
 from treadle.base.types import Type
-from treadle.graph.body import Body, trace
+from treadle.graph.body import trace
 from treadle.graph.op import Cotangents
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.ops.call import Call, backward_of
 from treadle.ops.families import outputs_of
-
-__all__ = ["keeps_much", "vjp_by_segments"]
 
 LARGE_PART = 4  # of a workspace: a larger part of it is not kept for a gradient
 SHORTEST = 4  # iterations of a scan that is cut
@@ -92,16 +90,13 @@ class _Segments:
 
     def _segments(self, carry: Sequence[Tensor]) -> list[Tensor]:
         c, s, d = self.scan.carries, self.scan.scanned, self.scan.draws
-        shape = self.count, self.size
+        count, size, whole = self.count, self.size, self.whole
         rows = [
-            functions.reshape(x[: self.whole], (*shape, *x.shape[1:]))
-            for x in self.rows
+            functions.reshape(x[:whole], (count, size, *x.shape[1:])) for x in self.rows
         ]
         # Iterations of a segment draw what they would in the whole.
-        begins = np.zeros((self.count, 2), np.uint64)
-        begins[:, 1] = np.arange(self.count, dtype=np.uint64) * np.uint64(
-            self.size << 32
-        )
+        begins = np.zeros((count, 2), np.uint64)
+        begins[:, 1] = np.arange(count, dtype=np.uint64) * np.uint64(size << 32)
         rows += [functions.expand_dims(x, 0) + begins for x in self.draws]
         inner = replace(self.scan, length=self.size)
 
@@ -113,21 +108,15 @@ class _Segments:
         types += [Type(x.shape[1:], x.dtype) for x in rows]
         types += [x.type for x in self.constants]
         again = Call(trace(segment, types, self.scan.body.name).body, again=True)
-        body: Body = trace(
-            lambda *xs: list(outputs_of(again(*xs))), types, "segment"
-        ).body
-        outer = replace(self.scan, body=body, length=self.count, scanned=s + d, draws=0)
+        body = trace(lambda *xs: list(outputs_of(again(*xs))), types, "segment").body
+        outer = replace(self.scan, body=body, length=count, scanned=s + d, draws=0)
         out = outputs_of(outer(*carry, *rows, *self.constants))
-        return [
-            *out[:c],
-            *(functions.reshape(y, (self.whole, *y.shape[2:])) for y in out[c:]),
-        ]
+        stacks = [functions.reshape(y, (whole, *y.shape[2:])) for y in out[c:]]
+        return [*out[:c], *stacks]
 
     def _rest(self, carry: Sequence[Tensor]) -> list[Tensor]:
         begin = np.array([0, self.whole << 32], np.uint64)
         last = replace(self.scan, length=self.scan.length - self.whole)
-        rows, draws = (
-            [x[self.whole :] for x in self.rows],
-            [x + begin for x in self.draws],
-        )
-        return list(outputs_of(last(*carry, *rows, *self.constants, *draws)))
+        rows, draws = [x[self.whole :] for x in self.rows], self.draws
+        operands = *carry, *rows, *self.constants, *(x + begin for x in draws)
+        return list(outputs_of(last(*operands)))

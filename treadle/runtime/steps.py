@@ -344,7 +344,7 @@ class Plan:
             kept = () if self.values is None else self.values.nodes
             places = (*self.nodes, *kept)
             serials = {k: nodes[at].serial for k, at, _ in places if k is not None}
-            made = {x: n for n, x in self.outputs if type(x) is Slot}
+            made = {int(x): n for n, x in self.outputs if type(x) is Slot}
             observer.place({**serials, **made})
         checking: list[tuple[Computed | Rowed, Futures]] = []
         for part in self.parts:
