@@ -237,9 +237,7 @@ class BatchNorm(_Channels):
             self._track(partial(_followed, node, axes))
         return self._affine(_standardized(node, axes, self.eps))
 
-    def shared_statistics(
-        self, x: Tensor, axes: tuple[int, ...]
-    ) -> tuple[Tensor, Tensor, Tensor] | None:
+    def shared_statistics(self, x: Tensor, axes: tuple[int, ...]) -> Any:
         """The mean, the variance and the unbiased variance of each channel of a batch
         over `axes`, of which x is a part; None where x is all of it."""
         return None

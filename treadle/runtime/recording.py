@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
-from dataclasses import replace
 from functools import wraps
 from typing import Any, ParamSpec
 
@@ -62,8 +61,7 @@ def _foreseen(tell: Callable[_Told, None]) -> Callable[_Told, None]:
 class Recording(Recorder):
     """A run of which a plan is made. What depends on the `chosen` Variables is cut, but
     for one of `values`. If it `spends` what it reads, that may be written over. A plan
-    puts out the `outputs` besides, nodes by numbers below zero that the run makes.
-
+    puts out the `outputs` besides: numbers below zero with serials that the run makes.
     Where that cannot be at the `first` sight, it may be at the second.
     """
 
@@ -73,17 +71,15 @@ class Recording(Recorder):
         self.key, self.owned, self.first, self.family = key, owned, first, look.family
         self.values, self.spends = False, spends
         self.carried: set[int] = set()  # serials of what depends on trainable Variables
-        self.kept: list[int] = []  # of what is kept for gradients besides
-        self.outputs: dict[int, Tensor] = {}
+        # Serials of what is kept for gradients besides, and what is put out.
+        self.kept, self.outputs = list[int](), dict[int, int]()
         self.noted: Noted | None = None
         self.asked, self.held = look.asked, look.held
         self.place = {x.serial: k for k, x in enumerate(look.nodes)}
+        waiting = [(k, x) for k, x in enumerate(look.nodes) if x.stored is None]
         # What is made without gradients keeps no recipe, by place.
-        self.without = {
-            k: cut_of(x.op.name, False)
-            for k, x in enumerate(look.nodes)
-            if x.stored is None and x.mark is NO_GRAD
-        }
+        without = [(k, x.op.name) for k, x in waiting if x.mark is NO_GRAD]
+        self.without = {k: cut_of(name, False) for k, name in without}
         self.known = {k for k, x in enumerate(look.nodes) if x.stored is not None}
         # Versions that are no Variable's newest: nobody writes over them.
         self.older = {k for k, x in enumerate(look.nodes) if is_older(x)}
@@ -123,7 +119,6 @@ class Recording(Recorder):
         reused = dict(sorted(entry.reused.items())) if writes else {}
         reused = {k: n for k, n in reused.items() if sources[k] not in self.older}
         trained, by = depends(nodes), self._trained_by()
-        outputs = {x.serial for x in self.outputs.values()}
         self._train(nodes)
         self.stale |= stale_of(nodes, self.chosen, self._stale())
         self.carried |= trained
@@ -144,7 +139,7 @@ class Recording(Recorder):
                 self.changes[self.made[serial]] = change
             elif serial in self.place:
                 self.leaves[serial] = cut_of(node.op.name, serial in trained, by)
-            elif updates and serial not in outputs:  # others hold it
+            elif updates and serial not in self.outputs.values():  # others hold it
                 raise _Unforeseen
         over = [(k, sources[k], self._reads(sources[k])) for k in reused]
         rest = self._needs(entry, sources), entry.as_argument, entry.still
@@ -197,10 +192,14 @@ class Recording(Recorder):
         small = small_programs(self.parts)
         self.small = bool(small)
         plan = self._plan_of_values() if self.values else self._plan_of_changes()
-        if plan is not None and small:
+        made = {n: self.made.get(serial) for n, serial in self.outputs.items()}
+        if plan is None or None in made.values():
+            return None
+        plan.outputs = list(made.items())
+        if small:
             plan.small = at_once(plan, small, len(self.place))
-            parts: Sequence[Any] = self.parts
-            plan.still = [x.still for x in parts if x.still is not None]
+            stills = [getattr(x, "still", None) for x in self.parts]
+            plan.still = [x for x in stills if x is not None]
         return plan
 
     def _plan_of_changes(self) -> Plan | None:
@@ -236,12 +235,11 @@ class Recording(Recorder):
             return None
         *before, last = self.parts
         slots = {slot for _, slot in getattr(last, "results", ())}
-        for part in before:  # the run waits for them itself
-            if isinstance(part, Computed):
-                part.begins = not self.small
-        if self.changes:
-            if not isinstance(last, Computed) or not slots >= self.changes.keys():
-                return None
+        if not slots >= self.changes.keys():
+            return None
+        for part in [x for x in before if isinstance(x, Computed)]:
+            part.begins = not self.small  # the run waits for them itself
+        if self.changes and isinstance(last, Computed):
             last.changes = list(self.changes.values())
             # Who reads what else it computes waits for it.
             last.begins = slots == self.changes.keys() and not self.small
@@ -257,13 +255,7 @@ class Recording(Recorder):
         if values or kept:
             noted = self.noted if len(self.parts) == 1 else None
             more = Valued(values, self._residuals(kept), noted)
-        try:
-            outputs = [(n, self._source(x)) for n, x in self.outputs.items()]
-        except _Unforeseen:
-            return None
-        opened = list(self.open)
-        plan = Plan(self.parts, self.slots, rows, others, spent, opened, more)
-        return replace(plan, outputs=outputs)
+        return Plan(self.parts, self.slots, rows, others, spent, list(self.open), more)
 
     def _opened(self) -> tuple[list[tuple[Slot | None, int, Op]], bool]:
         """Which values with recipes are cut to what, and whether one is not: others are
