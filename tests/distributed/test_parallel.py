@@ -175,13 +175,11 @@ def test_shards_that_look_alike_follow_plans_to_the_same_bits(name: str) -> None
         inner = td.optim.Adam(lr=0.01, clip_norm=1.0)
         opt = td.distributed.DataParallel(inner, model, shards=2)
         found = opt._gradients.plans
-        for k in range(12):
+        for k in range(18):  # three graphs, of which each is another one as rows
             if not plans:
                 found._table.clear()
             opt.step(model.loss(k % 3))
-            if k > 6 and plans:
-                assert found.misses <= 6  # of three graphs, each seen twice at most
-        assert (found.hits >= 6) == plans
+        assert found.hits >= 9 if plans else not found.hits
         return digest(model, opt)
 
     assert bits(True) == bits(False)
