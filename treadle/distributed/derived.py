@@ -154,9 +154,7 @@ class Derived:
         chosen, plans = set(map(id, self.variables)), self.owner.plans
         nodes = [x for parts in self.asked.values() for x in parts]
         outputs = {
-            ~(2 * k + j): x.serial
-            for k, xs in self.asked.items()
-            for j, x in enumerate(xs)
+            ~(2 * k + j): x for k, xs in self.asked.items() for j, x in enumerate(xs)
         }
         roots = [*([] if self.loss is None else [self.loss]), *nodes]
         with plans.kept(self.note, chosen, outputs):

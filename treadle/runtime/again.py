@@ -116,11 +116,11 @@ class Plans:
         self,
         note: Recording | None,
         chosen: set[int] | None = None,
-        outputs: Mapping[int, int] | None = None,
+        outputs: Mapping[int, Tensor] | None = None,
     ) -> Iterator[None]:
         """Tell `note` of the run inside, and keep the plan for the next ones. It cuts
         what depends on the `chosen` Variables, or it is of values, which stay; next
-        runs put out the `outputs`, serials that are not of the graph, by their numbers.
+        runs put out the `outputs`, which are not of the graph, by their numbers.
         """
         let_go(chosen or set())
         if note is not None:

@@ -61,7 +61,7 @@ def _foreseen(tell: Callable[_Told, None]) -> Callable[_Told, None]:
 class Recording(Recorder):
     """A run of which a plan is made. What depends on the `chosen` Variables is cut, but
     for one of `values`. If it `spends` what it reads, that may be written over. A plan
-    puts out the `outputs` besides: numbers below zero with serials that the run makes.
+    puts out the `outputs` besides: by numbers below zero, nodes that the run makes.
     Where that cannot be at the `first` sight, it may be at the second.
     """
 
@@ -71,14 +71,13 @@ class Recording(Recorder):
         self.key, self.owned, self.first, self.family = key, owned, first, look.family
         self.values, self.spends = False, spends
         self.carried: set[int] = set()  # serials of what depends on trainable Variables
-        # Serials of what is kept for gradients besides, and what is put out.
-        self.kept, self.outputs = list[int](), dict[int, int]()
+        self.kept: list[int] = []  # of what is kept for gradients besides
         self.noted: Noted | None = None
         self.asked, self.held = look.asked, look.held
         self.place = {x.serial: k for k, x in enumerate(look.nodes)}
-        waiting = [(k, x) for k, x in enumerate(look.nodes) if x.stored is None]
+        ran = [(k, x) for k, x in enumerate(look.nodes) if x.stored is None]
         # What is made without gradients keeps no recipe, by place.
-        without = [(k, x.op.name) for k, x in waiting if x.mark is NO_GRAD]
+        without = [(k, x.op.name) for k, x in ran if x.mark is NO_GRAD]
         self.without = {k: cut_of(name, False) for k, name in without}
         self.known = {k for k, x in enumerate(look.nodes) if x.stored is not None}
         # Versions that are no Variable's newest: nobody writes over them.
@@ -90,23 +89,21 @@ class Recording(Recorder):
             for k, x in enumerate(look.nodes)
             if x.stored is not None and x.inputs and x.mark is not PART
         }
-        self.chosen: set[int] = set()
+        self.chosen, self.outputs = set[int](), dict[int, Tensor]()
         self.cut = any(isinstance(x.op, Cut) and x.op.carried for x in look.nodes)
-        self.parts: list[Part] = []
         self.changes: dict[Slot, Change] = {}
         self.made: dict[int, Slot] = {}  # by serial
         self.arrays: dict[int, tuple[Any, Slot]] = {}  # by identity
         self.below: dict[Slot, int] = {}  # what integers of a slot are below of
         self.leaves, self.stale = dict[int, Cut](), set[int]()  # what nodes are cut to
         self.trained: dict[int, frozenset[int]] = {}  # Variables by what they train by
-        self.tapes: dict[int, int] = {}
+        self.tapes, self.parts = dict[int, int](), list[Part]()
         self.reads: list[tuple[set[int], set[int]]] = []  # and exits, of each forest
         # Of the newest program: Variables by id that it can write over, as which
         # argument; and those that plans move at once.
         self.over: dict[int, tuple[int, Variable]] = {}
         self.together: dict[tuple[int, ...], Together] = {}
-        self.slots = 0
-        self.possible, self.small = True, False
+        self.possible, self.small, self.slots = True, False, 0
 
     @_foreseen
     def program(self, nodes: Sequence[Tensor], keep: Set[int]) -> None:
@@ -139,8 +136,8 @@ class Recording(Recorder):
                 self.changes[self.made[serial]] = change
             elif serial in self.place:
                 self.leaves[serial] = cut_of(node.op.name, serial in trained, by)
-            elif updates and serial not in self.outputs.values():  # others hold it
-                raise _Unforeseen
+            elif updates and not any(x is node for x in self.outputs.values()):
+                raise _Unforeseen  # others hold it
         over = [(k, sources[k], self._reads(sources[k])) for k in reused]
         rest = self._needs(entry, sources), entry.as_argument, entry.still
         part = Computed(entry.program, sources, results, over, *rest)
@@ -192,15 +189,18 @@ class Recording(Recorder):
         small = small_programs(self.parts)
         self.small = bool(small)
         plan = self._plan_of_values() if self.values else self._plan_of_changes()
-        made = {n: self.made.get(serial) for n, serial in self.outputs.items()}
-        if plan is None or None in made.values():
+        if plan is None:
             return None
-        plan.outputs = list(made.items())
+        self._put_out(plan)
         if small:
             plan.small = at_once(plan, small, len(self.place))
             stills = [getattr(x, "still", None) for x in self.parts]
             plan.still = [x for x in stills if x is not None]
-        return plan
+        return plan if self.possible else None
+
+    @_foreseen
+    def _put_out(self, plan: Plan) -> None:
+        plan.outputs = [(n, self._source(x)) for n, x in self.outputs.items()]
 
     def _plan_of_changes(self) -> Plan | None:
         """The plan where Variables change, or are about to by what is put out."""

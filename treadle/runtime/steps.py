@@ -260,7 +260,7 @@ class Plan:
     small: Any = None  # the same for the core, where all parts are small
     still: Sequence[Callable[[], bool]] = ()  # whether they are what is wanted
     # What it makes of no node of the graph, by numbers below zero: no serial is.
-    outputs: Sequence[tuple[int, Any]] = ()  # its slot
+    outputs: Sequence[tuple[int, Source]] = ()
     once: bool = False  # at the second sight it is made with what gradients need
 
     def run(self, look: Look) -> list[Tensor]:
@@ -315,7 +315,7 @@ class Plan:
                 done = self.values.settle(nodes, arrays)
             if self.outputs and values.begun:
                 values.begun[-1].wait()
-            look.outputs = {n: values(slot) for n, slot in self.outputs}
+            look.outputs = {n: values(source) for n, source in self.outputs}
             if look.updates:
                 top().drop(look.updates)
         except BaseException as error:
@@ -344,7 +344,8 @@ class Plan:
             kept = () if self.values is None else self.values.nodes
             places = (*self.nodes, *kept)
             serials = {k: nodes[at].serial for k, at, _ in places if k is not None}
-            observer.place(serials | {slot: n for n, slot in self.outputs})
+            made = {x: n for n, x in self.outputs if type(x) is Slot}
+            observer.place(serials | made)
         checking: list[tuple[Computed | Rowed, Futures]] = []
         for part in self.parts:
             part.run(values)
