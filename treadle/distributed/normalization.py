@@ -13,10 +13,11 @@ from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
 from treadle.nn.lora import replaced
 from treadle.nn.module import Module
-from treadle.nn.normalization import BatchNorm
+from treadle.nn.normalization import BatchNorm, BatchNorm1d, BatchNorm2d, BatchNorm3d
 from treadle.ops.create import zeros
 
 M = TypeVar("M", bound=Module)
+_KINDS = BatchNorm1d, BatchNorm2d, BatchNorm3d
 
 
 class SyncBatchNorm(BatchNorm, ranks=(2, 3, 4, 5)):
@@ -41,9 +42,10 @@ class SyncBatchNorm(BatchNorm, ranks=(2, 3, 4, 5)):
         >>> td.distributed.SyncBatchNorm.convert_sync_batchnorm(net)[1]
         SyncBatchNorm(3, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True)
         """
-        if isinstance(module, BatchNorm):
+        if isinstance(module, _KINDS):
             return cls._of(module)
-        replaced(module, BatchNorm, lambda path, layer: cls._of(layer))
+        for kind in _KINDS:
+            replaced(module, kind, lambda path, layer: cls._of(layer))
         return module
 
     @classmethod

@@ -34,6 +34,7 @@ from treadle.nn.similarity import *
 from treadle.nn.transformer import *
 from treadle.nn.universal import *
 from treadle.nn.vocabulary import *
+from treadle.nn.weight_norm import *
 
 _guard(globals())
 _guard(vars(functional))

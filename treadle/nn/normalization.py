@@ -1,4 +1,4 @@
-"""Normalizations: over features, the batch, groups of channels; of weights."""
+"""Normalizations: over features, the batch, groups of channels."""
 
 from __future__ import annotations
 
@@ -40,7 +40,6 @@ __all__ = [
     "InstanceNorm3d",
     "LayerNorm",
     "RMSNorm",
-    "WeightNorm",
 ]
 
 
@@ -318,7 +317,7 @@ class GroupNorm(Module):
         return f"{self.num_groups}, {self.num_channels}, eps={self.eps}"
 
 
-class _InstanceNorm(_BatchNorm):
+class _InstanceNorm(BatchNorm):
     """Each channel of each sample normalized by its own statistics; (channels, ...) is
     one sample. With `track_running_stats` running ones follow the samples' mean in
     training and take their place in use. Ulyanov 2016."""
@@ -374,37 +373,3 @@ class InstanceNorm3d(_InstanceNorm, ranks=(5,)):
     >>> td.nn.InstanceNorm3d(1)(td.ones((1, 1, 2, 2, 2))).shape
     (1, 1, 2, 2, 2)
     """
-
-
-class WeightNorm(Module):
-    """A layer whose `weight` is g v / |v|, with v's norm over all but its first
-    dimension. Salimans and Kingma 2016.
-
-    >>> layer = td.nn.WeightNorm(td.nn.Linear(3, 2))
-    >>> sorted(name for name, _ in layer.named_parameters())
-    ['layer.bias', 'weight_g', 'weight_v']
-    """
-
-    def __init__(self, layer: Module, name: str = "weight") -> None:
-        parameter = vars(layer).get(name)
-        if not isinstance(parameter, Parameter) or not parameter.shape:
-            raise ArgumentError(f"{type(layer).__name__} has no parameter {name!r}")
-        self.layer, self.weight_name = layer, name
-        array = parameter.numpy()
-        axes = tuple(range(1, array.ndim))
-        wide = array.astype(np.float64)
-        norm = np.sqrt((wide * wide).sum(axes, keepdims=True))
-        setattr(self, f"{name}_g", Parameter(norm.astype(array.dtype)))
-        setattr(self, f"{name}_v", Parameter(array))
-        delattr(layer, name)
-        setattr(layer, name, None)
-
-    def forward(self, *args: Any) -> Any:
-        g = getattr(self, f"{self.weight_name}_g")
-        v = getattr(self, f"{self.weight_name}_v")
-        norm = functions.l2_norm(v, tuple(range(1, v.ndim)), keepdims=True)
-        object.__setattr__(self.layer, self.weight_name, v * (g / norm))
-        try:
-            return self.layer(*args)
-        finally:
-            object.__setattr__(self.layer, self.weight_name, None)
