@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +13,7 @@ import numpy as np
 
 from treadle.base.caches import clear, tables
 from treadle.base.errors import OptionError
-from treadle.base.locks import around_fork, lock
+from treadle.base.locks import around_fork, is_mine, lock
 from treadle.base.options import engines as engine_names
 from treadle.base.options import register_engine
 from treadle.base.types import TupleType, Type
@@ -254,8 +255,18 @@ def engine(name: str) -> Engine:
     first; "auto" is the best there is."""
     name = _ALIASES.get(name, name).removesuffix(":0")
     if name not in _made:
-        _made[name] = _maker(name)()
+        if name != "reference" and _is_importing(name):
+            return engine("reference")
+        _made.setdefault(name, _maker(name)())
     return _made[name]
+
+
+def _is_importing(name: str) -> bool:
+    """Whether this thread is in the midst of importing an engine's module: a signal
+    handler asks, which no other engine can wait for."""
+    module = sys.modules.get(_modules.get(name.partition(":")[0], ""))
+    spec = getattr(module, "__spec__", None)
+    return is_mine(_importing) and bool(getattr(spec, "_initializing", False))
 
 
 def carry(name: str, code: Mapping[bytes, bytes]) -> None:

@@ -140,10 +140,12 @@ class Pool:
         state, caller = self._state, threading.get_ident()
         assert state is not None
         with _order:
-            if _late or any(x is not self or x._owner != caller for x in _queued):
+            if _late or any(x is not self or x._owner != caller for x in [*_queued]):
                 arrived()
-            if len(self._jobs) == ROOM:
-                self.reached(self._jobs[0].ticket.number)
+            jobs = [*self._jobs]
+            if len(jobs) == ROOM:
+                self.reached(jobs[0].ticket.number)
+            jobs.clear()
             self._owner = caller
             pointers = steps_pointer, count, args_pointer, status_pointer
             ticket = Ticket(self, state.queued + 1)
@@ -177,7 +179,9 @@ class Pool:
             self.reached(state.over)
         while 0 < self._held(limit) > most - bytes:
             with _order:
-                tickets = [x.ticket.number for x in self._jobs if x.held.limit == limit]
+                tickets = [
+                    x.ticket.number for x in [*self._jobs] if x.held.limit == limit
+                ]
                 if tickets:
                     self.reached(tickets[0])
 
@@ -271,7 +275,7 @@ def _tell() -> None:
     """Raise the error of a run that this thread has queued, or one that is gone."""
     if _late:
         there = {x.ident for x in threading.enumerate()} - {threading.get_ident()}
-        for owner in [x for x in _late if x not in there]:
+        for owner in [x for x in [*_late] if x not in there]:
             raise _late.pop(owner)
 
 
