@@ -285,3 +285,84 @@ def test_a_step_says_what_was_assigned_before_it_and_keeps_what_comes_later(
 def test_threads_that_do_everything_at_once() -> None:
     """A second of the campaign in threads.py, which is to run for longer by hand."""
     assert not Campaign(1.0, seed=1).run()
+
+
+# -- signal handlers at any point ------------------------------------------------------
+
+WITHIN = ("graph/thread.py", "runtime/store.py", "runtime/again.py", "pool.py")
+
+
+def _interrupted(work: Callable[[], object], answer: Callable[[], object]) -> int:
+    """Do some work with a signal handler run at each operation of what keeps the
+    versions, plans and queue; how often."""
+    count = 0
+
+    def handler(*_: Any) -> None:
+        answer()
+
+    def traced(frame: Any, event: str, _: Any) -> Any:
+        nonlocal count
+        if not frame.f_code.co_filename.endswith(WITHIN):
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            count += 1
+            sys.settrace(None)
+            try:
+                handler()
+            finally:
+                sys.settrace(traced)
+        return traced
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    tracer = sys.gettrace()
+    sys.settrace(traced)
+    try:
+        work()
+    finally:
+        sys.settrace(tracer)
+        signal.signal(signal.SIGUSR1, before)
+    return count
+
+
+@pytest.mark.parametrize("spelling", ["step", "backward", "rows", "assign"])
+def test_what_a_signal_handler_assigns_and_reads_is_whole(spelling: str) -> None:
+    net = td.nn.Sequential(td.nn.Linear(3, 3), td.nn.BatchNorm1d(3))
+    optimizer, x = td.optim.SGD(net.parameters(), lr=0.01), np.eye(3, dtype=np.float32)
+    cell, count, state = td.nn.Linear(3, 3), td.Variable(0), td.Variable(np.zeros(9))
+    many = td.optim.SGD(cell.parameters(), lr=0.01)
+
+    def tree(depth: int) -> Any:
+        if not depth:
+            return td.tanh(cell(td.asarray(x[0])))
+        return td.tanh(cell(tree(depth - 1)) + tree(depth - 1))
+
+    def work() -> None:
+        if spelling == "step":
+            optimizer.step((net(x) ** 2).sum())
+        elif spelling == "backward":
+            optimizer.zero_grad()
+            (net(x) ** 2).sum().backward()
+            optimizer.step()
+        elif spelling == "rows":
+            many.step(td.stack([tree(2).sum() for _ in range(3)]).sum())
+        else:
+            state.assign(state + 1)
+            float(state.sum())
+
+    answers = 0
+
+    def answer() -> None:
+        nonlocal answers
+        answers += 1
+        count.assign(count + 1)
+        if answers % 7 == 0:
+            assert len({*state.numpy().tolist()}) == 1
+            net.state_dict()
+            tree(2).numpy()
+
+    for _ in range(4):
+        work()
+    for _ in range(2):
+        assert _interrupted(work, answer) > 10
+        assert int(count) == answers

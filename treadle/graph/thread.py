@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import _thread
 import threading
+from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from itertools import compress
 from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakSet
@@ -106,22 +108,25 @@ class Frame:
     def drop(self, updates: Sequence[Tensor]) -> None:
         """See what was carried out no more."""
         gone = set(map(id, updates))
-        self.pending = [x for x in self.pending if id(x) not in gone]
+        before, self.pending = self.pending, []  # a signal handler may add to either
+        self.pending[:0] = [x for x in before if id(x) not in gone]
         for mark in self.marks or ():
             mark.carried_out(updates)
         self.forget(updates)
 
     def forget(self, updates: Iterable[Tensor]) -> None:
         """See the versions before these updates, where no later ones are seen."""
+        versions = self.versions
         for update in sorted(updates, key=attrgetter("serial"), reverse=True):
             variable = update.op.variable  # type: ignore[attr-defined]
-            if self.versions.get(id(variable)) is update:
-                below = update.inputs[0] if update.inputs else variable.committed
-                waits = below.stored is None and below.inputs
-                if waits and below is not variable.committed:  # no first value
-                    self.versions[id(variable)] = below
-                else:
-                    del self.versions[id(variable)]
+            below = update.inputs[0] if update.inputs else variable.committed
+            waits = below.stored is None and below.inputs
+            keys = [id(variable)]
+            seen = compress(keys, map(is_, map(versions.get, keys), [update]))
+            change: Iterable[object] = map(versions.pop, seen)
+            if waits and below is not variable.committed:  # no first value
+                change = map(versions.__setitem__, seen, [below])
+            deque(change, 0)  # one call of C: no other assignment comes within
 
 
 class _Base(Frame):

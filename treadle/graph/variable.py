@@ -187,22 +187,28 @@ class Variable(Operand):
         all threads. Returns the Update: it runs with the next evaluation of this one or
         the first that needs it; under `td.explicit_updates()` only where it is named.
         """
+        return self._assigned(value, bool(modes.get().explicit))
+
+    def explicit_update(self, value: Any) -> Tensor:
+        """The Update of an assignment that runs only where it is named. No scope is
+        opened, in which a signal handler that assigns would be, too."""
+        return self._assigned(value, True)
+
+    def _assigned(self, value: Any, explicit: bool) -> Tensor:
         fitting = self.fitting(value)
-        now = modes.get()
         with assigning:
             base = self.node()
-            update = self.update_from(base, fitting)
-            for around in now.transactions:
+            update = self.update_from(base, fitting, explicit)
+            for around in modes.get().transactions:
                 around.note(self, update, base)
-            if not now.explicit:
+            if not explicit:
                 local.state.frames[-1].record(self, update)
         return update
 
-    def update_from(self, base: Tensor, fitting: Tensor) -> Tensor:
+    def update_from(self, base: Tensor, fitting: Tensor, explicit: bool) -> Tensor:
         """The Update that an assignment makes, which nobody sees yet."""
         read = _blank(self._type) if isinstance(base.op, Unbound) else base
-        update = Update(self, bool(modes.get().explicit))
-        return new_node(update, (read, fitting), self._type)
+        return new_node(Update(self, explicit), (read, fitting), self._type)
 
     def fitting(self, value: Any) -> Tensor:
         """A value as it is assigned: cast, and broadcast."""

@@ -16,6 +16,7 @@ from treadle.base import trees
 from treadle.base.errors import TraceError
 from treadle.base.locks import is_mine, lock
 from treadle.base.notebook import table
+from treadle.base.options import modes
 from treadle.base.types import TupleType, Type
 from treadle.graph.awaited import NUMBERS
 from treadle.graph.body import Trace, effect_of, trace
@@ -105,7 +106,8 @@ class Traced:
         chosen = self.selections
         nodes = (node,) if chosen is None else results(node, chosen)
         assigned = [(v, v.fitting(nodes[k])) for v, k in self.trace.assigned]
-        updates = [v.update_from(v.node(), x) for v, x in assigned]
+        explicit = bool(modes.get().explicit)
+        updates = [v.update_from(v.node(), x, explicit) for v, x in assigned]
         seen_by_all = {x.serial: x for x in updates}  # as a frame does
         asked = list(nodes[: sum(s is None for s in self.static)])
         del node, nodes, assigned

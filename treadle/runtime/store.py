@@ -7,7 +7,7 @@ from typing import Any
 
 from treadle.base.options import modes
 from treadle.graph.claim import exchange
-from treadle.graph.frame import explicit_updates, top
+from treadle.graph.frame import top
 from treadle.graph.leaves import to_array
 from treadle.graph.operators import Operand
 from treadle.graph.serials import mark_run
@@ -41,8 +41,7 @@ def store(pairs: Iterable[tuple[Variable, Any]]) -> None:
 def updates_of(changes: Changes, since: int | None = None) -> list[Tensor]:
     """Explicit Updates; refused where a version is newer than those of serials up to
     `since`, which the values were made from."""
-    with explicit_updates():
-        updates = [variable.assign(value) for variable, value in changes]
+    updates = [variable.explicit_update(value) for variable, value in changes]
     for (variable, _), update in zip(changes, updates, strict=True):
         if since is not None and update.inputs[0].serial > since:
             raise outdated(variable).located("step", repr(variable.type))
