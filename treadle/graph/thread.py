@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import _thread
 import threading
-from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import compress
@@ -116,17 +115,25 @@ class Frame:
 
     def forget(self, updates: Iterable[Tensor]) -> None:
         """See the versions before these updates, where no later ones are seen."""
-        versions = self.versions
         for update in sorted(updates, key=attrgetter("serial"), reverse=True):
             variable = update.op.variable  # type: ignore[attr-defined]
             below = update.inputs[0] if update.inputs else variable.committed
             waits = below.stored is None and below.inputs
-            keys = [id(variable)]
-            seen = compress(keys, map(is_, map(versions.get, keys), [update]))
-            change: Iterable[object] = map(versions.pop, seen)
-            if waits and below is not variable.committed:  # no first value
-                change = map(versions.__setitem__, seen, [below])
-            deque(change, 0)  # one call of C: no other assignment comes within
+            if not waits or below is variable.committed:  # no first value
+                below = None
+            _replace(self.versions, id(variable), update, below)
+
+
+def _replace(
+    versions: dict[int, Tensor], key: int, version: Tensor, other: Tensor | None
+) -> None:
+    """Have another version, or none, seen in the place of one that still is. One call
+    of C does it: no assignment of a thread or a signal handler comes between."""
+    still = compress([key], map(is_, map(versions.get, [key]), [version]))
+    if other is None:
+        list(map(versions.pop, still))
+    else:
+        list(map(versions.__setitem__, still, [other]))
 
 
 class _Base(Frame):
