@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import pickle
 from typing import Any
 
 import numpy as np
@@ -448,3 +449,25 @@ def test_eager_nodes_are_stepped_alike() -> None:
             optimizer = td.optim.Adam(lr=0.1)
             found.append([float(optimizer.step(a * b + a)) for _ in range(3)])
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("how", ["parameters", "groups", "named"])
+def test_an_optimizer_of_what_can_be_gone_through_once_copies(how: str) -> None:
+    """`model.parameters()` gives them once; copies train theirs."""
+    net = td.nn.Linear(3, 2)
+    given: Any = {
+        "parameters": {"params": net.parameters()},
+        "groups": {"params": iter([{"params": net.parameters(), "lr": 0.25}])},
+        "named": {"params": [{"params": (p for p in net.parameters())}]},
+    }[how]
+    optimizer = td.optim.SGD(**given, lr=0.5, momentum=0.5)
+
+    def step(net: Any, optimizer: Any) -> Any:
+        optimizer.step((net(np.ones((2, 3), np.float32)) ** 2).sum())
+        return net.weight.numpy()
+
+    step(net, optimizer)
+    pairs = [copy.deepcopy((net, optimizer)), pickle.loads(pickle.dumps((net, optimizer)))]
+    after = step(net, optimizer)
+    for pair in pairs:
+        np.testing.assert_array_equal(step(*pair), after)

@@ -39,7 +39,13 @@ class OptimizerState:
     def __init__(
         self, maker: GroupMaker, params: Any, controls: Controls, masters: bool = True
     ) -> None:
-        groups = maker.groups(params)
+        lasting = _lasting(params)
+        args, settings = self._arguments
+        self._arguments = (
+            tuple(lasting if x is params else x for x in args),
+            {k: lasting if x is params else x for k, x in settings.items()},
+        )
+        groups = maker.groups(lasting)
         self._maker, self._added = maker, list[dict[str, Any]]()
         self.groups, self.controls, self.masters = groups, controls, masters
         self.count = Variable(np.zeros((), np.int64), name="step")
@@ -302,6 +308,18 @@ class OptimizerState:
 def _may_wait(name: str) -> bool:
     """Whether a state may belong to a parameter or a group that is not known yet."""
     return "/" in name or name.startswith("lr.")
+
+
+def _lasting(params: Any) -> Any:
+    """What can be gone through again, for copies: of `model.parameters()` its list."""
+    if isinstance(params, Iterator):
+        params = [*params]
+    if not isinstance(params, (list, tuple)):
+        return params
+    return [
+        {**x, "params": _lasting(x["params"])} if type(x) is dict and "params" in x else x
+        for x in params
+    ]
 
 
 def _unpickled(
