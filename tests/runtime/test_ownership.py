@@ -287,6 +287,33 @@ def test_threads_that_do_everything_at_once() -> None:
     assert not Campaign(1.0, seed=1).run()
 
 
+def test_what_two_threads_assign_and_fail_to_carry_out_is_gone() -> None:
+    """The first that fails is under what the second assigned, and is not seen again
+    where that fails, too."""
+    v, begun = td.Variable(1.0), [threading.Event() for _ in range(3)]
+
+    def refuse(x: Any) -> Any:
+        raise ArithmeticError
+
+    def work(k: int) -> None:
+        begun[k].wait(60)
+        v.assign(td.py_function(refuse)(v))
+        begun[k + 1].set()
+        begun[2].wait(60)
+        if k:
+            threads[0].join()
+        with pytest.raises(td.TreadleError):
+            float(td.ones(()) + 1)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(2)]
+    for thread in threads:
+        thread.start()
+    begun[0].set()
+    for thread in threads:
+        thread.join()
+    assert v.node() is v.committed and float(v) == 1.0
+
+
 # -- signal handlers at any point ------------------------------------------------------
 
 

@@ -31,6 +31,7 @@ class Noting(Protocol):
 # The newest versions of Variables, by id, that were assigned and not yet carried out:
 # every thread sees them.
 _assigned: dict[int, Tensor] = {}
+_waiting: set[int] = set()  # the serials of updates that nobody has carried out
 # What threads that are gone have assigned: for the next run.
 _orphans: list[Tensor] = []
 assigning = lock()  # held from the look at a version to the assignment that follows it
@@ -43,12 +44,17 @@ class Frame:
     `runs` tells whether an optimizer's step in this trace has to run at the call.
     """
 
-    __slots__ = ("marks", "pending", "runs", "tracing", "versions")
+    __slots__ = ("marks", "pending", "runs", "tracing", "versions", "waiting")
 
-    def __init__(self, versions: dict[int, Tensor] | None = None) -> None:
+    def __init__(
+        self,
+        versions: dict[int, Tensor] | None = None,
+        waiting: set[int] | None = None,
+    ) -> None:
         self.tracing = False
         self.runs = False
         self.versions: dict[int, Tensor] = {} if versions is None else versions
+        self.waiting: set[int] = set() if waiting is None else waiting
         self.pending: list[Tensor] = []
         self.marks: WeakSet[Noting] | None = None  # while nobody asks to be told
 
@@ -74,6 +80,7 @@ class Frame:
 
     def record(self, variable: Variable, update: Tensor) -> None:
         """Make an Update the current version and remember to run it."""
+        self.waiting.add(update.serial)
         self.versions[id(variable)] = update
         self.pending.append(update)
 
@@ -115,13 +122,27 @@ class Frame:
 
     def forget(self, updates: Iterable[Tensor]) -> None:
         """See the versions before these updates, where no later ones are seen."""
-        for update in sorted(updates, key=attrgetter("serial"), reverse=True):
-            variable = update.op.variable  # type: ignore[attr-defined]
-            below = update.inputs[0] if update.inputs else variable.committed
-            waits = below.stored is None and below.inputs
-            if not waits or below is variable.committed:  # no first value
-                below = None
-            _replace(self.versions, id(variable), update, below)
+        ordered = sorted(updates, key=attrgetter("serial"), reverse=True)
+        self.waiting.difference_update(map(attrgetter("serial"), ordered))
+        for update in ordered:
+            key = id(update.op.variable)  # type: ignore[attr-defined]
+            seen: Tensor | None = update
+            # What is seen instead may have been dropped meanwhile, by another thread.
+            while seen is not None and seen.serial not in self.waiting:
+                below = self._below(seen)
+                _replace(self.versions, key, seen, below)
+                seen = below
+
+    def _below(self, update: Tensor) -> Tensor | None:
+        """The last update before one that is yet to be carried out: it was made from
+        that, or from some that were dropped."""
+        while update.inputs:
+            update = update.inputs[0]
+            if update.serial in self.waiting:
+                return update
+            if update.stored is not None:
+                break
+        return None
 
 
 def _replace(
@@ -142,7 +163,7 @@ class _Base(Frame):
     __slots__ = ()
 
     def __init__(self) -> None:
-        super().__init__(_assigned)
+        super().__init__(_assigned, _waiting)
 
     def __del__(self) -> None:
         if _orphans is not None:  # modules are empty at exit
