@@ -397,3 +397,23 @@ def test_what_a_signal_handler_assigns_and_reads_is_whole(
         assert int(count) == total, at
         at += 1
     assert at > 10
+
+
+def test_a_plan_is_of_what_was_looked_at_whatever_a_handler_carries_out() -> None:
+    for at in range(1, 120, 3):
+        v, count, hits = td.Variable(0.0), td.Variable(0.0), 0
+
+        def work(v: Any = v) -> None:
+            for _ in range(5):
+                v.assign(v + 1)
+                float(v * 1.0)
+
+        def answer(v: Any = v, count: Any = count) -> None:
+            nonlocal hits
+            hits += 1
+            count.assign(count + 1)
+            assert float(v) >= 0 and float(count) == hits
+
+        assert _interrupted(work, answer, "runtime/again.py", at)
+        work()
+        assert float(v) == 10 and float(count) == hits == 1, at

@@ -64,6 +64,7 @@ class Campaign:
             thread.start()
         for thread in threads:
             thread.join()
+        self.net.state_dict()  # carries out what they have assigned last
         self.look()
         for p in self.net.parts:
             if not (p.numpy() == self.steps).all():

@@ -74,6 +74,7 @@ class Recording(Recorder):
         self.kept: list[int] = []  # of what is kept for gradients besides
         self.noted: Noted | None = None
         self.asked, self.held = look.asked, look.held
+        self.assigned = {x.serial for x in look.updates}
         self.place = {x.serial: k for k, x in enumerate(look.nodes)}
         ran = [(k, x) for k, x in enumerate(look.nodes) if x.stored is None]
         # What is made without gradients keeps no recipe, by place.
@@ -184,7 +185,8 @@ class Recording(Recorder):
 
     def plan(self) -> Plan | None:
         """The plan of what has run; None where it is not to be foretold."""
-        if not self.possible:
+        # A signal handler may have carried out what was assigned, after the look.
+        if not self.possible or not self.assigned <= self.made.keys():
             return None
         small = small_programs(self.parts)
         self.small = bool(small)
