@@ -103,3 +103,20 @@ def test_errors_about_axes_name_the_axes() -> None:
         td.sum(x, ("batch", 0))
     with pytest.raises(td.AxisError, match=r"'width' in float32\[batch=2, channel=3\]"):
         td.softmax(x, "width")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: td.while_loop(lambda i, a: i < 5, lambda i, a: (i + 1, a), (x, x)),
+        lambda x: td.scan(lambda c: (c, c), x, length=3),
+        lambda x: td.cond(x > 0, lambda: x, lambda a: a),
+        lambda x: td.function(lambda a, b: a)(x),
+    ],
+)
+def test_a_function_of_the_callers_that_does_not_fit_is_what_is_named(
+    call: Any,
+) -> None:
+    """The call itself is right: what it takes is no answer."""
+    with pytest.raises(td.TreadleError, match=r"<lambda>\(\) (missing|takes)"):
+        call(td.ones(()))

@@ -169,3 +169,32 @@ def test_masks_of_torch_are_the_other_way_round() -> None:
     assert np.array_equal(by_torch.numpy(), encoder(x, seen).numpy())
     by_torch = decoder(x, x, memory_key_padding_mask=padding)
     assert np.array_equal(by_torch.numpy(), decoder(x, x, memory_mask=seen).numpy())
+
+
+def test_arguments_stand_in_torchs_order() -> None:
+    """What is given by place alone means what it does there, or is refused."""
+    f, x = nn.functional, np.arange(4, dtype=np.float32)[None, None]
+    w = np.array([[[1.0, 10.0]]], np.float32)
+    y = f.conv_transpose1d(x[..., 1:3], w, None, 2, 0, 0, 1, 2)  # dilation comes last
+    assert y.tolist() == [[[1.0, 0.0, 12.0, 0.0, 20.0]]]
+    assert nn.Upsample(6)(x).shape == (1, 1, 6)  # the size, not how many times it
+    logits, weight = np.log([[1.0, 2, 5], [3, 4, 1], [2, 2, 4]]), [0.0, 1.0, 3.0]
+    want = -(logits[0, 1] - np.log(8) + 3 * (logits[2, 2] - np.log(8))) / 4
+    labels = [1, 0, 2]  # as many as classes: nothing but the place tells weights
+    for loss in (
+        f.cross_entropy(logits, labels, weight),
+        nn.CrossEntropyLoss(weight)(logits, labels),
+        f.nll_loss(td.log_softmax(logits), labels, weight),
+    ):
+        assert float(loss) == pytest.approx(want)
+    for optimizer in (td.optim.SGD, td.optim.Adagrad):  # dampening, lr_decay
+        with pytest.raises(TypeError):
+            optimizer([td.Parameter(x)], 0.1, 0.9, 0.5)
+
+
+def test_rms_norm_has_the_epsilon_of_its_dtype() -> None:
+    x = np.array([[1e-4, -1e-4]])
+    for dtype in ("float32", "float64"):
+        eps = float(np.finfo(dtype).eps)
+        y = nn.RMSNorm(2, dtype=dtype)(td.asarray(x, dtype))
+        np.testing.assert_allclose(y.numpy(), x / np.sqrt(1e-8 + eps), rtol=1e-5)

@@ -87,7 +87,7 @@ def test_padding_same_gives_a_window_for_each_stride(
     np.testing.assert_array_equal(best.numpy(), want.numpy())
     assert td.avg_pool1d(x, k, stride, "same").shape[2] == count
     h = RNG.standard_normal((1, 2, count))
-    back = td.conv_transpose1d(h, w, None, stride, "same", 0, dilation)
+    back = td.conv_transpose1d(h, w, None, stride, "same", 0, 1, dilation)
     assert back.shape[2] == stride * count
     again = td.conv1d(back.numpy(), w, None, stride, "same", dilation)
     y = td.conv1d(RNG.standard_normal(back.shape), w, None, stride, "same", dilation)
@@ -99,12 +99,12 @@ def test_output_padding_adds_what_windows_reach_or_zeros() -> None:
     x, w, b = np.array([[[1.0, 2.0]]]), np.array([[[1.0, 10.0]]]), np.array([0.5])
     wide = [1.0, 0.0, 12.0, 0.0, 20.0]  # strides of 2, dilation of 2
     for padding, extra in ((0, 0), (1, 0), (1, 1), (0, 1)):
-        got = td.conv_transpose1d(x, w, b, 2, padding, extra, 2).tolist()[0][0]
+        got = td.conv_transpose1d(x, w, b, 2, padding, extra, 1, 2).tolist()[0][0]
         whole = [*wide, 0.0][padding : len(wide) - padding + extra]
         assert got == [v + 0.5 for v in whole]
     dense = [1.0, 2.0, 0.0, 10.0, 20.0]  # strides of 1, dilation of 3
     for padding, extra in ((0, 2), (1, 1), (1, 2), (2, 2)):
-        got = td.conv_transpose1d(x, w, b, 1, padding, extra, 3).tolist()[0][0]
+        got = td.conv_transpose1d(x, w, b, 1, padding, extra, 1, 3).tolist()[0][0]
         whole = [*dense, 0.0, 0.0][padding : len(dense) - padding + extra]
         assert got == [v + 0.5 for v in whole]
     with pytest.raises(ArgumentError, match="output_padding"):

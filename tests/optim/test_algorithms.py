@@ -122,10 +122,10 @@ ROWS: list[tuple[str, Callable[[Any], Any], Callable[[], Any]]] = [
     ("Momentum", lambda p: td.optim.Momentum(p, 0.1), sgd(0.9, False)),
     ("Nesterov", lambda p: td.optim.Nesterov(p, 0.1), sgd(0.9, True)),
     ("CyclicalSGD", lambda p: td.optim.CyclicalSGD(p, 0.1, 0.3, 2), cyclical),
-    ("Adagrad", lambda p: td.optim.Adagrad(p, 0.1, 1e-3), adagrad(1e-3, False)),
+    ("Adagrad", lambda p: td.optim.Adagrad(p, 0.1, eps=1e-3), adagrad(1e-3, False)),
     (
         "Adagrad, eps inside",
-        lambda p: td.optim.Adagrad(p, 0.1, 1e-3, eps_inside=True),
+        lambda p: td.optim.Adagrad(p, 0.1, eps=1e-3, eps_inside=True),
         adagrad(1e-3, True),
     ),
     ("Adadelta", lambda p: td.optim.Adadelta(p, 0.5), adadelta),

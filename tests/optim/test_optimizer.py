@@ -467,7 +467,7 @@ def test_an_optimizer_of_what_can_be_gone_through_once_copies(how: str) -> None:
         return net.weight.numpy()
 
     step(net, optimizer)
-    pairs = [copy.deepcopy((net, optimizer)), pickle.loads(pickle.dumps((net, optimizer)))]
+    copies = copy.deepcopy((net, optimizer)), pickle.dumps((net, optimizer))
     after = step(net, optimizer)
-    for pair in pairs:
+    for pair in (copies[0], pickle.loads(copies[1])):
         np.testing.assert_array_equal(step(*pair), after)

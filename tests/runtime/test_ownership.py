@@ -320,7 +320,7 @@ def test_what_two_threads_assign_and_fail_to_carry_out_is_gone() -> None:
 def _interrupted(
     work: Callable[[], object], answer: Callable[[], object], within: str, at: int
 ) -> bool:
-    """Do some work with a signal handler run before the operation of that number in a
+    """Do some work with a signal handler run before the bytecode of that number in a
     file; whether there are so many."""
     count = 0
 
@@ -368,7 +368,6 @@ def test_what_a_signal_handler_assigns_and_reads_is_whole(
         return td.tanh(cell(tree(depth - 1)) + tree(depth - 1))
 
     def work() -> None:
-        nonlocal total
         if spelling == "step":
             optimizer.load_state_dict(optimizer.state_dict())
             optimizer.step((net(x) ** 2).sum())
@@ -379,21 +378,17 @@ def test_what_a_signal_handler_assigns_and_reads_is_whole(
         else:
             many.step(td.stack([tree(2).sum() for _ in range(3)]).sum())
 
-    def assign() -> None:
+    def answer() -> None:
         nonlocal total
         total += 1
         count.assign(count + 1)
-
-    def answer() -> None:
-        if spelling == "step":
-            assign()
         net.state_dict()
         tree(2).numpy()
 
     for _ in range(4):
         work()
     at = 1
-    while at < 400 and _interrupted(work, answer, within, at):
+    while at < 300 and _interrupted(work, answer, within, at):
         assert int(count) == total, at
         at += 1
     assert at > 10

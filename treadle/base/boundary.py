@@ -54,13 +54,26 @@ def refusal(
             "td.options(optimize=False) may go around it",
         )
         return fault.located(f.__name__)
+    unfit = _unfit([*args, *kwargs.values()], error)
     name, args, parameters = _called(f, args)
     shown = [*map(_shown, args), *[f"{k}={_shown(x)}" for k, x in kwargs.items()]]
     form = ", ".join(str(p.replace(annotation=p.empty)) for p in parameters)
     refused = CallError(
-        f"does not take ({', '.join(shown)})", hint=f"it is called as {name}({form})"
+        f"calls a function that does not fit: {unfit}"
+        if unfit
+        else f"does not take ({', '.join(shown)})",
+        hint=f"it is called as {name}({form})",
     )
     return refused.located(name)
+
+
+def _unfit(given: Sequence[Any], error: Exception) -> str:
+    """What Python says of a caller's function that does not take what it is called
+    with; nothing of other errors."""
+    functions = [getattr(x, "__wrapped__", x) for x in given]
+    names = [x.__qualname__ for x in functions if isinstance(x, FunctionType)]
+    text = str(error) if isinstance(error, TypeError) else ""
+    return text if any(text.startswith(f"{name}() ") for name in names) else ""
 
 
 def _called(

@@ -218,8 +218,8 @@ class _ConvTranspose(_Convolution):
             self.stride,
             self.padding,
             more,
-            self.dilation,
             self.groups,
+            self.dilation,
         )
 
     def _padding_for(self, x: Tensor, output_size: tuple[int, ...]) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from treadle.base.dtypes import is_inexact
 from treadle.base.errors import ArgumentError, ShapeError
 from treadle.base.torch import missing
 from treadle.base.types import as_shape
@@ -62,6 +63,7 @@ from treadle.ops.pooling import (
     max_pool3d,
 )
 from treadle.ops.products import bilinear as plain_bilinear
+from treadle.ops.promotion import finfo
 from treadle.ops.rectifier import (
     celu,
     elu,
@@ -280,15 +282,19 @@ def layer_norm(
 
 @by_role()
 def rms_norm(
-    x: Any, normalized_shape: Any, weight: Any = None, eps: float = 1e-6
+    x: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None
 ) -> Tensor:
-    """x / sqrt(mean(x²) + eps) * weight over the last dimensions.
+    """x / sqrt(mean(x²) + eps) * weight over the last dimensions; without an `eps` that
+    of the dtype, `td.finfo(x.dtype).eps`.
 
     >>> rms_norm([[3.0, 3.0]], 2, eps=0.0).tolist()
     [[1.0, 1.0]]
     """
     node = as_tensor(x)
     axes = _last(node, normalized_shape, "rms_norm")
+    if eps is None:
+        dtype = node.type.dtype
+        eps = finfo(dtype if is_inexact(dtype) else "float32").eps
     y = root_mean_square(node, axis=axes, eps=eps)
     return y if weight is None else y * weight
 

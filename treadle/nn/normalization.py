@@ -85,6 +85,8 @@ class LayerNorm(Module):
 class RMSNorm(Module):
     """x / sqrt(mean(x²) + eps) * weight over the last dimensions. Zhang, Sennrich 2019.
 
+    Without an `eps` it is that of the input's dtype, as in torch.
+
     >>> td.nn.RMSNorm(2, eps=0.0)([[3.0, 3.0]]).tolist()
     [[1.0, 1.0]]
     """
@@ -92,7 +94,7 @@ class RMSNorm(Module):
     def __init__(
         self,
         normalized_shape: Any,
-        eps: float = 1e-6,
+        eps: float | None = None,
         elementwise_affine: bool = True,
         dtype: Any = None,
     ) -> None:

@@ -90,8 +90,8 @@ def conv_transpose1d(
     stride: Any = 1,
     padding: Any = 0,
     output_padding: Any = 0,
-    dilation: Any = 1,
     groups: int = 1,
+    dilation: Any = 1,
 ) -> Tensor:
     """The transpose of `conv1d`: x[n, c, s] spread by w[c, out / groups, k].
 
@@ -111,8 +111,8 @@ def conv_transpose2d(
     stride: Any = 1,
     padding: Any = 0,
     output_padding: Any = 0,
-    dilation: Any = 1,
     groups: int = 1,
+    dilation: Any = 1,
 ) -> Tensor:
     """The transpose of `conv2d`.
 
@@ -130,8 +130,8 @@ def conv_transpose3d(
     stride: Any = 1,
     padding: Any = 0,
     output_padding: Any = 0,
-    dilation: Any = 1,
     groups: int = 1,
+    dilation: Any = 1,
 ) -> Tensor:
     """The transpose of `conv3d`.
 

@@ -316,10 +316,10 @@ def _lasting(params: Any) -> Any:
         params = [*params]
     if not isinstance(params, (list, tuple)):
         return params
-    return [
-        {**x, "params": _lasting(x["params"])} if type(x) is dict and "params" in x else x
-        for x in params
-    ]
+    groups = [x for x in params if type(x) is dict and "params" in x]
+    if len(groups) < len(params):
+        return list(params)
+    return [{**x, "params": _lasting(x["params"])} for x in groups]
 
 
 def _unpickled(

@@ -66,7 +66,7 @@ def _conv_back(node: Node, x: Tensor, w: Tensor, b: Any = None) -> Tensor:
     if wanted:
         parts = (x.type.shape[2:], w.type.shape[2:], strides, apart, more)
         cover, more = _covering(wanted[-rank:], parts, word == "SAME_UPPER")
-    return _BACK[rank](x, w, b, strides, cover, more, apart, node.get("group", 1))
+    return _BACK[rank](x, w, b, strides, cover, more, node.get("group", 1), apart)
 
 
 def _covering(
