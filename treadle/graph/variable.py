@@ -187,14 +187,10 @@ class Variable(Operand):
         all threads. Returns the Update: it runs with the next evaluation of this one or
         the first that needs it; under `td.explicit_updates()` only where it is named.
         """
-        return self._assigned(value, bool(modes.get().explicit))
+        return self.update(value, bool(modes.get().explicit))
 
-    def explicit_update(self, value: Any) -> Tensor:
-        """The Update of an assignment that runs only where it is named. No scope is
-        opened, in which a signal handler that assigns would be, too."""
-        return self._assigned(value, True)
-
-    def _assigned(self, value: Any, explicit: bool) -> Tensor:
+    def update(self, value: Any, explicit: bool) -> Tensor:
+        """The Update of an assignment; a scope of explicit ones would be handlers', too."""
         fitting = self.fitting(value)
         with assigning:
             base = self.node()

@@ -41,7 +41,7 @@ def store(pairs: Iterable[tuple[Variable, Any]]) -> None:
 def updates_of(changes: Changes, since: int | None = None) -> list[Tensor]:
     """Explicit Updates; refused where a version is newer than those of serials up to
     `since`, which the values were made from."""
-    updates = [variable.explicit_update(value) for variable, value in changes]
+    updates = [variable.update(value, explicit=True) for variable, value in changes]
     for (variable, _), update in zip(changes, updates, strict=True):
         if since is not None and update.inputs[0].serial > since:
             raise outdated(variable).located("step", repr(variable.type))
