@@ -190,7 +190,7 @@ class Variable(Operand):
         return self.update(value, bool(modes.get().explicit))
 
     def update(self, value: Any, explicit: bool) -> Tensor:
-        """The Update of an assignment; a scope of explicit ones would be handlers', too."""
+        """The Update of an assignment; a scope around it would be handlers', too."""
         fitting = self.fitting(value)
         with assigning:
             base = self.node()
