@@ -128,18 +128,22 @@ class Var(Composite):
 
     def expand(self, x: Tensor) -> Tensor:
         centered = self.centered(x)
-        count = extent(x, self.axes)
-        n = count - self.correction
+        count = counted(extent(x, self.axes))
         # A mean is rounded: how far it is off shows in the sum of the distances.
         off = squared_modulus(sum(centered, self.axes)) / count
         squares = sum(squared_modulus(centered), self.axes)
-        y = functions.maximum(squares - off, 0) / (n if n > 0 else 0)
+        y = functions.maximum(squares - off, 0) / self.divisor(x)
         return kept(y, x, self.axes, self.keepdims)
 
     def vjp(self, g: Any, y: Any, x: Tensor) -> Cotangents:
-        n = extent(x, self.axes) - self.correction
-        share = spread(g * 2 / (n if n > 0 else 0), x, self.axes, self.keepdims)
+        share = spread(g * 2 / self.divisor(x), x, self.axes, self.keepdims)
         return (over(x, share) * self.centered(self.centered(x)),)
+
+    def divisor(self, x: Tensor) -> Any:
+        """What the sum of squares is divided by: 0 where nothing is left."""
+        n = extent(x, self.axes) - self.correction
+        left = n if n > 0 else 0
+        return counted(left) if type(self.correction) is int else left
 
     def centered(self, x: Tensor) -> Tensor:
         """The distances from the mean."""

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
+from treadle.base.symbolic import counted
 from treadle.graph.tensor import Tensor
 from treadle.ops.families import Reduction
 from treadle.ops.movement import PermuteDims, Reshape
@@ -119,12 +120,12 @@ def _spread(m: Match) -> tuple[int, tuple[int, ...], Tensor] | None:
 
 def _sum_of_broadcast(m: Match) -> Any:
     spread = _spread(m)
-    return None if spread is None else spread[2] * float(spread[0])
+    return None if spread is None else spread[2] * counted(spread[0])
 
 
 def _sum_of_whole(m: Match) -> Any:
     spread = _spread(m)
-    return None if spread is None else spread[2] * spread[0]
+    return None if spread is None else spread[2] * counted(spread[0])
 
 
 def _prod_of_broadcast(m: Match) -> Any:
