@@ -38,7 +38,7 @@ def test_what_a_package_lists_is_its_users(package: ModuleType) -> None:
     assert modules <= {
         "data", "distributed", "fft", "functional",
         "init", "io", "linalg", "moves", "nn", "optim",
-        "penalty", "random", "rules", "schedules", "train", "transform",
+        "penalty", "random", "rules", "schedules", "train", "transform", "utils",
     }  # fmt: skip
     for name in package.__all__:
         getattr(package, name)

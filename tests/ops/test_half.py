@@ -40,7 +40,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "global_avg_pool": lambda x: td.global_avg_pool(_image(x)),
     "adaptive_avg_pool": lambda x: td.adaptive_avg_pool(_image(x), (1, 3)),
     "masked_avg_pool": lambda x: td.masked_avg_pool(x, x > 0, 1),
-    "rms_norm": lambda x: F.rms_norm(x, (6,)),
+    "rms_norm": lambda x: F.rms_norm(x, (6,), eps=1e-6),
     "logsumexp": lambda x: td.logsumexp(x, 1),
     "cumulative_logsumexp": td.cumulative_logsumexp,
     "attention": lambda x: td.attention(x, x, x),

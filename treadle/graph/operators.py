@@ -24,15 +24,18 @@ Binary = Callable[[Any, Any], "Tensor"]
 
 
 def _both(name: str) -> tuple[Binary, Binary]:
-    """The operator that a function of the table is, and the one from the right."""
+    """The operator that a function of the table is, and the one from the right.
 
-    def operator(self: Any, other: Any) -> Tensor:
+    Both have the names of operators, which only hand numbers on (`origin.py`).
+    """
+
+    def __operator__(self: Any, other: Any) -> Tensor:
         return getattr(functions, name)(self, other)
 
-    def reflected(self: Any, other: Any) -> Tensor:
+    def __reflected__(self: Any, other: Any) -> Tensor:
         return getattr(functions, name)(other, self)
 
-    return operator, reflected
+    return __operator__, __reflected__
 
 
 class Operand(Methods, Interchange):

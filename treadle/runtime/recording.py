@@ -276,12 +276,8 @@ class Recording(Recorder):
 
     def _residuals(self, kept: Sequence[int]) -> list[tuple[Slot, int, bool]]:
         """The other values, of some serials, that are kept for gradients."""
-        places = [(s, self.place[s]) for s in kept]
-        return [
-            (self.made[s], k, s in self.carried)
-            for s, k in places
-            if k not in self.without
-        ]
+        places = [(s, k) for s in kept if (k := self.place[s]) not in self.without]
+        return [(self.made[s], k, s in self.carried) for s, k in places]
 
     def _plan_of_values(self) -> Plan | None:
         """The plan where values keep their recipes, and what was assigned before is
