@@ -12,3 +12,9 @@ def test_a_program_for_many_sizes_gives_what_is_compiled_for_one() -> None:
         with td.options(engine="native", arena="poison" if seed % 2 else "fast"):
             assert differing(seed, outcome) == ""
     assert outcome.served > 25
+
+
+def test_a_count_is_no_number_that_stands_in_code() -> None:
+    """Of three, as a small number, a quotient by it was multiplied away."""
+    with td.options(engine="native"):
+        assert differing(99043, Outcome()) == ""
