@@ -21,7 +21,8 @@ import platform, treadle as td
 from tests.distributed.workloads import digest, trained
 for name in ("images", "trees"):
     found = digest(*trained(name, 2, 4))
-    print(platform.node(), td.distributed.rank(), name, found, flush=True)
+    line = f"{platform.node()} {td.distributed.rank()} {name} {found}\\n"
+    print(line, end="", flush=True)  # in one piece: two write to one place
 """
 CUT = """
 import subprocess, treadle as td
