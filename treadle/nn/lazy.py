@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
+from treadle.base.errors import ShapeError
 from treadle.graph.leaves import as_tensor
 from treadle.nn.applied import Applied
 from treadle.nn.convolution import (
@@ -45,7 +47,7 @@ __all__ = [
 class _Lazy(Applied):
     """A layer of a `kind` that its first call makes of it, for the inputs it gets."""
 
-    kind: ClassVar[type[Module]]
+    kind: ClassVar[Callable[..., Module]]
     axis: ClassVar[int] = -1  # of the inputs
 
     def __init__(self, *settings: Any, **named: Any) -> None:
@@ -53,10 +55,17 @@ class _Lazy(Applied):
 
     def forward(self, x: Any) -> Any:
         settings, named = self._arguments
-        count = as_tensor(x).shape[self.axis]
+        node = as_tensor(x)
+        if not -node.ndim <= self.axis < node.ndim:
+            error = ShapeError(f"there is no axis {self.axis}, along which inputs are")
+            raise error.located(type(self).__name__, repr(node.type), node.line)
+        made = self.kind(node.shape[self.axis], *settings, **named)
         del self._arguments
         self.__class__ = self.kind  # type: ignore[assignment]
-        self.__init__(count, *settings, **named)  # type: ignore[misc]
+        self._named.update(made._named)
+        for name, value in vars(made).items():
+            if name not in vars(self):
+                setattr(self, name, value)  # which names parameters by their place
         return self.forward(x)
 
     def extra_repr(self) -> str:
