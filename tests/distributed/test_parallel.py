@@ -102,7 +102,7 @@ def noted(run):
             running.clear()
     return noting
 exchange.Exchange._send = note
-for kind in (derived.Planned, derived.Derived):
+for kind in (derived.PlannedGradients, derived.DerivedGradients):
     kind.run = noted(kind.run)
 net = td.nn.Sequential(*[td.nn.Linear(300, 300) for _ in range(4)])
 opt = td.distributed.DataParallel(td.optim.SGD(lr=0.1), net)

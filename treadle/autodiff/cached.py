@@ -18,7 +18,7 @@ from treadle.graph.variable import Variable
 LOSSES = 256  # whose gradients are remembered
 
 
-class Group(NamedTuple):
+class TargetGroup(NamedTuple):
     """The nodes that a derivative by one target is taken by, and its position among the
     targets; or, of a table, the look-ups that alone read it.
     """
@@ -49,9 +49,9 @@ class Seen:
     place: dict[int, int]  # by serial, where nothing is known
     op: Any = None
     type: Any = None
-    groups: Sequence[Group] = ()
+    groups: Sequence[TargetGroup] = ()
 
-    def note(self, derivative: Tensor, groups: Sequence[Group]) -> None:
+    def note(self, derivative: Tensor, groups: Sequence[TargetGroup]) -> None:
         """Remember the node that was recorded."""
         place = self.place
         places = [[place.get(x.serial, -1) for x in group.nodes] for group in groups]
@@ -81,7 +81,9 @@ def seen(ys: Sequence[Tensor], xs: Sequence[Operand] | None = None) -> Seen | No
     if known is None or not (by or _are_different(columns)):
         return Seen(key, {x.serial: k for k, x in enumerate(nodes)})
     _known.renew(key)
-    groups = [Group(k, [nodes[n] for n in at], reads) for k, at, reads in known.groups]
+    groups = [
+        TargetGroup(k, [nodes[n] for n in at], reads) for k, at, reads in known.groups
+    ]
     return Seen(key, {}, known.op, known.type, groups)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain
 
-from treadle.autodiff.cached import Group, Seen, seen
+from treadle.autodiff.cached import Seen, TargetGroup, seen
 from treadle.autodiff.dependence import Reached, reached
 from treadle.autodiff.reverse import (
     cotangents_of,
@@ -137,7 +137,7 @@ def recorded(
     chosen = []
     for k, nodes in sorted(groups.items()):
         reads = _reads(nodes, dependence)
-        chosen.append(Group(k, reads or nodes, bool(reads)))
+        chosen.append(TargetGroup(k, reads or nodes, bool(reads)))
     # Other derivatives that it goes on through are written out where it is.
     inner = _as_recorded(chosen, dependence)
     nested, ys = inner is not None, ys if inner is None else dependence.roots
@@ -160,7 +160,7 @@ def recorded_as(
 
 
 def _results(
-    derivative: Tensor, groups: Sequence[Group], used: bool
+    derivative: Tensor, groups: Sequence[TargetGroup], used: bool
 ) -> dict[int, Tensor]:
     """The cotangent of each target by its position."""
     results = outputs_of(derivative)
@@ -172,7 +172,9 @@ def _results(
     }
 
 
-def _as_recorded(groups: Sequence[Group], dependence: Reached) -> list[Group] | None:
+def _as_recorded(
+    groups: Sequence[TargetGroup], dependence: Reached
+) -> list[TargetGroup] | None:
     """Groups of the nodes that were there before derivatives were written out; None
     where there were none, or where something is derived by what was not there.
     """
@@ -186,7 +188,7 @@ def _as_recorded(groups: Sequence[Group], dependence: Reached) -> list[Group] | 
             return None
         if reads and any(type(x.op) is not Embedding for x in before):
             return None
-        result.append(Group(k, before, reads))
+        result.append(TargetGroup(k, before, reads))
     return result
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from treadle.autodiff.cached import Group, seen
+from treadle.autodiff.cached import TargetGroup, seen
 from treadle.autodiff.derivative import analyze, cotangents, recorded, recorded_as
 from treadle.autodiff.reverse import fitted, seed_for, zeros_like
 from treadle.autodiff.targets import Trainable
@@ -204,7 +204,7 @@ def _derived(node: Tensor, seed: Tensor) -> tuple[list[Variable], list[Tensor]]:
     return [parameters[k] for k in order], [by_position[k] for k in order]
 
 
-def _variable(group: Group) -> Variable:
+def _variable(group: TargetGroup) -> Variable:
     """The Variable that a group of nodes is of."""
     node = group.nodes[0]
     variable = variable_of(node.inputs[0] if group.reads else node)

@@ -50,7 +50,7 @@ class LossGradients:
         scale = optimizer.loss_scale
         self._owned = numbered([*every, *([] if scale is None else [scale.scale])])
 
-    def begin(self, loss: Tensor | None) -> Planned | Derived:
+    def begin(self, loss: Tensor | None) -> PlannedGradients | DerivedGradients:
         """The gradients of a loss, or without one those in p.grad, yet to be run."""
         seen = self._seen(loss)
         plan = None if seen is None else self.plans.find(*seen[:2])
@@ -58,13 +58,13 @@ class LossGradients:
             parts: Parts = {}
             for n, _ in plan.outputs:
                 parts.setdefault(~n // 2, []).append(n)
-            return Planned(self, seen, parts)
+            return PlannedGradients(self, seen, parts)
         if loss is not None and rerolled([loss], seen and seen[1]):
             return self.begin(loss)
         return self.derived(loss, seen)
 
     @collector_paused
-    def derived(self, loss: Tensor | None, seen: Seen | None) -> Derived:
+    def derived(self, loss: Tensor | None, seen: Seen | None) -> DerivedGradients:
         """The same by a derivative that is recorded now, of which a plan is made."""
         note = None if seen is None else self.plans.note(*seen)
         with recording(note):
@@ -74,17 +74,17 @@ class LossGradients:
                 self._number(p): _asked(p, gradient, accumulator(p.type.dtype))
                 for p, gradient in pairs
             }
-        return Derived(self, loss, note, variables, asked)
+        return DerivedGradients(self, loss, note, variables, asked)
 
     def _pairs(self, loss: Tensor | None) -> list[tuple[Variable, Tensor]]:
         """The parameters that a loss trains, with gradients; `backward` may have given
         some, or more of them."""
-        given = graded(self._since)
-        if loss is None or given:
+        already = graded(self._since)
+        if loss is None or already:
             if loss is not None:
                 self.optimizer.scaled(loss).backward()
-                given = graded(self._since)
-            grads = [(p, p.grad) for p in given if p.trainable]
+                already = graded(self._since)
+            grads = [(p, p.grad) for p in already if p.trainable]
             return [(p, gradient) for p, gradient in grads if gradient is not None]
         scale = self.optimizer.loss_scale
         seed = seed_for(loss)
@@ -121,7 +121,7 @@ class LossGradients:
 
 
 @dataclass
-class Planned:
+class PlannedGradients:
     """The gradients of a loss that looks like one before."""
 
     owner: LossGradients
@@ -136,7 +136,7 @@ class Planned:
 
 
 @dataclass
-class Derived:
+class DerivedGradients:
     """The gradients of a loss whose derivative was recorded."""
 
     owner: LossGradients

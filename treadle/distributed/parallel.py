@@ -23,7 +23,7 @@ from treadle.distributed.agreement import (
 )
 from treadle.distributed.buffers import Statistics
 from treadle.distributed.communicator import Communicator
-from treadle.distributed.derived import LossGradients, Planned
+from treadle.distributed.derived import LossGradients, PlannedGradients
 from treadle.distributed.exchange import Exchange, send_variables
 from treadle.distributed.filling import Filling
 from treadle.distributed.layout import GradientLayout
@@ -238,20 +238,20 @@ class DataParallel:
         """Compute the loss and the gradient of a shard, and add it to the sum; of this
         rank's last one, gradients are sent while others are made."""
         root = None if loss is None else as_tensor(loss)
-        made = self._gradients.begin(root)
+        gradients = self._gradients.begin(root)
         share = Share.empty(self.layout, self._statistics.absent, count=1)
-        share.used[list(made.parts)] = True
+        share.used[list(gradients.parts)] = True
         exchange = None
         if self._made + 1 == self._local:
             exchange = self._exchange(share, joined=False)
         filling, arrays = Filling(self.layout, share, exchange), None
         try:
             while arrays is None:
-                with listening(filling.listener(made.parts)):
-                    arrays = made.run()
+                with listening(filling.listener(gradients.parts)):
+                    arrays = gradients.run()
                 if arrays is None:
-                    assert isinstance(made, Planned)
-                    made = self._gradients.derived(root, made.seen)
+                    assert isinstance(gradients, PlannedGradients)
+                    gradients = self._gradients.derived(root, gradients.seen)
         except BaseException as failure:
             if exchange is not None:
                 exchange.break_off(failure)

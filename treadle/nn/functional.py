@@ -65,13 +65,13 @@ from treadle.ops.pooling import (
 from treadle.ops.products import bilinear as plain_bilinear
 from treadle.ops.promotion import finfo
 from treadle.ops.rectifier import (
+    between,
     celu,
     elu,
     gelu_tanh,
     glu,
     hard_sigmoid,
     hard_swish,
-    held,
     leaky_relu,
     prelu,
     relu6,
@@ -184,7 +184,7 @@ def hardtanh(x: Any, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     >>> hardtanh([-3.0, 0.5]).tolist()
     [-1.0, 0.5]
     """
-    return held(as_float(x), min_val, max_val)
+    return between(as_float(x), min_val, max_val)
 
 
 def bilinear(x1: Any, x2: Any, weight: Any, bias: Any = None) -> Tensor:

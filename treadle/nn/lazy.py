@@ -59,11 +59,11 @@ class _Lazy(Applied):
         if not -node.ndim <= self.axis < node.ndim:
             error = ShapeError(f"there is no axis {self.axis}, along which inputs are")
             raise error.located(type(self).__name__, repr(node.type), node.line)
-        made = self.kind(node.shape[self.axis], *settings, **named)
+        layer = self.kind(node.shape[self.axis], *settings, **named)
         del self._arguments
         self.__class__ = self.kind  # type: ignore[assignment]
-        self._named.update(made._named)
-        for name, value in vars(made).items():
+        self._named.update(layer._named)
+        for name, value in vars(layer).items():
             if name not in vars(self):
                 setattr(self, name, value)  # which names parameters by their place
         return self.forward(x)

@@ -44,10 +44,10 @@ def clipped_relu(x: Any, cutoff: Any = 20.0) -> Tensor:
     >>> td.clipped_relu([-1.0, 3.0], 2.0).tolist()
     [0.0, 2.0]
     """
-    return held(as_float(x), 0, cutoff)
+    return between(as_float(x), 0, cutoff)
 
 
-def held(x: Tensor, low: Any, high: Any) -> Tensor:
+def between(x: Tensor, low: Any, high: Any) -> Tensor:
     """x between two ends, where its derivative is 0, as torch's; `clip` has it 1."""
     y: Tensor = functions.where(x <= low, low, functions.where(x >= high, high, x))
     return y
@@ -152,7 +152,7 @@ def hard_sigmoid(x: Any) -> Tensor:
     >>> td.hard_sigmoid([-9.0, 0.0, 9.0]).tolist()
     [0.0, 0.5, 1.0]
     """
-    return held(as_float(x) / 6.0 + 0.5, 0.0, 1.0)
+    return between(as_float(x) / 6.0 + 0.5, 0.0, 1.0)
 
 
 def hard_swish(x: Any) -> Tensor:
