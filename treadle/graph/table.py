@@ -7,15 +7,22 @@ needs no import of theirs and a new op reaches the user in one file.
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+# Modules that `import treadle` leaves out and what they provide once asked for it.
+LATER = {"stabilized": "treadle.rewrite.simplify"}
 
 
 class Table:
     """Functions by name; a missing one says which."""
 
     def __getattr__(self, name: str) -> Any:
+        if name in LATER:
+            import_module(LATER[name])
+            return vars(self)[name]
         raise AttributeError(f"no layer has provided the function {name!r}")
 
 
