@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,6 @@ WAYS: dict[str, Make] = {  # w is [40, 24]
     ),
     "finished": lambda x, w: td.relu(x @ w + 1.0) * 2.0,
     "read by others": lambda x, w: (x @ w).sum(0) + w.sum(0),
-    "with itself": lambda x, w: w @ w.mT,
 }
 
 
@@ -114,6 +113,15 @@ def test_int8_linear_needs_no_memory_for_its_weight() -> None:
         np.testing.assert_allclose(y.numpy(), want, rtol=1e-4, atol=1e-3)
 
 
+@pytest.fixture(params=["", "x86-64-v3", "generic"])
+def cpu(request: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A processor that code is made for, and no program of another one's."""
+    monkeypatch.setenv("TREADLE_CPU", request.param)
+    td.clear_cache()
+    yield request.param
+    td.clear_cache()
+
+
 WHOLE: dict[str, Make] = {  # of a [m, 24] or [m, 40], and w [40, 24]
     "rows": lambda a, w: a[:, :24] @ w.mT,
     "columns": lambda a, w: a @ w,
@@ -127,15 +135,13 @@ WHOLE: dict[str, Make] = {  # of a [m, 24] or [m, 40], and w [40, 24]
 }
 
 
-@pytest.mark.parametrize("cpu", ["", "x86-64-v3", "generic"])
 @pytest.mark.parametrize(
     "kinds", ["uint8 int8", "int8 uint8", "int8 int8", "int32 int8"]
 )
 @pytest.mark.parametrize("name", WHOLE)
 def test_products_of_whole_numbers_are_exact_and_native(
-    name: str, kinds: str, cpu: str, monkeypatch: pytest.MonkeyPatch
+    name: str, kinds: str, cpu: str
 ) -> None:
-    monkeypatch.setenv("TREADLE_CPU", cpu)
     for rows in (1, 5, 70):
         arrays = []
         for kind, shape in zip(kinds.split(), ((rows, 40), (40, 24)), strict=True):
@@ -150,6 +156,27 @@ def test_products_of_whole_numbers_are_exact_and_native(
                 a, w = (td.asarray(x).astype("int32") for x in arrays)
                 np.testing.assert_array_equal(WHOLE[name](a, w).numpy(), want)
                 assert not td.latest_program().fallbacks
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_products_of_two_bfloat16_are_sums_in_float32(name: str, cpu: str) -> None:
+    for rows in (1, 5, 70):
+        a, w = weight("bfloat16", rows, 40), weight("bfloat16", 40, 24)
+        with td.options(engine="reference"):
+            want, size = (
+                WHOLE[name](f(td.asarray(a)), f(td.asarray(w))).numpy()
+                for f in (lambda x: x.astype("float64"), lambda x: td.abs(x))
+            )
+        size = size.astype("float64") + 3.0
+        results = []
+        for settings in ({}, {"threads": 2}, {"arena": "guard"}):
+            with td.options(engine="native", **settings):
+                x, y = (td.asarray(v).astype("float32") for v in (a, w))
+                results.append(WHOLE[name](x, y).numpy())
+                assert not td.latest_program().fallbacks
+        assert (abs(results[0] - want) <= 1e-6 * size).all()
+        for result in results[1:]:
+            np.testing.assert_array_equal(result, results[0])
 
 
 def test_bytes_are_multiplied_by_fours_where_the_processor_can() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from treadle.base.caches import cached
 from treadle.base.dtypes import bfloat16, float16, float32, float64, int8, int32, uint8
@@ -101,8 +101,9 @@ def _launch(step: Launch) -> Code:
 def _product(step: Product, layout: Layout, scratch_limit: int) -> Code:
     finish = step.finish
     sources = SOURCES[step.kinds[0]], SOURCES[step.kinds[1]]
-    if _goes_by_fours(step, layout):
-        layout, sources = _by_fours(layout), (f"{sources[0]} x 4", f"{sources[1]} x 4")
+    group = _together(step, layout)
+    if group > 1:
+        sources = f"{sources[0]} x {group}", f"{sources[1]} x {group}"
     plan = plan_matmul(
         *layout.sizes,
         layout.a,
@@ -133,27 +134,21 @@ def _product(step: Product, layout: Layout, scratch_limit: int) -> Code:
     )
 
 
-def _goes_by_fours(step: Product, layout: Layout) -> bool:
-    """Whether terms are bytes, four of which are multiplied and added up at once: those
-    of A and of B lie side by side, one of them unsigned.
+def _together(step: Product, layout: Layout) -> int:
+    """How many products the processor adds up at once: of bytes one of which is
+    unsigned, or of bfloat16. One row times rows of B reads each number once, and is
+    not copied for that.
     """
-    if {*step.kinds} != {int8, uint8} or not machine().quads:
-        return False
-    k, steps = layout.sizes[3], (*layout.a[:2], layout.b[0], layout.b[2])
-    whole = all(n % 4 == 0 for n in (k, *steps, *step.offsets))
-    return layout.a[2] == layout.b[1] == 1 and k > 4 and whole
-
-
-def _by_fours(layout: Layout) -> Layout:
-    """The layout in elements of four bytes along the sum."""
-    batch, m, n, k = layout.sizes
-    (a, row, _), (b, _, column) = layout.a, layout.b
-    return replace(
-        layout,
-        sizes=(batch, m, n, k // 4),
-        a=(a // 4, row // 4, 1),
-        b=(b // 4, 1, column // 4),
-    )
+    group, kinds = 1, {*step.kinds}
+    if kinds == {int8, uint8} and machine().quads:
+        group = 4
+    elif kinds == {bfloat16} and machine().pairs:
+        group = 2
+    (_, m, n, k), a, b = layout.sizes, layout.a[1:], layout.b[1:]
+    if group == 1 or k <= group or 1 not in a or 1 not in b:
+        return 1
+    streams = (m == 1 and b[1] == 1) or (n == 1 and a[0] == 1)
+    return 1 if streams and not a[1] == b[0] == 1 else group
 
 
 def _operands(step: Product) -> list[tuple[int | str, int]]:

@@ -12,8 +12,9 @@ from treadle.engines.native.codegen.builder import LINE, Builder, Value, vector
 from treadle.engines.native.codegen.contraction.machine import Machine
 from treadle.engines.native.codegen.contraction.source import (
     load_wide,
-    memory_type,
     size_of,
+    term_type,
+    terms_of,
 )
 from treadle.engines.native.codegen.contraction.text import (
     Function,
@@ -56,8 +57,8 @@ def _rows(machine: Machine, dtype: str, height: int, sources: Sources) -> Builde
     """All columns for so many rows: in groups, then one by one."""
     b = Builder(f"NAME.{height}", PARAMETERS, "internal void")
     arg = b.arguments
-    count = machine.lanes(dtype)
-    together = min(_COLUMNS[machine.registers][height - 1], count)
+    together = min(_COLUMNS[machine.registers][height - 1], machine.lanes(dtype))
+    count = machine.lanes(dtype) * terms_of(sources[1])
     mask = lanes_below(b, b.srem(arg["k"], b.i64(count)), count)
     whole = b.sub(arg["columns"], b.srem(arg["columns"], b.i64(together)))
     ranges = [(b.i64(0), whole, together), (whole, arg["columns"], 1)]
@@ -85,8 +86,8 @@ def _group(
 ) -> list[Value]:
     """The vectors of partial sums of some columns, row after row."""
     arg, (height, width) = b.arguments, tile
-    count = machine.lanes(dtype)
-    kind = vector(dtype, count)
+    kind = vector(dtype, machine.lanes(dtype))
+    count = machine.lanes(dtype) * terms_of(sources[1])
     rows, columns = [arg["a"]], [_step(b, arg["b"], column, arg["column_b"])]
     for _ in range(height - 1):
         rows.append(b.offset(rows[-1], arg["row_a"], "i8"))
@@ -95,7 +96,7 @@ def _group(
 
     def add(k: Value, sums: list[Value], mask: Value | None) -> list[Value]:
         operands = [
-            load_wide(b, kind, b.offset(p, k, memory_type(source)), source, mask)
+            load_wide(b, kind, b.offset(p, k, term_type(source)), source, mask)
             for pointers, source in zip((rows, columns), sources, strict=True)
             for p in pointers
         ]
@@ -110,14 +111,15 @@ def _group(
     whole = b.sub(arg["k"], left)
     zeros = [Value("zeroinitializer", kind)] * (height * width)
     source = sources[1]
-    several = min(max(LINE // (count * size_of(source)), 1), LONG)
+    size = size_of(source) // terms_of(source)
+    several = min(max(LINE // (count * size), 1), LONG)
     line = b.i64(several * count)
     lines = b.sub(arg["k"], b.srem(arg["k"], line))
     ahead = b.mul(b.i64(width), arg["column_b"])
 
     def fetched(k: Value, totals: list[Value]) -> list[Value]:
         for p in columns:
-            place = b.offset(p, k, memory_type(source))
+            place = b.offset(p, k, term_type(source))
             prefetch(b, b.offset(place, ahead, "i8"), 2)
         for i in range(several):
             totals = add(b.add(k, b.i64(i * count)), totals, None)

@@ -11,7 +11,8 @@ from treadle.engines.native.system.host import Host, host
 @dataclass(frozen=True)
 class Machine:
     """Vector registers: bytes of each and their number; a fused multiply-add; `quads`
-    where four products of bytes and their sum are one instruction (AVX512-VNNI).
+    where four products of bytes and their sum are one instruction (AVX512-VNNI),
+    `pairs` where two of bfloat16 are (AVX512-BF16).
 
     Machines with 64-byte vectors are those of AVX-512, where a masked load or store
     costs what a plain one does.
@@ -21,6 +22,7 @@ class Machine:
     registers: int
     fused: bool
     quads: bool = False
+    pairs: bool = False
 
     @property
     def crowded(self) -> bool:
@@ -48,5 +50,9 @@ def _machine(processor: Host) -> Machine:
     if processor.triple.startswith(("aarch64", "arm64")):
         return Machine(16, 32, True)
     registers = 32 if processor.vector_bytes == 64 else 16
-    quads = processor.has("avx512vnni") and processor.vector_bytes == 64
-    return Machine(processor.vector_bytes, registers, processor.has("fma"), quads)
+    quads, pairs = (
+        processor.has(feature) and processor.vector_bytes == 64
+        for feature in ("avx512vnni", "avx512bf16")
+    )
+    fused = processor.has("fma")
+    return Machine(processor.vector_bytes, registers, fused, quads, pairs)

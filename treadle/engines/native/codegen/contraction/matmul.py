@@ -32,7 +32,7 @@ from treadle.engines.native.codegen.contraction.pack import (
     pack_transposed,
 )
 from treadle.engines.native.codegen.contraction.row import row_function
-from treadle.engines.native.codegen.contraction.source import size_of
+from treadle.engines.native.codegen.contraction.source import size_of, terms_of
 from treadle.engines.native.codegen.contraction.text import Function
 from treadle.engines.native.codegen.contraction.tile import FLAT, TALL, tile_function
 
@@ -104,9 +104,19 @@ class _Problem(NamedTuple):
         return wide and blas_is_faster(self.dtype, *self.sizes)
 
     @property
+    def group(self) -> int:
+        """How many terms of a sum are one element of A and of B."""
+        return terms_of(self.sources[0])
+
+    @property
+    def elements(self) -> int:
+        """The elements of a sum."""
+        return -(-self.sizes[2] // self.group)
+
+    @property
     def narrow(self) -> tuple[bool, bool]:
         """Whether A and B lie in fewer bytes than they are computed with."""
-        a, b = map(size_of, self.sources)
+        a, b = (size_of(s) // terms_of(s) for s in self.sources)
         return a < self.size, b < self.size
 
     def swap(self) -> _Problem:
@@ -140,7 +150,8 @@ def plan_matmul(
     column. dtype is "float", "double" or "i32"; of a float product `sources` may tell
     that A and B lie in memory as "half", "bfloat" or "int8", of integers as "int8" or
     "uint8", such an A side by side along rows or columns; or as "int8 x 4" and
-    "uint8 x 4", one each, where a term is four products of bytes. The order of each
+    "uint8 x 4", one each, where four products of bytes are added up at once, or both
+    as "bfloat x 2". The order of each
     sum depends on sizes, strides and machine, not on threads or sources. blas: whether
     OpenBLAS takes what it can (None: where it is faster). scratch_limit: bytes of
     scratch memory that each worker should do with (0: any); blocks are smaller where
@@ -201,10 +212,11 @@ def _planned(
 def _numbers(problem: _Problem, cut: Blocking) -> Numbers:
     values = _fields(problem, cut)
     total = problem.batch * values["blocks_m"] * values["blocks_n"]
+    work = problem.batch, *problem.sizes[:2], problem.elements
     return Numbers(
         tuple([values[name] for name in FIELDS]),
         total,
-        grain(problem.machine, (problem.batch, *problem.sizes), problem.size, total),
+        grain(problem.machine, work, problem.size, total),
         values["scratch"],
     )
 
@@ -228,7 +240,8 @@ def _by_blas(problem: _Problem, accumulate: bool, swapped: bool) -> MatmulPlan |
 
 def _lawful(problem: _Problem, wanted: Blocking | None) -> Blocking:
     """The blocking asked for, as sizes and strides allow it, or the best known."""
-    (m, n, k), a, b = problem.sizes, problem.a[1:], problem.b[1:]
+    (m, n, _), a, b = problem.sizes, problem.a[1:], problem.b[1:]
+    k, grouped = problem.elements, problem.group > 1
     processor, size = problem.machine, problem.size
     cut = wanted or choose(processor, size, (problem.batch, m, n, k), a, b)
     tiles, blocks_m = cut.tiles, most(1, least(cut.blocks_m, m))
@@ -239,7 +252,9 @@ def _lawful(problem: _Problem, wanted: Blocking | None) -> Blocking:
     narrow_a, narrow_b = problem.narrow
     block_n = most(1, least(cut.block_n, n))
     packed = cut.packed or b[1] != 1
-    if narrow_b and not packed:  # else each tile widens it, whole vectors of it
+    if grouped:
+        packed = tiles != "dot"
+    elif narrow_b and not packed:  # else each tile widens it, whole vectors of it
         few = m // blocks_m <= WIDENED * tile_size(processor, size, tiles)[0]
         packed = not few or not _fits(problem, block_n)
     if tiles == "row" and (m != 1 or packed or not _fits(problem, block_n)):
@@ -285,21 +300,23 @@ def _functions(problem: _Problem, cut: Blocking) -> tuple[Function, ...]:
         tile = row_function(processor, dtype, b_type)
     else:
         widths = FLAT if cut.tiles == "flat" else TALL
-        read = dtype if cut.packed and problem.narrow[1] else b_type
+        widened = cut.packed and problem.narrow[1] and problem.group == 1
+        read = dtype if widened else b_type
         tile = tile_function(processor, dtype, widths, read)
-    return tile, pack(processor, dtype, b_type), copy_block(processor, dtype, a_type)
+    copy = copy_block(processor, dtype, a_type, problem.a[2] == 1)
+    return tile, pack(processor, dtype, b_type), copy
 
 
 def _fields(problem: _Problem, cut: Blocking) -> dict[str, int]:
     """The integers of the kernel by name."""
     (m, n, k), size = problem.sizes, problem.size
     tile_m, tile_n = tile_size(problem.machine, size, cut.tiles)
-    sizes = *map(size_of, problem.sources), size
+    sizes = *(size_of(s) // terms_of(s) for s in problem.sources), size
     strides = zip(sizes, (problem.a, problem.b, problem.c), strict=True)
     steps = [each * s for each, triple in strides for s in triple]
     fields = dict(zip(FIELDS, steps, strict=False))
     fields |= {"m": m, "n": n, "k": k, "tile_m": tile_m, "tile_n": tile_n}
-    fields |= {"block_n": cut.block_n, "block_k": cut.block_k}
+    fields |= {"block_n": cut.block_n, "block_k": cut.block_k * problem.group}
     blocks_n = -(-n // cut.block_n)
     fields |= {"blocks_m": cut.blocks_m if m else 0, "blocks_n": blocks_n}
     ragged = 2 if problem.machine.masks or cut.tiles in AT_ONCE else 1
@@ -322,7 +339,7 @@ def _kept_sums(fields: dict[str, int], cut: Blocking, width: int) -> int:
     last panel where only that is not written to C.
     """
     tile = fields["tile_m"] * width
-    several = fields["k"] > cut.block_k
+    several = fields["k"] > fields["block_k"]
     rows = -(-fields["m"] // cut.blocks_m)
     tiles = -(-rows // fields["tile_m"])
     panel = tiles * tile if several else tile

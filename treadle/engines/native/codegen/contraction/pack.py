@@ -6,11 +6,18 @@ hold anything: their sums are never stored. What lies in memory as `source` is w
 
 from __future__ import annotations
 
-from treadle.engines.native.codegen.builder import Builder, Value, vector
+from treadle.engines.native.codegen.builder import (
+    Builder,
+    Value,
+    lanes,
+    vector,
+)
 from treadle.engines.native.codegen.contraction.machine import Machine
 from treadle.engines.native.codegen.contraction.source import (
     load_wide,
     memory_type,
+    term_type,
+    terms_of,
     widened,
 )
 from treadle.engines.native.codegen.contraction.text import (
@@ -18,6 +25,7 @@ from treadle.engines.native.codegen.contraction.text import (
     join,
     lanes_below,
     least,
+    shuffle,
 )
 from treadle.engines.native.codegen.contraction.transpose import transpose
 from treadle.engines.native.codegen.texts import lasting
@@ -46,6 +54,10 @@ def pack_rows(machine: Machine, dtype: str, source: str) -> Function:
     """The panel of a B whose columns are consecutive: rows are copied."""
     b = Builder("NAME", _PANEL)
     arg = b.arguments
+    if terms_of(source) > 1:
+        names = "source", "k_b", "k", "columns", "panel", "row"
+        _zip_rows(b, machine, source, *[arg[name] for name in names])
+        return join("pack_rows", [b])
     count = machine.lanes(dtype)
     kind = vector(dtype, count)
 
@@ -98,11 +110,11 @@ def pack_transposed(machine: Machine, dtype: str, source: str) -> Function:
     """The panel of a B that is consecutive along k: squares are transposed."""
     b = Builder("NAME", _PANEL)
     arg = b.arguments
-    count = machine.lanes(dtype)
-    kind, memory = vector(dtype, count), memory_type(source)
-    left = b.srem(arg["k"], b.i64(count))
+    count, terms = machine.lanes(dtype), terms_of(source)
+    kind, memory = vector(dtype, count), term_type(source)
+    left = b.srem(arg["k"], b.i64(count * terms))
     whole = b.sub(arg["k"], left)
-    mask = lanes_below(b, left, count)
+    mask = lanes_below(b, left, count * terms)
     last = b.sub(arg["columns"], b.i64(1))
     with b.loop(b.i64(0), arg["columns"], b.i64(count)) as over:
         sources = []
@@ -111,7 +123,7 @@ def pack_transposed(machine: Machine, dtype: str, source: str) -> Function:
             start = b.mul(column, arg["column_b"])
             sources.append(b.offset(arg["source"], start, "i8"))
         panel = b.offset(arg["panel"], over.index, dtype)
-        with b.loop(b.i64(0), whole, b.i64(count), [panel]) as over_k:
+        with b.loop(b.i64(0), whole, b.i64(count * terms), [panel]) as over_k:
             places = [b.offset(p, over_k.index, memory) for p in sources]
             to = over_k.values[0]
             rows = [load_wide(b, kind, p, source) for p in places]
@@ -122,7 +134,8 @@ def pack_transposed(machine: Machine, dtype: str, source: str) -> Function:
         with b.when(b.compare("sgt", left, b.i64(0))):
             places = [b.offset(p, whole, memory) for p in sources]
             rows = [load_wide(b, kind, p, source, mask) for p in places]
-            _store_some(b, transpose(b, rows), over_k.values[0], left)
+            rest = b.sdiv(b.add(left, b.i64(terms - 1)), b.i64(terms))
+            _store_some(b, transpose(b, rows), over_k.values[0], rest)
     b.ret()
     return join("pack_transposed", [b])
 
@@ -141,12 +154,19 @@ def _store_some(b: Builder, rows: list[Value], to: Value, count: Value) -> None:
 
 
 @lasting
-def copy_block(machine: Machine, dtype: str, source: str) -> Function:
-    """copy(source, step, rows, columns, target, target step): consecutive columns."""
+def copy_block(machine: Machine, dtype: str, source: str, along_k: bool) -> Function:
+    """copy(source, step, rows, columns, target, target step): consecutive columns.
+
+    Elements of several terms are copied `along_k`, or come from as many rows.
+    """
     b = Builder("NAME", _COPY)
     arg = b.arguments
-    count = machine.lanes(dtype)
-    kind, memory = vector(dtype, count), memory_type(source)
+    if terms_of(source) > 1 and not along_k:
+        _zip_rows(b, machine, source, *[arg[name] for name, _ in _COPY])
+        return join("copy_block", [b])
+    count = machine.lanes(dtype) * terms_of(source)
+    kind, memory = vector(dtype, machine.lanes(dtype)), term_type(source)
+    wide = dtype if terms_of(source) == 1 else memory
     left = b.srem(arg["columns"], b.i64(count))
     whole = b.sub(arg["columns"], left)
     mask = lanes_below(b, left, count)
@@ -156,11 +176,76 @@ def copy_block(machine: Machine, dtype: str, source: str) -> Function:
         x, y = rows.values
         with b.loop(b.i64(0), whole, b.i64(count)) as over:
             loaded = load_wide(b, kind, b.offset(x, over.index, memory), source)
-            b.store(loaded, b.offset(y, over.index, dtype))
+            b.store(loaded, b.offset(y, over.index, wide))
         with b.when(some):
             loaded = load_wide(b, kind, b.offset(x, whole, memory), source, mask)
-            b.store(loaded, b.offset(y, whole, dtype))
+            b.store(loaded, b.offset(y, whole, wide))
         further = b.offset(y, arg["target_step"], "i8")
         rows.next([b.offset(x, arg["step"], "i8"), further])
     b.ret()
     return join("copy_block", [b])
+
+
+def _zip_rows(
+    b: Builder,
+    machine: Machine,
+    source: str,
+    start: Value,
+    step: Value,
+    rows: Value,
+    columns: Value,
+    target: Value,
+    target_step: Value,
+) -> None:
+    """Write rows with consecutive columns so that as many as an element has terms are
+    one row of elements; rows past the last are 0.
+    """
+    group, term = terms_of(source), term_type(source)
+    count = machine.lanes(memory_type(source))
+    kind = vector(term, count)
+    left = b.srem(columns, b.i64(count))
+    edge = lanes_below(b, left, count)
+    none = Value("zeroinitializer", f"<{count} x i1>")
+    rest = b.srem(rows, b.i64(group))
+    full = b.sub(rows, rest)
+
+    def zipped(place: Value, to: Value, rows: Value | None, mask: Value | None) -> None:
+        """One vector: of all rows of a group, or of the first ones."""
+        parts = []
+        for i in range(group):
+            some = mask
+            if rows is not None:
+                exists = b.compare("slt", b.i64(i), rows)
+                whole = mask or Value("splat (i1 true)", none.type)
+                some = b.select(exists, whole, none)
+            parts.append(b.masked_load(kind, place, some))
+            place = b.offset(place, step, "i8")
+        while len(parts) > 1:  # the term of row i at i, as its bits are swapped
+            half = len(parts) // 2
+            pairs = zip(parts[:half], parts[half:], strict=True)
+            parts = [_interleaved(b, *pair) for pair in pairs]
+        b.store(parts[0], to)
+
+    def line(place: Value, to: Value, rows: Value | None) -> None:
+        with b.loop(b.i64(0), b.sub(columns, left), b.i64(count)) as over:
+            at = b.offset(place, over.index, term)
+            zipped(at, b.offset(to, over.index, f"[{group} x {term}]"), rows, None)
+        with b.when(b.compare("sgt", left, b.i64(0))):
+            last = b.sub(columns, left)
+            at = b.offset(place, last, term)
+            zipped(at, b.offset(to, last, f"[{group} x {term}]"), rows, edge)
+
+    with b.loop(b.i64(0), full, b.i64(group), [start, target]) as over:
+        place, to = over.values
+        line(place, to, None)
+        below = b.offset(place, b.mul(step, b.i64(group)), "i8")
+        over.next([below, b.offset(to, target_step, "i8")])
+    with b.when(b.compare("sgt", rest, b.i64(0))):
+        line(*over.values, rest)
+    b.ret()
+
+
+def _interleaved(b: Builder, x: Value, y: Value) -> Value:
+    """The lanes of two vectors in turn."""
+    count = lanes(x.type)
+    return shuffle(b, x, y, lambda k: k // 2 + k % 2 * count, 2 * count)

@@ -1,7 +1,8 @@
 """Storage of an operand: as it is computed with, or in fewer bytes.
 
-Floats of 16 bits and integers of 8 are widened as they are loaded; no bit is lost. Of
-"int8 x 4" and "uint8 x 4" an element is four terms of a sum.
+Floats of 16 bits and integers of 8 are widened as they are loaded; no bit is lost. An
+element of "int8 x 4", "uint8 x 4" or "bfloat x 2" is as many terms of a sum, which one
+instruction multiplies and adds up.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ _MEMORY = {
     "i32": ("i32", 4),
     "int8 x 4": ("i32", 4),
     "uint8 x 4": ("i32", 4),
+    "bfloat x 2": ("i32", 4),
 }
 
 
@@ -36,6 +38,16 @@ def memory_type(source: str) -> str:
 def size_of(source: str) -> int:
     """The bytes of an element in memory."""
     return _MEMORY[source][1]
+
+
+def terms_of(source: str) -> int:
+    """How many terms of a sum are one element."""
+    return int(source.partition(" x ")[2] or 1)
+
+
+def term_type(source: str) -> str:
+    """The LLVM type of a term in memory."""
+    return memory_type(source.partition(" x ")[0])
 
 
 def widened(b: Builder, x: Value, source: str, dtype: str) -> Value:
@@ -56,7 +68,11 @@ def widened(b: Builder, x: Value, source: str, dtype: str) -> Value:
 def load_wide(
     b: Builder, kind: str, place: Value, source: str, mask: Value | None = None
 ) -> Value:
-    """A vector of type `kind` from memory in which elements lie as `source`."""
-    narrow = vector(memory_type(source), lanes(kind))
+    """A vector of type `kind` from memory in which elements lie as `source`; the mask
+    is of terms."""
+    count = lanes(kind)
+    narrow = vector(term_type(source), count * terms_of(source))
     loaded = b.masked_load(narrow, place, mask)
+    if terms_of(source) > 1:
+        return b.bitcast(loaded, vector(memory_type(source), count))
     return widened(b, loaded, source, element(kind))

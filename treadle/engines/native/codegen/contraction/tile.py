@@ -9,9 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from treadle.engines.native.codegen.builder import Builder, Value, element, vector
+from treadle.engines.native.codegen.builder import (
+    Builder,
+    Value,
+    element,
+    lanes,
+    vector,
+)
 from treadle.engines.native.codegen.contraction.machine import Machine
-from treadle.engines.native.codegen.contraction.source import load_wide, size_of
+from treadle.engines.native.codegen.contraction.source import (
+    load_wide,
+    size_of,
+    terms_of,
+)
 from treadle.engines.native.codegen.contraction.text import (
     Function,
     lanes_below,
@@ -133,11 +143,14 @@ def _in_blocks(
     memory = b.define("ptr", f"alloca [{count} x {kind}], align {machine.vector}")
     places = [b.offset(memory, b.i64(i), kind) for i in range(count)]
     zero = Value("zeroinitializer", kind)
-    several = b.compare("sgt", arg["k"], b.i64(TERMS))
+    k, group = arg["k"], terms_of(sources[1])
+    if group > 1:
+        k = b.sdiv(b.add(k, b.i64(group - 1)), b.i64(group))
+    several = b.compare("sgt", k, b.i64(TERMS))
     with b.when(several):
         for place in places:
             b.store(zero, place)
-    carried = [arg["k"], arg["b"], arg["ahead"], *rows]
+    carried = [k, arg["b"], arg["ahead"], *rows]
     before, block, more, last = b.block, *map(b.label, ("block", "more", "last"))
     b.branch(block)
     b.start(block)
@@ -188,8 +201,9 @@ def _over_k(
     the next terms lie, and the sums.
     """
     arg, (dtype, source) = b.arguments, sources
+    grouped = terms_of(source) > 1  # in a panel, of whole vectors
     step = machine.lanes(dtype) * size_of(source)
-    width = len(masks)
+    width, kind = len(masks), sums[0].type
     height = len(sums) // width
     before, loop, end = b.block, b.label("loop"), b.label("end")
     rows = pointers[2:]
@@ -203,8 +217,8 @@ def _over_k(
     if len(sums) >= 8 and width > 1:
         prefetch(b, ahead, 2)
     ys = [
-        load_wide(b, sums[0].type, b.offset(row_b, b.i64(j * step), "i8"), source, mask)
-        for j, mask in enumerate(masks)
+        load_wide(b, kind, b.offset(row_b, b.i64(j * step), "i8"), source, mask)
+        for j, mask in enumerate([None] * width if grouped else masks)
     ]
     after = []
     for i in range(height):
@@ -261,6 +275,11 @@ def add_product(
 ) -> Value:
     """x y + z, of a y that lies in memory as `source`; in two roundings where the
     machine has no fused instruction, and of bytes by fours with the unsigned first."""
+    if source == "bfloat x 2":
+        halves = [b.bitcast(v, vector("bfloat", 2 * lanes(v.type))) for v in (x, y)]
+        sums = b.call("llvm.x86.avx512bf16.dpbf16ps.512", z.type, (z, *halves))
+        assert sums is not None
+        return sums
     if source.endswith(" x 4"):
         pair = (y, x) if source[0] == "u" else (x, y)
         sums = b.call("llvm.x86.avx512.vpdpbusd.512", z.type, (z, *pair))
