@@ -22,6 +22,36 @@ def test_values_and_gradients_are_torchs(name: str) -> None:
     assert checksum(g.numpy()) == pytest.approx(slope, rel=2e-4, abs=2e-4)
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_what_is_no_number_stays_where_it_is(bad: float) -> None:
+    """What a result is not computed from does not reach it, nor its gradient."""
+    x = np.array([[[bad, 1.0, 2.0, 3.0, 5.0]]], np.float32)
+    for y in (F.adaptive_avg_pool1d(x, 2), F.interpolate(x, size=2, mode="area")):
+        np.testing.assert_allclose(y.numpy()[0, 0], [bad, 10 / 3], rtol=1e-6)
+    flat = np.full((1, 1, 2), bad, np.float32)
+    y = F.interpolate(flat, size=3, mode="linear", align_corners=True)
+    assert (np.isnan(y.numpy()) if bad != bad else y.numpy() == bad)[0, 0, 1]
+    scores = np.array([[0.0, bad, 0.5], [1.0, 0.0, 0.5]], np.float32)
+    y = F.multilabel_margin_loss(scores, [[1, 0, 2], [0, -1, -1]], reduction="none")
+    np.testing.assert_allclose(y.numpy(), [0.0, 0.5 / 3], rtol=1e-6)
+    p = td.Parameter(np.ones((2, 3), np.float32))
+    weights = np.array([1.0, bad, 1.0], np.float32)
+    loss = F.nll_loss(p, [1, 0], weight=weights, reduction="sum")
+    (g,) = td.grad(loss, [p])
+    np.testing.assert_array_equal(g.numpy(), [[0.0, -bad, 0.0], [-1.0, 0.0, 0.0]])
+
+
+def test_a_window_wider_than_the_input_may_reach_over_its_end() -> None:
+    """In `ceil_mode`, where its first element is inside."""
+    x = np.array([[[3.0, 4.0]]], np.float32)
+    assert F.avg_pool1d(x, 3, 2, ceil_mode=True).tolist() == [[[3.5]]]
+    assert F.max_pool1d(x, 3, 2, ceil_mode=True).tolist() == [[[4.0]]]
+    y = F.lp_pool1d(x, 2, 3, ceil_mode=True).numpy()
+    np.testing.assert_allclose(y, [[[37.5**0.5]]], rtol=1e-6)  # torch: 3 means
+    with pytest.raises(td.ShapeError, match="a window of 5 is wider than 2"):
+        F.max_pool1d(x, 5, 2, ceil_mode=True)
+
+
 def test_running_statistics_are_updated_in_training() -> None:
     x = np.arange(6, dtype=np.float32).reshape(3, 2)
     mean, var = td.Variable(np.zeros(2)), td.Variable(np.ones(2))

@@ -131,6 +131,33 @@ CALLS: dict[str, tuple[Call, list[Any]]] = {
     "pdist": (lambda t, F, c, x: F.pdist(x), [[1.0, 2.0], [1.0, 2.0]]),
     "where": (lambda t, F, c, x: t.where(x > 0, x, -x), [-1.0, 0.0, 1.0]),
     "log_softmax": (lambda t, F, c, x: F.log_softmax(x, 0)[1:], [-INF, 1.0, 1.0]),
+    "multilabel_margin_loss": (
+        lambda t, F, c, x: F.multilabel_margin_loss(x, c([[0, -1, -1]])),
+        [[1.0, 0.0, 0.5]],
+    ),
+    "gaussian_nll_loss, variance": (
+        lambda t, F, c, x: F.gaussian_nll_loss(c([0.0, 1.0, 2.0]), c([0.0] * 3), x),
+        [0.0, 0.5, INF],
+    ),
+    "lp_pool1d 1": (lambda t, F, c, x: F.lp_pool1d(x, 1, 2), [[[0.0, 0.0, 1.0, -1.0]]]),
+    "lp_pool1d 2": (lambda t, F, c, x: F.lp_pool1d(x, 2, 2), [[[0.0, 0.0, 3.0, 4.0]]]),
+    "lp_pool1d 3": (lambda t, F, c, x: F.lp_pool1d(x, 3, 2), [[[0.0, 1.0, 1.0, -1.0]]]),
+    "embedding_bag": (
+        lambda t, F, c, x: F.embedding_bag(c([[0, 1]]), x, mode="max"),
+        [[1.0, 2.0], [1.0, 3.0]],
+    ),
+    "grid_sample, border": (
+        lambda t, F, c, x: F.grid_sample(
+            c([[[[1.0, 2.0], [4.0, 8.0]]]]), x, "bilinear", "border", True
+        ),
+        [[[[-1.0, 0.5], [0.5, 1.0], [0.5, 2.0]]]],
+    ),
+    "grid_sample, reflection": (
+        lambda t, F, c, x: F.grid_sample(
+            c([[[[1.0, 2.0], [4.0, 8.0]]]]), x, "bilinear", "reflection", True
+        ),
+        [[[[-1.0, 0.5], [0.5, 1.0], [0.5, 2.0]]]],
+    ),
 }  # fmt: skip
 
 # By name, row after row.
@@ -212,6 +239,14 @@ GRADIENTS: dict[str, list[float]] = {
     "pdist": [0.0, 0.0, 0.0, 0.0],
     "where": [-1.0, -2.0, 3.0],
     "log_softmax": [0.0, -0.5, 0.5],
+    "multilabel_margin_loss": [-0.3333333, 0.0, 0.3333333],
+    "gaussian_nll_loss, variance": [166666.7, -0.3333333, 0.0],
+    "lp_pool1d 1": [0.0, 0.0, 0.0, 0.0],
+    "lp_pool1d 2": [0.0, 0.0, 1.2, 1.6],
+    "lp_pool1d 3": [0.0, 1.0, 0.0, 0.0],
+    "embedding_bag": [1.0, 0.0, 0.0, 2.0],
+    "grid_sample, border": [0.0, 1.5, 4.0, 0.0, 6.0, 0.0],
+    "grid_sample, reflection": [0.0, 1.5, 4.0, 0.0, 3.75, -7.875],
 }
 
 

@@ -80,9 +80,10 @@ def embedding_bag(
     if per_sample_weights is not None:
         rows = rows * functions.expand_dims(per_sample_weights, -1)
     if offsets is None:
-        return {"sum": functions.sum, "mean": functions.mean, "max": functions.max}[
-            mode
-        ](rows, -2)
+        if mode != "max":
+            return (functions.sum if mode == "sum" else functions.mean)(rows, -2)
+        first = functions.argmax(rows, -2, keepdims=True)  # of equals it has the slope
+        return functions.squeeze(functions.take_along_axis(rows, first, -2), -2)
     if mode == "max":
         raise ArgumentError('bags by offsets have a "sum" or "mean"')
     first = functions.astype(as_tensor(offsets), "int64")

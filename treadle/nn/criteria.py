@@ -14,7 +14,7 @@ from treadle.ops.cast import carried_wide
 from treadle.ops.distance import pair, reduced
 from treadle.ops.flow import stop_gradient
 from treadle.ops.movement import broadcast_to
-from treadle.ops.select import maximum
+from treadle.ops.select import maximum, where
 
 __all__ = [
     "binary_cross_entropy",
@@ -283,7 +283,7 @@ def gaussian_nll_loss(
     v = as_tensor(var)
     if v.type.ndim and v.type.shape == x.type.shape[:-1]:
         v = functions.expand_dims(v, -1)
-    v = v + stop_gradient(maximum(v, eps) - v)
+    v = where(v < eps, v - stop_gradient(v) + eps, v)
     values = (functions.log(v) + functions.square(x - t) / v) * 0.5
     values = values + 0.5 * math.log(2 * math.pi) if full else values
     return reduced(values, reduction, "gaussian_nll_loss")

@@ -109,8 +109,11 @@ def read_between(
 
     if mode == "nearest":
         at = [functions.round(v) for v in at]
-    if whole_first:
-        at = [inside(*parts) for parts in zip(at, extents, borders, strict=True)]
+    if whole_first and padding != "zeros":
+        at = [
+            _stopped(inside(v, m, border), m)
+            for v, m, border in zip(at, extents, borders, strict=True)
+        ]
     flat = reshape(x, (n, c, math.prod(extents)))
     total: Any = None
     for corner in itertools.product(*[_taps(v, mode) for v in at]):
@@ -138,6 +141,12 @@ def read_between(
 
 def _clipped(v: Tensor, m: int) -> Tensor:
     return functions.clip(v, 0.0, m - 1.0)
+
+
+def _stopped(v: Tensor, m: int) -> Tensor:
+    """Coordinates between 0 and m - 1, of which those at an end have no derivative."""
+    between = functions.logical_and(v > 0, v < m - 1)
+    return functions.where(between, v, functions.stop_gradient(_clipped(v, m)))
 
 
 def _reflected(x: Tensor, low: float, high: float) -> Tensor:

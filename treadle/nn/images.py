@@ -270,7 +270,10 @@ def _norms(
     def pool(y: Tensor) -> Tensor:
         sizes = kernel if isinstance(kernel, (tuple, list)) else (kernel,) * rank
         mean = avg_pool(as_float(y) ** norm_type, kernel, stride, 0, ceil, rank=rank)
-        return (mean * math.prod(sizes)) ** (1.0 / norm_type)
+        total = mean * math.prod(sizes)
+        none = total == 0  # there the derivative is 0, as of other norms
+        root = functions.where(none, 1, total) ** (1.0 / norm_type)
+        return functions.where(none, 0, root)
 
     y: Tensor = _of_rank(x, rank, pool)
     return y

@@ -94,10 +94,10 @@ def multilabel_margin_loss(
     valid = functions.cumulative_prod(functions.astype(labels >= 0, x.dtype), -1)
     places = functions.maximum(labels, 0)
     hot = one_hot(places, classes, x.dtype) * functions.expand_dims(valid, -1)
-    none = 1.0 - functions.max(hot, -2)
+    none = functions.expand_dims(1.0 - functions.max(hot, -2), -2)
     lead = functions.expand_dims(functions.take_along_axis(x, places, -1), -1)
-    terms = maximum(1.0 - lead + functions.expand_dims(x, -2), 0)
-    terms = terms * functions.expand_dims(valid, -1) * functions.expand_dims(none, -2)
+    terms = relu(1.0 - lead + functions.expand_dims(x, -2))
+    terms = where(functions.expand_dims(valid, -1) * none > 0, terms, 0)
     values = functions.sum(terms, (-2, -1)) / classes
     return reduced(values, reduction, "multilabel_margin_loss")
 

@@ -177,7 +177,8 @@ class PickLabel(OfLabels):
         return pick(xs[0], xs[1], self.axis, counted=True)
 
     def vjp(self, g: Any, y: Any, x: Tensor, labels: Tensor) -> Cotangents:
-        return expand_dims(g, self.axis) * hot_at(labels, x, self.axis), None
+        hot = hot_at(labels, x, self.axis) > 0
+        return where(hot, expand_dims(g, self.axis), 0), None
 
 
 @provide

@@ -13,7 +13,6 @@ from treadle.graph.operators import functions, provide
 from treadle.graph.origin import capture, describe
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import as_float, carried_wide, summand
-from treadle.ops.contract import Contract
 from treadle.ops.families import some
 from treadle.ops.naming import named_like
 from treadle.ops.pool import MaxPool, MaxPoolPositions, SumPool
@@ -25,7 +24,6 @@ from treadle.ops.window import (
     padded,
     pairs,
     spatial,
-    windows_along,
 )
 
 __all__ = [
@@ -61,14 +59,14 @@ def _windows(
         asked = pairs(padding, node.type.shape[2:], sizes, apart, steps)
         cover = asked
         if ceil:
-            counts = windows_along(node.type.shape[2:], sizes, steps, asked, apart)
             wide = []
-            for n, k, s, (low, high), d, m in zip(
-                node.type.shape[2:], sizes, steps, asked, apart, counts, strict=True
+            for n, k, s, (low, high), d in zip(
+                node.type.shape[2:], sizes, steps, asked, apart, strict=True
             ):
-                rest = (n + low + high - d * (k - 1) - 1) % s
+                slack = n + low + high - d * (k - 1) - 1
                 # One more window, if it starts inside the input.
-                more = s - rest if rest and m * s < n + low else 0
+                start = -(-slack // s) * s
+                more = start - slack if 0 <= start < n + low else 0
                 wide.append((low, high + more))
             cover = tuple(wide)
     except TreadleError as error:
@@ -344,7 +342,6 @@ def adaptive_avg_pool(x: Any, output: Any) -> Tensor:
     node = as_float(x)
     names = node.type.axes
     rank = len(plane(node)[1])
-    letters = "abcde"[: rank + 2]
     bins = list(enumerate(spatial(output, rank, "output"), 2))
     for k, _ in bins:
         if not node.type.shape[k]:
@@ -354,14 +351,23 @@ def adaptive_avg_pool(x: Any, output: Any) -> Tensor:
     whole = tuple(k for k, m in bins if m == 1)
     if whole:
         node = functions.mean(node, whole, keepdims=True)
+    node = functions.unname(node)
     for k, m in bins:
-        n = node.type.shape[k]
-        if m == n:
-            continue
-        weights = np.zeros((m, n), node.type.dtype)
-        for i in range(m):
-            first, last = i * n // m, -(-(i + 1) * n // m)
-            weights[i, first:last] = 1 / (last - first)
-        spec = f"{letters},z{letters[k]}->{letters.replace(letters[k], 'z')}"
-        node = Contract(spec)(node, constant_node(weights))
+        if m != node.type.shape[k]:
+            node = _binned(node, k, m)
     return named_like(node, names)
+
+
+def _binned(x: Tensor, axis: int, bins: int) -> Tensor:
+    """The averages of `bins` bins along `axis`."""
+    n = x.type.shape[axis]
+    i = np.arange(bins)
+    first, last = i * n // bins, -(-(i + 1) * n // bins)
+    places = first[:, None] + np.arange((last - first).max(initial=0))
+    # Elements outside a bin are left out: times 0 a NaN would stay one.
+    shape = (*places.shape, *[1] * (x.type.ndim - axis - 1))
+    inside = constant_node((places < last[:, None]).reshape(shape))
+    elements = functions.take(x, np.minimum(places, n - 1), axis)
+    total = functions.sum(functions.where(inside, elements, 0), axis + 1)
+    counts = (last - first).astype(x.type.dtype).reshape(bins, *shape[2:])
+    return total / constant_node(counts)

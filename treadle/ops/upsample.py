@@ -135,8 +135,7 @@ def _drawn(x: Tensor, axis: int, at: Array, mode: str) -> Tensor:
         return take(x, np.clip(low + k, 0, last), axis)
 
     if mode in LINEAR:
-        first = element(0)
-        return first + (element(1) - first) * column(at - low)
+        return element(0) * column(low + 1 - at) + element(1) * column(at - low)
     parts = [element(k) * column(_cubic(np.abs(at - low - k))) for k in (-1, 0, 1, 2)]
     return parts[0] + parts[1] + parts[2] + parts[3]
 
