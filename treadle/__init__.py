@@ -6,7 +6,6 @@
 ('6.9093', '2.5839')
 """
 
-import importlib as _importlib
 import typing as _typing
 from functools import partial as _partial
 from typing import Any as _Any
@@ -19,6 +18,7 @@ from treadle.base.constants import *
 from treadle.base.dtypes import *
 from treadle.base.dtypes import bool_ as bool
 from treadle.base.errors import *
+from treadle.base.locks import imported as _imported
 from treadle.base.names import listed as _listed
 from treadle.base.names import public as _public
 from treadle.base.options import *
@@ -198,7 +198,7 @@ if not _typing.TYPE_CHECKING:  # where it would give any name a type
     def __getattr__(name: str) -> _Any:
         if name not in _LATER:
             raise _missing(__name__, name)
-        module = _importlib.import_module(f"treadle.{_LATER[name]}")
+        module = _imported(f"treadle.{_LATER[name]}")
         if _LATER[name] == name:
             return module
         loaded = {"__name__": "treadle", name: getattr(module, name)}

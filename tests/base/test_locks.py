@@ -57,8 +57,7 @@ CHILD = """
 import os, sys, threading
 import numpy as np
 import treadle as td
-from treadle.base.locks import locks
-from treadle.engines import base
+from treadle.base.locks import importing, locks
 from treadle.engines.native.codegen import jit, compiler
 from treadle.engines.native.execution import pool
 
@@ -68,7 +67,7 @@ def value(k):
     return float(td.sum(f(p) * k + td.exp(p * float(k))).numpy())
 want = value(2)
 # A fork waits for who has these.
-waited = {id(jit._lock), id(pool._order), id(base._importing)}
+waited = {id(jit._lock), id(pool._order), id(importing)}
 taken, go = threading.Event(), threading.Event()
 def hold():
     held = [x for x in locks() if id(x) not in waited]
@@ -95,3 +94,28 @@ def test_what_other_threads_hold_is_free_in_a_child() -> None:
 def run(code: str) -> Any:
     command = [sys.executable, "-c", code]
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+TOGETHER = """
+import sys, threading
+import treadle as td
+names = sorted(td._LATER) * 2
+bad, go = [], threading.Barrier(len(names))
+def name(one):
+    go.wait()
+    try:
+        getattr(td, one)
+    except BaseException as error:
+        bad.append((one, error))
+sys.setswitchinterval(1e-5)
+threads = [threading.Thread(target=name, args=(one,)) for one in names]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert not bad, bad
+"""
+
+
+def test_threads_may_name_what_is_loaded_late_at_once() -> None:
+    command = [sys.executable, "-W", "error", "-c", TOGETHER]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stderr

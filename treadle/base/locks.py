@@ -56,6 +56,23 @@ def around_fork(before: Call, after: Call) -> None:
     _around.append((before, after))
 
 
+# A child of a fork would wait for ever for a module that another thread was importing.
+importing = lock()
+around_fork(importing.acquire, importing.release)
+
+
+def imported(name: str) -> Any:
+    """A module of the library that is loaded late, by one thread at a time.
+
+    Threads that import parts of one package at once can each wait for the other: one of
+    them gets a module that is not whole, or an error.
+    """
+    with importing:
+        if package := name.rpartition(".")[0]:
+            import_module(package)  # whole, should a statement be importing it
+        return import_module(name)
+
+
 def in_child(call: Call) -> None:
     """Has something called in a forked child, when all locks are free."""
     _in_child.append(call)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import numpy as np
 
 from treadle.base.caches import clear, tables
 from treadle.base.errors import OptionError
-from treadle.base.locks import around_fork, is_mine, lock
+from treadle.base.locks import imported, importing, is_mine
 from treadle.base.options import engines as engine_names
 from treadle.base.options import register_engine
 from treadle.base.types import TupleType, Type
@@ -266,7 +265,7 @@ def _is_importing(name: str) -> bool:
     handler asks, which no other engine can wait for."""
     module = sys.modules.get(_modules.get(name.partition(":")[0], ""))
     spec = getattr(module, "__spec__", None)
-    return is_mine(_importing) and bool(getattr(spec, "_initializing", False))
+    return is_mine(importing) and bool(getattr(spec, "_initializing", False))
 
 
 def carry(name: str, code: Mapping[bytes, bytes]) -> None:
@@ -276,16 +275,10 @@ def carry(name: str, code: Mapping[bytes, bytes]) -> None:
         make.carry(code)
 
 
-# A child of a fork would wait for ever for a module that another thread was importing.
-_importing = lock()
-around_fork(_importing.acquire, _importing.release)
-
-
 def _maker(name: str) -> Callable[[], Engine]:
     api, _, number = name.partition(":")
     if api in _modules and api not in _engines and api not in _numbered:
-        with _importing:
-            importlib.import_module(_modules[api])
+        imported(_modules[api])
     if api in _numbered and (number.isdecimal() or api == name):
         return partial(_numbered[api], int(number or 0))
     if name not in _engines:

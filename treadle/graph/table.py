@@ -7,8 +7,9 @@ needs no import of theirs and a new op reaches the user in one file.
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any, TypeVar
+
+from treadle.base.locks import imported
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -21,7 +22,7 @@ class Table:
 
     def __getattr__(self, name: str) -> Any:
         if name in LATER:
-            import_module(LATER[name])
+            imported(LATER[name])
             return vars(self)[name]
         raise AttributeError(f"no layer has provided the function {name!r}")
 
