@@ -16,15 +16,16 @@ from treadle.graph.leaves import LITERAL
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach
 from treadle.graph.verify import problems
+from treadle.ops.cast import Cast
 from treadle.ops.contract import Contract, letters
 from treadle.ops.families import Movement, Reduction
 from treadle.rewrite.driver import Driver
 from treadle.rewrite.rule import Rule, RuleSet
 from treadle.rewrite.rules.inference import INFERENCE
 from treadle.rewrite.rules.readable import READABLE
-from treadle.rewrite.simplify import COMPILED
+from treadle.rewrite.simplify import COMPILED, NARROW
 
-ALL = COMPILED + READABLE + INFERENCE
+ALL = COMPILED + READABLE + INFERENCE + NARROW
 CASES = [pytest.param(rule, id=rule.name) for rule in ALL]
 SHAPES = [(), (3,), (2, 3), (1, 4)]
 
@@ -116,7 +117,9 @@ def work(node: Tensor) -> float:
     if isinstance(op, Contract):
         a, b, _ = letters(op.spec)
         shapes = node.inputs[0].type.shape + node.inputs[1].type.shape
-        return float(np.prod(list(dict(zip(a + b, shapes, strict=True)).values())))
+        count = float(np.prod(list(dict(zip(a + b, shapes, strict=True)).values())))
+        sizes = {x.inputs[0].type.dtype for x in node.inputs if type(x.op) is Cast}
+        return count / 4 if sizes == {td.int8, td.uint8} else count  # by fours
     if isinstance(op, Reduction):
         return float(node.inputs[0].type.size)
     if op.traits.tolerance == "U":

@@ -40,6 +40,11 @@ def recompute(nodes: Sequence[Tensor], supported: Callable[[Tensor], bool]) -> N
     for node in nodes:
         if type(node.op) is Cast and is_widened(node) and _in_memory(node.inputs[0]):
             recomputed(node)
+        if type(node.op) is Contract:
+            casts = [_moved(x) for x in node.inputs]
+            if all(map(is_widened, casts)):  # it reads both as they are narrow
+                for x in casts:
+                    recomputed(x)
     kinds = {k for k in {type(n.op) for n in nodes} if issubclass(k, CHEAP)}
     cheap = [n for n in nodes if type(n.op) in kinds and at_least(n.type.size, LARGE)]
     if not cheap:
@@ -77,9 +82,15 @@ def recompute(nodes: Sequence[Tensor], supported: Callable[[Tensor], bool]) -> N
 
 def _in_memory(x: Tensor) -> bool:
     """Whether a value lies in memory before the program runs, however it is seen."""
+    x = _moved(x)
+    return x.stored is not None or isinstance(x.op, Argument)
+
+
+def _moved(x: Tensor) -> Tensor:
+    """The value that is seen in another shape or order."""
     while isinstance(x.op, Movement):
         x = x.inputs[0]
-    return x.stored is not None or isinstance(x.op, Argument)
+    return x
 
 
 def _folded(nodes: Sequence[Tensor]) -> set[int]:

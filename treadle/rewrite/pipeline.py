@@ -31,7 +31,14 @@ from treadle.rewrite.expand import Expanded, Inner, expand, write_out
 from treadle.rewrite.fission import split_loops
 from treadle.rewrite.record import recording, sized
 from treadle.rewrite.record import stage as timed
-from treadle.rewrite.simplify import compiled_rules, normal, tidy
+from treadle.rewrite.rule import RuleSet
+from treadle.rewrite.simplify import (
+    compiled_rules,
+    narrow_rules,
+    narrowed,
+    normal,
+    tidy,
+)
 from treadle.rewrite.straighten import straighten
 from treadle.rewrite.widen import is_half_product, widen
 
@@ -41,11 +48,12 @@ Roots = dict[int, Tensor]
 @dataclass(frozen=True)
 class Ways:
     """What an engine does itself: the ops it claims, the convolutions done directly,
-    the loops that may be one kernel."""
+    the loops that may be one kernel, and whether products of bytes are instructions."""
 
     claimed: Callable[[Op], bool]
     direct: Callable[[Tensor], bool]
     whole: Callable[[Scan], bool] = lambda op: False
+    bytes: Callable[[], bool] = lambda: False
 
 
 ALL = Ways(lambda op: True, lambda node: True)  # an engine that writes nothing out
@@ -76,7 +84,12 @@ def _is_inlined(node: Tensor, ways: Ways) -> bool:
 def _is_normal(node: Tensor, ways: Ways) -> bool:
     if isinstance(node.type, TupleType) or node.type.dtype.kind == "c":
         return True
-    return all(rule.apply(node) is None for rule in compiled_rules().of(node))
+    return not _fits(compiled_rules(), node)
+
+
+def _fits(rules: RuleSet, node: Tensor) -> bool:
+    """Whether one of these rules fits a node."""
+    return any(rule.apply(node) is not None for rule in rules.of(node))
 
 
 def _is_written(node: Tensor, ways: Ways) -> bool:
@@ -121,6 +134,13 @@ PIPELINE = (
         _is_normal,
         optional=True,
         deep=True,
+    ),
+    Stage(
+        "narrow",
+        lambda graph, ways: narrowed(graph.roots, graph.nodes(), ways.bytes()),
+        "products of bytes and quotients are in as few digits as give the same",
+        lambda node, ways: not _fits(narrow_rules(ways.bytes()), node),
+        optional=True,
     ),
     Stage(
         "write out",

@@ -14,6 +14,8 @@ from treadle.graph.frame import TraceFrame, pushed
 from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
+from treadle.ops.cast import Cast
+from treadle.ops.contract import Contract
 from treadle.rewrite.driver import Driver, Watch
 from treadle.rewrite.record import fired, recording
 from treadle.rewrite.rule import Rule, RuleSet
@@ -23,9 +25,11 @@ from treadle.rewrite.rules.contraction import CONTRACTION
 from treadle.rewrite.rules.logic import LOGIC
 from treadle.rewrite.rules.movement import MOVEMENT
 from treadle.rewrite.rules.powers import POWERS
+from treadle.rewrite.rules.quantized import QUANTIZED
 from treadle.rewrite.rules.readable import READABLE
 from treadle.rewrite.rules.reduction import REDUCTION
 from treadle.rewrite.rules.repeats import REPEATS
+from treadle.rewrite.rules.rounding import ROUNDING
 from treadle.rewrite.rules.stability import STABILITY
 from treadle.rewrite.rules.state import FORWARD, STATE
 
@@ -40,6 +44,8 @@ SHOWN = STANDARD + READABLE
 # Of a part of a graph whose operands are not known: what cannot stand in the way of
 # another rule, as each of the others might that an operand decides on.
 TIDY = MOVEMENT + STATE
+NARROW = ROUNDING + QUANTIZED
+NARROWED = (Cast, Contract)  # the ops at which these begin
 
 
 @cached(64)
@@ -68,6 +74,21 @@ def normal(roots: dict[int, Tensor]) -> dict[int, Tensor]:
     if record is not None:
         record.rewritten = tuple(rewritten.values())
     return rewritten
+
+
+def narrow_rules(by_bytes: bool) -> RuleSet:
+    """The rules after the standard ones; `by_bytes` where products of bytes pay."""
+    return NARROW if by_bytes else ROUNDING
+
+
+def narrowed(
+    roots: dict[int, Tensor], nodes: Sequence[Tensor], by_bytes: bool
+) -> dict[int, Tensor]:
+    """The roots of a graph, whose `nodes` are in normal form, in fewer digits."""
+    rules = narrow_rules(by_bytes)
+    if not any(type(n.op) in NARROWED and rules.of(n) for n in nodes):
+        return roots
+    return Driver(rules, None if recording() is None else fired).all(roots)
 
 
 @provide

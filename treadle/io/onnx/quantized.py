@@ -127,7 +127,8 @@ _WIDER = {td.float16: td.float32, td.bfloat16: td.float32, td.float32: td.float6
 
 def _quotient(x: Tensor, y: Tensor) -> Tensor:
     """x / y rounded once: taken in twice the digits, it stays apart from rules that
-    turn quotients of quotients, which would move a tie of what is rounded next."""
+    turn quotients of quotients, which would move a tie of what is rounded next. A rule
+    that comes after those has it in single precision."""
     dtype = x.type.dtype
     wide = _WIDER.get(dtype, dtype)
     return td.astype(td.astype(x, wide) / td.astype(y, wide), dtype)
@@ -166,6 +167,8 @@ def _dequantize(node: Node, x: Value, scale: Value, zero: Value = None) -> tuple
     code, scales = node.get("output_dtype", 0), _tensor(scale)
     data = _tensor(x, td.float32 if _dtype_of(x) in _NARROW else None)
     shape = data.type.shape
+    if isinstance(zero, np.ndarray) and not zero.astype(np.float32).any():
+        zero = None
     if zero is not None:
         wide = td.int32 if data.type.dtype.kind in "iu" else td.float32
         point = _spread(_tensor(zero, wide), node, shape)

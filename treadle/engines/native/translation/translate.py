@@ -11,6 +11,7 @@ from treadle.base.caches import cached, lazy
 from treadle.base.dtypes import kind
 from treadle.base.options import current
 from treadle.base.types import TupleType, Type
+from treadle.engines.native.codegen.contraction.machine import machine
 from treadle.engines.native.codegen.scalars import supports
 from treadle.engines.native.system.host import Host, host
 from treadle.engines.native.translation.keys import layout_of
@@ -70,7 +71,12 @@ def claimed(op: Op) -> bool:
     return bool(op.traits.effect) or type(op) in KERNELS
 
 
-WAYS = Ways(claimed, direct, may_be_recurrence)
+def multiplies_bytes() -> bool:
+    """Whether the processor adds up several products of bytes at once."""
+    return machine().quads
+
+
+WAYS = Ways(claimed, direct, may_be_recurrence, multiplies_bytes)
 
 
 @dataclass(frozen=True)

@@ -241,7 +241,8 @@ def _zip_rows(
         below = b.offset(place, b.mul(step, b.i64(group)), "i8")
         over.next([below, b.offset(to, target_step, "i8")])
     with b.when(b.compare("sgt", rest, b.i64(0))):
-        line(*over.values, rest)
+        place, to = over.values
+        line(place, to, rest)
     b.ret()
 
 
