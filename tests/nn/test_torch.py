@@ -143,6 +143,17 @@ def test_rows_that_are_read_are_scaled_down_in_their_table() -> None:
         assert np.linalg.norm(table([2]).numpy()) < 1.0 + 1e-5
 
 
+def test_rows_of_bags_are_scaled_down_in_their_table() -> None:
+    table = nn.EmbeddingBag(3, 2, max_norm=1.0, scale_grad_by_freq=True, mode="sum")
+    table.weight = [[3.0, 4.0], [0.3, 0.4], [6.0, 8.0]]
+    read = table([[0, 1], [0, 0]])
+    (g,) = td.grad(read.sum(), [table.weight])
+    np.testing.assert_allclose(read.numpy(), [[0.9, 1.2], [1.2, 1.6]], rtol=1e-5)
+    scaled = [[0.6, 0.8], [0.3, 0.4], [6.0, 8.0]]
+    np.testing.assert_allclose(table.weight.numpy(), scaled, rtol=1e-5)
+    np.testing.assert_allclose(g.numpy(), [[1, 1], [1, 1], [0, 0]], rtol=1e-6)
+
+
 def test_instance_statistics_follow_the_samples() -> None:
     layer = nn.InstanceNorm1d(2, momentum=0.5, track_running_stats=True)
     x = np.random.default_rng(0).normal(size=(3, 2, 7)).astype(np.float32)

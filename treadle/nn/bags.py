@@ -59,6 +59,9 @@ def embedding_bag(
     ids: Any,
     weight: Any,
     offsets: Any = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
     *,
     mode: str = "mean",
     per_sample_weights: Any = None,
@@ -66,7 +69,8 @@ def embedding_bag(
     """The sum, mean or max of the rows of `weight` at each bag of ids.
 
     Bags are the rows of ids (n, many); or ids are one row, and `offsets` tells where
-    each bag begins in it (not for "max"). A bag of nothing is 0.
+    each bag begins in it (not for "max"). A bag of nothing is 0. `max_norm` and
+    `scale_grad_by_freq` are those of `embedding`.
 
     >>> embedding_bag([[0, 1]], [[1.0], [3.0]]).tolist()
     [[2.0]]
@@ -76,7 +80,7 @@ def embedding_bag(
     if mode not in ("sum", "mean", "max"):
         raise ArgumentError(f'mode is "sum", "mean" or "max", not {mode!r}')
     places = as_tensor(ids)
-    rows = rows_at(weight, places)
+    rows = embedding(places, weight, None, max_norm, norm_type, scale_grad_by_freq)
     if per_sample_weights is not None:
         rows = rows * functions.expand_dims(per_sample_weights, -1)
     if offsets is None:

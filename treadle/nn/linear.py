@@ -286,6 +286,7 @@ class EmbeddingBag(Module):
     """The sum, mean or max of the rows of a table at each bag of ids.
 
     Bags are the rows of ids (n, many), or parts of one row that begin at `offsets`.
+    `max_norm` and `scale_grad_by_freq` are those of `Embedding`.
 
     >>> td.nn.EmbeddingBag(10, 3)([[1, 2], [4, 4]]).shape
     (2, 3)
@@ -298,9 +299,14 @@ class EmbeddingBag(Module):
         mode: str = "mean",
         dtype: Any = None,
         *,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
         weight_init: Init = None,
     ) -> None:
         above_zero(rows=rows, width=width)
+        self.max_norm, self.norm_type = max_norm, norm_type
+        self.scale_grad_by_freq = scale_grad_by_freq
         chosen = init.normal if weight_init is None else weight_init
         self.weight = param(shape=(rows, width), init=chosen, dtype=dtype)
         self.mode = mode
@@ -312,6 +318,9 @@ class EmbeddingBag(Module):
             ids,
             self.weight,
             offsets,
+            self.max_norm,
+            self.norm_type,
+            self.scale_grad_by_freq,
             mode=self.mode,
             per_sample_weights=per_sample_weights,
         )
