@@ -29,11 +29,10 @@ def adds(node: Tensor, rowwise: set[int]) -> bool:
 def _has_product(node: Tensor, rowwise: set[int], known: Container[int]) -> bool:
     """True if a product is among what is added up to a node: it is larger as the value
     of a row than what is multiplied. Other sums are values of rows like their parts."""
-
-    def is_summed(x: Tensor) -> bool:
-        return x.serial not in known and adds(x, rowwise)
-
-    parts = reached([node], lambda x: x.inputs if is_summed(x) else ())
+    parts = reached(
+        [node],
+        lambda x: x.inputs if x.serial not in known and adds(x, rowwise) else (),
+    )
     return any(isinstance(x.op, Contract) and x.serial not in known for x in parts)
 
 

@@ -129,10 +129,6 @@ def _pow(node: Tensor, inputs: list[Part]) -> Part:
     return f"{_held(inputs[0], _ATOM)}**{_held(inputs[1], _ATOM)}", _POWER
 
 
-def _reciprocal(node: Tensor, inputs: list[Part]) -> Part:
-    return f"1 / {_held(inputs[0], _SIGN)}", _PRODUCT
-
-
 def _cast(node: Tensor, inputs: list[Part]) -> Part:
     return f"{node.dtype.name}({inputs[0][0]})", _ATOM
 
@@ -197,7 +193,8 @@ def _select(node: Tensor, inputs: list[Part]) -> Part:
 
 
 _SPECIAL: dict[str, Any] = {
-    "Negative": _negative, "Square": _square, "Pow": _pow, "Reciprocal": _reciprocal,
+    "Negative": _negative, "Square": _square, "Pow": _pow,
+    "Reciprocal": lambda node, inputs: (f"1 / {_held(inputs[0], _SIGN)}", _PRODUCT),
     "Cast": _cast, "BroadcastTo": _broadcast, "Reshape": _reshape,
     "PermuteDims": _permute, "Contract": _contract, "Select": _select,
     **dict.fromkeys(("Sum", "Prod", "Max", "Min", "Mean", "LogSumExp"), _fold),

@@ -206,7 +206,11 @@ def _axes(within: Statement) -> set[Axis]:
 
 def _run_ahead(s: Statement, kernel: Kernel, large: set[int]) -> Statement:
     """A loop that runs through memory once, fetching what it will load."""
-    if not isinstance(s, Loop) or not s.lanes or _nested(s):
+    if (
+        not isinstance(s, Loop)
+        or not s.lanes
+        or any(isinstance(x, Loop) for x in s.body)
+    ):
         return s
     fetches: dict[int, Fetch] = {}
     for x in expressions((s,)):
@@ -216,10 +220,6 @@ def _run_ahead(s: Statement, kernel: Kernel, large: set[int]) -> Statement:
                 shift = AHEAD // x.dtype.itemsize
                 fetches.setdefault(x.buffer, Fetch(x.buffer, x.index + shift))
     return _begun(s, tuple(fetches.values()), ())
-
-
-def _nested(s: Loop) -> bool:
-    return any(isinstance(x, Loop) for x in s.body)
 
 
 def _is_run(x: Load, rows: Sequence[Axis], within: Statement) -> bool:

@@ -205,7 +205,7 @@ class Scan(Family):
         return [
             Mistake(lambda: op(x, x, x), ShapeError, "4 rows"),
             Mistake(
-                lambda: scan(lambda c, r: (td_sum(c), r), x, x), ShapeError, "carry 0"
+                lambda: scan(lambda c, r: (c.sum(), r), x, x), ShapeError, "carry 0"
             ),
             Mistake(lambda: scan(lambda c, r: c, x, x), TraceError, "pair"),
         ]
@@ -229,11 +229,6 @@ def stacked(t: Type, length: int, name: str | None) -> Type:
 def swapped(x: Tensor) -> Tensor:
     """x with its first two dimensions exchanged: rows of steps, or steps of rows."""
     return functions.moveaxis(x, 0, 1)
-
-
-def td_sum(x: Tensor) -> Tensor:
-    """The sum of all elements."""
-    return functions.sum(x)
 
 
 def map_list(f: Callable[[int], Tensor], items: Sequence[int]) -> list[Tensor]:

@@ -69,7 +69,10 @@ class CSRMatMul(Composite):
             count, source, target = self.columns, target, source
         if not x.type.shape[0] or not data.type.size:
             return full((count, *x.type.shape[1:]), 0.0, x.type.dtype)
-        parts = Embedding()(x, source) * _meeting_rows(_where(kept, data), x)
+        values = _where(kept, data)
+        if x.type.ndim == 2:
+            values = expand_dims(values, 1)
+        parts = Embedding()(x, source) * values
         return RowsToDense(count)(target, parts)
 
     def vjp(
@@ -194,11 +197,6 @@ def _elements(indices: Array, starts: Array, count: int) -> tuple[Array, Array, 
 
 def _where(kept: Tensor, x: Tensor) -> Tensor:
     return functions.where(kept, x, 0.0)
-
-
-def _meeting_rows(data: Tensor, x: Tensor) -> Tensor:
-    """Elements in a shape that meets rows of x."""
-    return expand_dims(data, 1) if x.type.ndim == 2 else data
 
 
 @provide

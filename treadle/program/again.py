@@ -51,11 +51,10 @@ def unbarred(
 
 def _live(roots: Mapping[int, Tensor]) -> set[int]:
     """The serials of nodes computed for their value, and not just waited for."""
-
-    def computed_from(x: Tensor) -> Sequence[Tensor]:
-        return x.inputs[:1] if isinstance(x.op, Again) else x.inputs
-
-    return {x.serial for x in reached(roots.values(), computed_from)}
+    nodes = reached(
+        roots.values(), lambda x: x.inputs[:1] if isinstance(x.op, Again) else x.inputs
+    )
+    return {x.serial for x in nodes}
 
 
 def _newest(nodes: Sequence[Tensor], live: set[int]) -> dict[int, Tensor | None]:

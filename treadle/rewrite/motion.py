@@ -263,11 +263,9 @@ class Parts:
         outside |= self.asked
         for serial in products:
             chain = below(self.body.nodes, {serial}) & early
-            if chain.isdisjoint(outside) and self.late & self._users_of(chain):
+            users = {x.serial for k in chain for x in self.users.get(k, [])}
+            if chain.isdisjoint(outside) and self.late & users:
                 self.before = {k: x for k, x in self.before.items() if k not in chain}
-
-    def _users_of(self, serials: Set[int]) -> set[int]:
-        return {x.serial for k in serials for x in self.users.get(k, [])}
 
     def _near(self, x: Tensor) -> bool:
         same = [k for k, y in enumerate(x.inputs) if y.serial not in self.varies]

@@ -169,7 +169,9 @@ def _rows_of(
     forest = Forest(units, asked, once)
     if not forest.groups:
         return None
-    gradient = not modes.get().no_grad and _derivable(forest)
+    gradient = not modes.get().no_grad and any(
+        any(x.template.wanted) for x in forest.instances
+    )
     exits = _exits(forest, roots, held)
     program = engine(current().engine).rows(forest, gradient, exits.taken)
     return None if program is None else Rows(program, forest, exits)
@@ -217,10 +219,6 @@ def _looks(table: Columns, asked: Container[int]) -> Any:
         tuple(wanted),
         tuple(numbers) if opened is None else opened[0],
     )
-
-
-def _derivable(forest: Forest) -> bool:
-    return any(any(x.template.wanted) for x in forest.instances)
 
 
 def _exits(forest: Forest, roots: Sequence[Tensor], held: Numbers) -> Exits:

@@ -224,7 +224,7 @@ class Translator(Module):
             ).located("Translator", repr(ids.type), ids.line)
         x = table(ids)
         if self.word_dropout and self.training:
-            x = _without_words(x, self.word_dropout)
+            x = plain_dropout(x, self.word_dropout, shared=(2,))  # whole words
         return begin(x if self.places is None else self.places(x, place))
 
     def extra_repr(self) -> str:
@@ -307,8 +307,3 @@ def _keys(mask: Any) -> Any:
     if allowed.ndim != 2:
         raise ShapeError(f"a mask of tokens is [rows, length], got {allowed.type}")
     return allowed.reshape((allowed.shape[0], 1, 1, allowed.shape[1]))
-
-
-def _without_words(x: Tensor, p: float) -> Tensor:
-    """Whole words dropped with probability p."""
-    return plain_dropout(x, p, shared=(2,))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from treadle.base.dtypes import kind
-from treadle.graph.tensor import Tensor
 from treadle.rewrite.facts import is_nonnegative, is_wide, number_of
 from treadle.rewrite.pattern import Trait, captures, numbers, of
 from treadle.rewrite.rule import Match, Rule, RuleSet
@@ -24,10 +23,6 @@ logical_not, equal, not_equal = of("LogicalNot"), of("Equal"), of("NotEqual")
 
 def _same_op(m: Match) -> bool:
     return bool(m.f.op == m.g.op)
-
-
-def _one_operand(d: Any) -> Tensor:
-    return d.td.floor(d.td.floor(d()))
 
 
 def _two_or_half(m: Match) -> bool:
@@ -64,7 +59,7 @@ SIGNS = RuleSet(
             ),
             lambda m: m.g,
             when=_same_op,
-            example=_one_operand,
+            example=lambda d: d.td.floor(d.td.floor(d())),
         ),
         Rule(
             "idempotence of two operands",

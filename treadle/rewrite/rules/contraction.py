@@ -211,10 +211,6 @@ def _fits(a: str, b: str, out: str) -> bool:
     return alone <= set(out)
 
 
-def _three(d: Any) -> Any:
-    return (d("x", (6, 2)) @ d("y", (2, 6))) @ d("z", (6, 1))
-
-
 CONTRACTION = RuleSet(
     "contraction",
     [
@@ -247,7 +243,8 @@ CONTRACTION = RuleSet(
              takes="float",
              example=lambda d: (d("x", (2, 1, 3)) * d("y", (4, 3))).sum(2)),
         Rule("order of a chain", contract(contract(x, y, label="f"), z), _chain,
-             exact=False, takes="float", example=_three),
+             exact=False, takes="float",
+             example=lambda d: (d("x", (6, 2)) @ d("y", (2, 6))) @ d("z", (6, 1))),
         Rule("order of a chain, from the right",
              contract(z, contract(x, y, label="f")), _chain, exact=False, takes="float",
              example=lambda d: d("z", (1, 6)) @ (d("x", (6, 2)) @ d("y", (2, 6)))),

@@ -32,14 +32,12 @@ def is_parameter(v: Tensor) -> bool:
     )
 
 
-def _small(v: Tensor, other: Tensor) -> bool:
-    return v.type.size < other.type.size and is_parameter(v)
-
-
 def _smaller(*names: str) -> Any:
     def holds(m: Match) -> bool:
         nodes = [m.captures[n] for n in names]
-        return is_wide(m.root) and all(_small(v, m.x) for v in nodes)
+        return is_wide(m.root) and all(
+            v.type.size < m.x.type.size and is_parameter(v) for v in nodes
+        )
 
     return holds
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from treadle.graph.tensor import Tensor
@@ -23,22 +24,11 @@ def _counts(m: Match) -> bool:
     return m.x.type.dtype.kind in "biu"
 
 
-def _is_truth(m: Match) -> bool:
-    return m.root.type.dtype.kind == "b"
-
-
-def _lower(m: Match) -> Tensor | None:
-    return _limit(m, min(m.number("a"), m.number("b")))
-
-
-def _higher(m: Match) -> Tensor | None:
-    return _limit(m, max(m.number("a"), m.number("b")))
-
-
-def _limit(m: Match, value: float) -> Tensor:
-    """x held by one of the two numbers."""
-    kept = m.a if m.number("a") == value else m.b
-    return m.root.op(m.x, kept)
+def _limit(closer: Callable[[float, float], float]) -> Callable[[Match], Tensor]:
+    """x limited by that of two numbers which `closer` chooses."""
+    return lambda m: m.root.op(
+        m.x, m.a if closer(a := m.number("a"), m.number("b")) == a else m.b
+    )
 
 
 def _self(name: str) -> Any:
@@ -65,10 +55,11 @@ LOGIC = RuleSet(
              example=_self("bitwise_xor")),
         Rule("either of the same", logical_xor(x, x), 0, takes="any",
              example=lambda d: d.td.logical_xor(d("x") > 0, d("x") > 0)),
-        Rule("inverted truth", invert(x), logical_not(x), _is_truth, takes="any",
+        Rule("inverted truth", invert(x), logical_not(x),
+             lambda m: m.root.type.dtype.kind == "b", takes="any",
              example=lambda d: ~(d("x") > 0)),
-        Rule("lower limit of two", minimum(minimum(x, a), b), _lower),
-        Rule("higher limit of two", maximum(maximum(x, a), b), _higher),
+        Rule("lower limit of two", minimum(minimum(x, a), b), _limit(min)),
+        Rule("higher limit of two", maximum(maximum(x, a), b), _limit(max)),
         Rule("greatest of two negatives", maximum(-x, -y), -minimum(x, y), exact=False),
         Rule("least of two negatives", minimum(-x, -y), -maximum(x, y), exact=False),
     ],

@@ -125,10 +125,6 @@ def _cut(parts: Any, op: Any) -> Any:
     return Slice(tuple(starts), tuple(stops), tuple(steps))
 
 
-def _sliced_twice(m: Match) -> Tensor:
-    return _cut(m.y.op, m.root.op)(m.x)
-
-
 def _slice_of_broadcast(m: Match) -> Tensor | None:
     """A part of a broadcast as a broadcast of a part."""
     op: Any = m.root.op
@@ -355,8 +351,9 @@ MOVEMENT = RuleSet(
              * d.td.broadcast_to(d("y", (3,)), (2, 3))),
         Rule("slice of everything", slice_(x), x, _is_whole, takes="any",
              example=lambda d: Slice((0, 0), (2, 3), (1, 1))(d("x", (2, 3)))),
-        Rule("slice of a slice", slice_(slice_(x, label="y")), _sliced_twice,
-             takes="any", example=lambda d: d("x", (7, 5))[1:6:2, ::-1][1:, 1:4]),
+        Rule("slice of a slice", slice_(slice_(x, label="y")),
+             lambda m: _cut(m.y.op, m.root.op)(m.x), takes="any",
+             example=lambda d: d("x", (7, 5))[1:6:2, ::-1][1:, 1:4]),
         Rule("slice of a broadcast", slice_(broadcast(x, label="y")),
              _slice_of_broadcast, takes="any",
              example=lambda d: d.td.broadcast_to(d("x", (3,)), (4, 3))[1:3, 1:]),

@@ -95,10 +95,6 @@ def _shares(d: Any) -> Any:
     return e / e.sum(1, keepdims=True)
 
 
-def _score(d: Any) -> Any:
-    return d.td.log_softmax(d("x", (3, 4)), 1)
-
-
 EXPANDED = RuleSet(
     "stability",
     [
@@ -130,7 +126,7 @@ EXPANDED = RuleSet(
             "exponential of log-softmax",
             exp(log_softmax(x, label="y")),
             _softmax_of_log,
-            lambda d: d.td.exp(_score(d)),
+            lambda d: d.td.exp(d.td.log_softmax(d("x", (3, 4)), 1)),
         ),
         stable(
             "logarithm of a sum of exponentials",

@@ -70,7 +70,9 @@ class Backward:
         template = instance.template
         if template.backward is None:
             return
-        groups = _backwards(instance.groups, forest.groups)
+        forward = instance.groups
+        last = forest.groups - 1
+        groups = Groups(last - forward.turns, forward.starts, forward.counts)
         live = self._live[number] if self._live is not None else None
         groups = living(groups, live, program.live.room)
         if not len(groups.turns):
@@ -142,8 +144,3 @@ class Backward:
     def _last(self, program: Places) -> Numbers:
         """The turn after all groups."""
         return np.array([program.forest.groups * program.live.room])
-
-
-def _backwards(groups: Groups, count: int) -> Groups:
-    """The groups in the turns of the way back."""
-    return Groups(count - 1 - groups.turns, groups.starts, groups.counts)

@@ -149,13 +149,9 @@ def exponential_product(x: Term, low: Term, times: Term) -> Term:
     return multiplied(fma(times, twice, times + times), bits, x)
 
 
-def _exp(x: Term) -> Term:
-    return exponential(x)
-
-
 def _expm1(x: Term) -> Term:
     return less_one(x)[1].signed(x)
 
 
-exp = formula(_exp)
+exp = formula(lambda x: exponential(x))
 expm1 = formula(_expm1)

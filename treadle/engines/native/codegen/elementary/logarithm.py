@@ -129,15 +129,7 @@ def one_plus(x: Term) -> Term:
     return _assembled(n, f, NATURAL[x.kind]).signed(x)
 
 
-def _log2(x: Term) -> Term:
-    return _assembled(*split(x), BINARY[x.kind])
-
-
-def _log10(x: Term) -> Term:
-    return _assembled(*split(x), DECIMAL[x.kind])
-
-
 log = formula(logarithm)
 log1p = formula(one_plus)
-log2 = formula(_log2)
-log10 = formula(_log10)
+log2 = formula(lambda x: _assembled(*split(x), BINARY[x.kind]))
+log10 = formula(lambda x: _assembled(*split(x), DECIMAL[x.kind]))
