@@ -59,6 +59,11 @@ def each(names: str, cases: Iterable[Any]) -> Callable[[Any], Any]:
     return decorate
 
 
+def by_letter(names: Iterable[str]) -> list[Any]:
+    """Cases of names for `each`: those of one first letter are in one test."""
+    return [pytest.param(name, id=f"{name[0]}/{name}") for name in names]
+
+
 def _raise(failures: list[BaseException]) -> None:
     if len(failures) == 1:
         raise failures[0]

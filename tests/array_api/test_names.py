@@ -9,6 +9,7 @@ import pytest
 
 import treadle as td
 from tests.array_api.names import FUNCTIONS, METHODS
+from tests.cases import by_letter, each
 
 KEYWORD = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -20,7 +21,7 @@ def function_of(name: str) -> Any:
     return found
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@each("name", by_letter(FUNCTIONS))
 def test_a_function_has_the_parameters_of_the_standard(name: str) -> None:
     words = FUNCTIONS[name].split()
     own = list(inspect.signature(function_of(name)).parameters.values())
@@ -46,7 +47,7 @@ def test_a_function_has_the_parameters_of_the_standard(name: str) -> None:
             assert p.name == word and p.kind == p.POSITIONAL_OR_KEYWORD
 
 
-@pytest.mark.parametrize("name", METHODS)
+@each("name", by_letter(METHODS))
 def test_arrays_have_the_names_of_the_standard(name: str) -> None:
     assert hasattr(td.Tensor, name) and hasattr(td.Parameter, name)
 

@@ -64,8 +64,8 @@ def test_other_numbers_of_ranks_go_on_from_it(tmp_path: Path, sharded: str) -> N
 def test_what_one_rank_cannot_write_none_has_written(tmp_path: Path) -> None:
     ranks(2, SAVE, str(tmp_path), "sharded", "", "write", "0")
     before = td.load(tmp_path)
+    found = ranks(2, SAVE, str(tmp_path), "sharded", "read", "", "0")
     for limit in (40, 1500):
-        found = ranks(2, SAVE, str(tmp_path), "sharded", "read", "", "0")
         failing = SAVE.replace("opt.updates, model", "7, model")
         words = str(tmp_path), "sharded", "read", "write", str(limit)
         broken = ranks(2, failing, *words)

@@ -276,7 +276,7 @@ ACTIONS = [
         max_size=10,
     )
 )
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=4, deadline=None)
 def test_whatever_is_done_between_steps(story: list[tuple[str, int, int]]) -> None:
     found = []
     for threads in (0, 1):

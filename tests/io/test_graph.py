@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import treadle as td
+from tests.cases import by_letter, each
 from tests.ops.test_contract import arrays_of
 from treadle import nn
 from treadle.base import trees
@@ -156,7 +157,7 @@ def test_functions_of_the_host_are_not_written(name: str, tmp_path: Path) -> Non
     assert __file__ in str(told.value)
 
 
-@pytest.mark.parametrize("name", sorted(set(registry) - ON_HOST))
+@each("name", by_letter(sorted(set(registry) - ON_HOST)))
 def test_every_op_is_written_and_read(name: str) -> None:
     try:
         samples = registry[name].samples()
@@ -338,7 +339,7 @@ def test_wrong_signatures_are_refused(tmp_path: Path) -> None:
         assert str(path) in str(caught.value)
 
 
-@pytest.mark.parametrize("name", sorted(set(registry) - ON_HOST))
+@each("name", by_letter(sorted(set(registry) - ON_HOST)))
 def test_a_variable_is_refused_for_a_value(name: str) -> None:
     """An op computes with its attributes: a variable there would run a graph."""
     try:
@@ -364,7 +365,7 @@ def test_a_variable_is_refused_for_a_value(name: str) -> None:
                 parse(changed, [variable], {})
 
 
-@pytest.mark.parametrize("name", sorted(set(registry) - ON_HOST))
+@each("name", by_letter(sorted(set(registry) - ON_HOST)))
 def test_a_large_attribute_takes_no_memory(name: str) -> None:
     """An op checks its operands by arithmetic, whatever numbers a file holds."""
     try:

@@ -245,7 +245,7 @@ def test_a_program_as_text() -> None:
     assert "product[1, 4, 4, 3] add(b0, b0)" in text
 
 
-@pytest.mark.parametrize("seed", range(200))
+@each("seed", [pytest.param(k, id=f"{k // 50}/{k}") for k in range(200)])
 def test_index_arithmetic_is_integer_arithmetic(seed: int) -> None:
     rng = np.random.default_rng(seed)
     axes = [Axis(f"i{k}", int(n)) for k, n in enumerate(rng.integers(1, 7, 3))]

@@ -14,6 +14,7 @@ import pytest
 
 import treadle as td
 import treadle.distributed  # its collectives are ops, too
+from tests.cases import by_letter, each
 from treadle.base.types import Names, TupleType, Type
 from treadle.graph.op import Sample, registry
 from treadle.ops.sampling import tensors_of
@@ -293,7 +294,7 @@ def test_every_op_has_a_rule_for_names() -> None:
     assert not (set(RULES) | set(OWN)) - set(OPS), "a rule without its op"
 
 
-@pytest.mark.parametrize("name", sorted(OPS))
+@each("name", by_letter(sorted(OPS)))
 def test_names_of_the_result_are_those_of_the_rule(name: str) -> None:
     for sample in OPS[name].samples():
         types = [x.type for x in tensors_of(sample)]

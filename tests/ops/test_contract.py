@@ -10,7 +10,7 @@ import pytest
 
 import treadle as td
 import treadle.distributed  # its collectives are ops, too
-from tests.cases import each
+from tests.cases import by_letter, each
 from tests.numerics import assert_close, differences
 from treadle.base.dtypes import float64, is_inexact
 from treadle.base.errors import TreadleError
@@ -67,7 +67,7 @@ def results(y: Tensor) -> tuple[Tensor, ...]:
     return outputs_of(y) if isinstance(y.type, TupleType) else (y,)
 
 
-@pytest.mark.parametrize("name", OPS)
+@each("name", by_letter(OPS))
 def test_an_op_is_complete(name: str) -> None:
     cls = OPS[name]
     samples = cls.samples()
@@ -82,7 +82,7 @@ def test_an_op_is_complete(name: str) -> None:
         assert cls.scalar is not Elementwise.scalar, "not a primitive: needs `scalar`"
 
 
-@pytest.mark.parametrize("name", OPS)
+@each("name", by_letter(OPS))
 def test_mistakes_are_refused_with_a_sentence(name: str) -> None:
     for mistake in mistakes_of(OPS[name]):
         with pytest.raises(mistake.error) as caught:

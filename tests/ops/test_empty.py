@@ -11,9 +11,9 @@ from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
-import pytest
 
 import treadle as td
+from tests.cases import by_letter, each
 from tests.numerics import assert_close
 from tests.ops.test_contract import OPS, arrays_of, results, samples_of
 from tests.ops.test_rows import NONE, choices
@@ -114,7 +114,7 @@ def _agree(op: Op, arrays: Arrays, got: list[Any] | str, want: list[Any] | str) 
         assert_close(g, w, op.traits.tolerance, 64)
 
 
-@pytest.mark.parametrize("name", [name for name in OPS if name not in TOLD])
+@each("name", by_letter([name for name in OPS if name not in TOLD]))
 def test_an_op_of_no_elements_is_the_same_on_every_engine(name: str) -> None:
     right: list[tuple[Op, Arrays, list[Any]]] = []
     for sample in samples_of(OPS[name]):
@@ -144,7 +144,7 @@ def _all_agree(
         _agree(op, arrays, got, want[: len(ys)])
 
 
-@pytest.mark.parametrize("name", [name for name in OPS if name not in TOLD])
+@each("name", by_letter([name for name in OPS if name not in TOLD]))
 def test_a_rule_of_numpy_infers_the_type_of_no_elements(name: str) -> None:
     for sample in samples_of(OPS[name]):
         for op, arrays in variants(sample):
@@ -161,7 +161,7 @@ def test_a_rule_of_numpy_infers_the_type_of_no_elements(name: str) -> None:
                 assert np.shape(v) == t.shape
 
 
-@pytest.mark.parametrize("name", [name for name in OPS if name not in NONE])
+@each("name", by_letter([name for name in OPS if name not in NONE]))
 def test_no_rows_of_an_op_are_a_result_without_rows(name: str) -> None:
     rows: list[Tensor] = []
     for sample in samples_of(OPS[name]):
