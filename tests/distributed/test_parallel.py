@@ -7,24 +7,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import treadle as td
 from tests.distributed.jobs import NEEDS_MPI, ranks
 from tests.distributed.workloads import WORKLOADS, Images, digest, trained
 from treadle.base.options import current
+from treadle.core import native
 from treadle.distributed import fixed
+from treadle.distributed.buffers import Statistics
 from treadle.distributed.layout import GradientLayout
-from treadle.distributed.share import (
-    Buffers,
-    RowGradients,
-    Share,
-    Sum,
-    levels,
-    shards_of,
-)
+from treadle.distributed.share import Buffers, RowGradients, shards_of
+from treadle.distributed.sums import ShardSums
 from treadle.runtime.again import Plans
+from treadle.runtime.steps import Plan
+from treadle.runtime.store import store
 
 UPDATES = 3
 RUN = """
@@ -177,12 +175,45 @@ def test_shards_that_look_alike_follow_plans_to_the_same_bits(name: str) -> None
         opt = td.distributed.DataParallel(inner, model, shards=2)
         for k in range(18):
             if not plans:
-                opt._gradients.plans = Plans()
+                opt._gradients.plans = inner.plans = Plans()
             opt.step(model.loss(k % 3))
-        assert opt._gradients.plans.hits >= (9 if plans else 0)
+        hits = opt._gradients.plans.hits + inner.plans.hits
+        assert hits >= (9 if plans else 0)
         return digest(model, opt)
 
     assert bits(True) == bits(False)
+
+
+def test_the_update_of_one_rank_is_one_plan_of_one_call_of_the_core() -> None:
+    td.set_options(seed=5)
+    net = td.nn.Sequential(
+        td.nn.Linear(6, 8), td.nn.BatchNorm1d(8), td.nn.Tanh(), td.nn.Linear(8, 2)
+    )
+    inner, calls = td.optim.Adam(lr=0.01), td.Variable(0, dtype=td.int64)
+    opt = td.distributed.DataParallel(inner, net, shards=4)
+    draws = np.random.default_rng(0)
+
+    def step(rows: int) -> None:
+        calls.assign(calls + 1)  # what nobody restores
+        x = draws.normal(size=(rows, 6)).astype(np.float32)
+        opt.step(td.square(net(x)).mean())
+
+    for _ in range(12):
+        step(5)
+    hits = opt._gradients.plans.hits, inner.plans.hits
+    for _ in range(8):
+        step(5)
+    assert (opt._gradients.plans.hits, inner.plans.hits) == (hits[0] + 6, hits[1] + 2)
+    assert int(calls) == 20 and int(net[1].num_batches_tracked) == 5
+    tables = opt._gradients.plans._table, inner.plans._table
+    newest = [list(x.values())[-n:] for x, n in zip(tables, (2, 1), strict=True)]
+    plans = [x for each in newest for x in each if isinstance(x, Plan)]
+    # The gradients, their sums, and the update by the last shard's.
+    assert [len(x.parts) for x in plans] == [2, 2, 3]
+    assert native is None or all(x.small is not None for x in plans)
+    for rows in range(6, 40):  # sizes never seen
+        step(rows)
+    assert opt._gradients.plans.hits + inner.plans.hits >= sum(hits) + 8 + 12
 
 
 def test_a_loss_that_was_read_before_its_step_is_a_plan_too() -> None:
@@ -192,7 +223,7 @@ def test_a_loss_that_was_read_before_its_step_is_a_plan_too() -> None:
         loss = (w * w).sum()
         before = float(loss)
         assert opt.step(loss) == before
-    assert opt._gradients.plans.hits >= 4
+    assert opt._gradients.plans.hits + opt.optimizer.plans.hits >= 4
     np.testing.assert_array_equal(w.numpy(), np.array([1.0, 2.0]) / 16)
 
 
@@ -374,34 +405,44 @@ def test_what_is_not_known_is_refused() -> None:
     del w
 
 
+@settings(deadline=None, max_examples=40)
 @given(st.integers(1, 12), st.integers(0, 1000))
-def test_shares_add_up_as_the_tree_says(shards: int, seed: int) -> None:
+def test_shards_add_up_as_the_tree_says(shards: int, seed: int) -> None:
     p, q = td.param("p", (3,)), td.lookup("q", (6, 2))
     layout = GradientLayout([("p", p), ("q", q)])
+    numbers = [k for k in (layout.number(p), layout.number(q)) if k is not None]
     draws = np.random.default_rng(seed)
-    every = []
-    for _ in range(shards):
-        share = Share.empty(layout, Buffers(draws.normal(size=2), np.zeros(0, int)))
-        (flat,) = share.flat.values()
-        flat[:] = draws.normal(size=flat.shape)
+    mean, count = td.Variable(np.zeros(2)), td.Variable(np.zeros((), np.int64))
+    sums = ShardSums(layout, Statistics([mean, count]), shards)
+    dense, rows, means, counts = [], [], [], []
+    for k in range(shards):
+        dense.append(draws.normal(size=3).astype(np.float32))
         ids = np.flatnonzero(draws.random(6) < 0.5)
         values = draws.normal(size=(len(ids), 2)).astype(np.float32)
-        every.append(
-            Share(1, share.used, share.flat, {0: RowGradients(ids, values)},
-                  share.buffers)
-        )  # fmt: skip
-    (dtype,) = layout.sizes
-    flat = fixed.tree([s.flat[dtype].copy() for s in every], np.add)
-    rows = fixed.tree([s.rows[0] for s in every], RowGradients.plus)
-    total = Sum(levels(shards))
-    for share in every[:-1]:
-        total.add(share)
-    for part in (slice(2, None), slice(0, 2)):
-        total.add_part(every[-1], dtype, part)
-    whole = total.take(every[-1])
-    assert whole.count == shards
-    assert whole.flat[dtype].tobytes() == flat.tobytes()
-    assert whole.rows[0].values.tobytes() == rows.values.tobytes()
+        rows.append(RowGradients(ids, values))
+        means.append(draws.normal(size=2))
+        counts.append(draws.integers(0, 9))
+        store([(mean, means[-1]), (count, counts[-1])])
+        if k < shards - 1:
+            target = sums.target()
+            store(sums.changes(target, {numbers[0]: td.constant(dense[-1])}))
+            sums.add(target, frozenset(numbers), {numbers[1]: rows[-1]})
+            assert mean.tolist() == [0.0, 0.0] and int(count) == 0
+    assert sums.count == shards - 1
+    wanted = fixed.tree(dense, np.add)
+    total = np.empty_like(dense[-1])
+    sums.complete(numbers[0], dense[-1], total)
+    assert total.tobytes() == wanted.tobytes()
+    (graph,) = sums.totals(sums.rest, {numbers[0]: td.constant(dense[-1])}).values()
+    assert graph.numpy().tobytes() == wanted.tobytes()
+    last = sums.rows(sums.rest, {numbers[1]: rows[-1]})[numbers[1]]
+    assert last.values.tobytes() == fixed.tree(rows, RowGradients.plus).values.tobytes()
+    made = sums.buffers(Buffers(means[-1], np.array([counts[-1]])))
+    assert made.floats.tobytes() == fixed.tree(means, np.add).tobytes()
+    assert made.integers.tolist() == [max(counts)]
+    mean_sum, greatest = sums.statistics_of(sums.rest)
+    assert mean_sum.numpy().tobytes() == made.floats.tobytes()
+    assert int(greatest) == max(counts)
 
 
 CONTROLLED = """

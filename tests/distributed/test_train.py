@@ -27,6 +27,8 @@ def started(*words: str, missing: str = "") -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT), "TREADLE_THREADS": "1"},
+        # Shells have what runs in the background of a script ignore Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
 
 

@@ -8,11 +8,14 @@ from typing import Any
 import numpy as np
 
 from treadle.base.arrays import Array
-from treadle.base.dtypes import kind
+from treadle.base.dtypes import float64, int64, kind
 from treadle.distributed.share import Buffers
+from treadle.graph.leaves import constant_node
+from treadle.graph.operators import functions
+from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
 from treadle.runtime.evaluate import evaluate
-from treadle.runtime.store import store
+from treadle.runtime.store import Changes, store
 
 
 class Statistics:
@@ -21,58 +24,81 @@ class Statistics:
     made of them, whole numbers (counts) the greatest.
 
     >>> b = td.Variable([1.0, 2.0])
-    >>> kept = Statistics([b])
-    >>> _ = b.assign(b * 2); kept.made().floats.tolist()
+    >>> statistics = Statistics([b])
+    >>> _ = b.assign(b * 2); statistics.made().floats.tolist()
     [2.0, 4.0]
-    >>> kept.restore(); b.tolist()
+    >>> store(statistics.restored()); b.tolist()
     [1.0, 2.0]
     """
 
     def __init__(self, variables: Sequence[Variable]) -> None:
         self.variables = list(variables)
         self._floats = [_is_float(v.type.dtype) for v in self.variables]
-        self.keep()
+        # What the next shard begins with.
+        self.kept = [Variable(v, dtype=v.type.dtype) for v in self.variables]
 
     def keep(self) -> None:
-        """Remember the values of now, for `restore`."""
-        self._hold(list(evaluate(self.variables)) if self.variables else [])
+        """Have the next shards begin with the values of now."""
+        store(zip(self.kept, evaluate(self.variables), strict=True))
 
-    def _hold(self, values: Sequence[Array]) -> None:
-        before = self._vectors(values)
-        self._before = values
-        # The buffers of a shard without a batch.
-        self.absent = Buffers(np.zeros_like(before.floats), before.integers)
+    def restored(self) -> Changes:
+        """The assignments by which the next shard begins as this one did."""
+        return list(zip(self.variables, self.kept, strict=True))
 
-    def restore(self) -> None:
-        """Have the buffers hold what they held when they were kept."""
-        self._assign(self._before)
+    def wide(self) -> list[Tensor]:
+        """The buffers' values after a shard, as sums have them."""
+        return [
+            v.node().astype(float64 if is_float else int64)
+            for v, is_float in zip(self.variables, self._floats, strict=True)
+        ]
+
+    def combined(self, j: int, a: Tensor, b: Tensor) -> Tensor:
+        """The sum of two shards' values of a buffer, or the greater whole number."""
+        return a + b if self._floats[j] else functions.maximum(a, b)
+
+    def means(self, totals: Sequence[Tensor], count: int) -> list[Tensor]:
+        """The buffers' values after an update, of so many shards."""
+        number = constant_node(np.array(count, np.float64))
+        return [
+            (total / number if is_float else total).astype(v.type.dtype)
+            for v, total, is_float in zip(
+                self.variables, totals, self._floats, strict=True
+            )
+        ]
+
+    def changes(self, means: Sequence[Any]) -> Changes:
+        """The assignments of an update."""
+        return [*zip(self.variables, means, strict=True),
+                *zip(self.kept, means, strict=True)]  # fmt: skip
+
+    # -- as vectors, for other ranks ---------------------------------------------------
+
+    @property
+    def absent(self) -> Buffers:
+        """The buffers of a shard without a batch."""
+        # Of no run: what was assigned waits for that of the loss.
+        before = self.vectors([np.asarray(v.committed.array) for v in self.kept])
+        return Buffers(np.zeros_like(before.floats), before.integers)
 
     def made(self) -> Buffers:
         """The buffers' values after a shard."""
-        if not self.variables:
-            return self.absent
-        return self._vectors(evaluate(self.variables))
+        return self.vectors(evaluate(self.variables))
 
     def take(self, total: Buffers, count: int) -> None:
         """Hold what `count` shards have made."""
-        if not self.variables:
-            return
         floats, integers = total.floats / max(count, 1), total.integers
         values = []
-        for before, is_float in zip(self._before, self._floats, strict=True):
+        for v, is_float in zip(self.variables, self._floats, strict=True):
+            size = v.type.size
             if is_float:
-                part, floats = floats[: before.size], floats[before.size :]
+                part, floats = floats[:size], floats[size:]
             else:
-                part, integers = integers[: before.size], integers[before.size :]
-            values.append(part.reshape(before.shape).astype(before.dtype))
-        self._assign(values)
-        self._hold(values)
-
-    def _assign(self, values: Sequence[Array]) -> None:
+                part, integers = integers[:size], integers[size:]
+            values.append(part.reshape(v.shape).astype(v.type.dtype))
         if values:
-            store(zip(self.variables, values, strict=True))
+            store(self.changes(values))
 
-    def _vectors(self, arrays: Sequence[Array]) -> Buffers:
+    def vectors(self, arrays: Sequence[Array]) -> Buffers:
         """Values of the buffers as two vectors."""
         parts: dict[bool, list[Array]] = {True: [_NONE], False: [_NONE]}
         for x, is_float in zip(arrays, self._floats, strict=True):

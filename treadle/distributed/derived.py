@@ -1,4 +1,5 @@
-"""The gradients of a shard's loss as arrays, by the plan of a loss that looks alike."""
+"""The gradients of a shard's loss, by the plan of a loss that looks alike: added to the
+sums of its rank, in an update of their own, or as arrays."""
 
 from __future__ import annotations
 
@@ -6,20 +7,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from treadle.autodiff.derivative import analyze, endangered, recorded
-from treadle.autodiff.gradient import graded, gradings, untrained
+from treadle.autodiff.gradient import graded, gradings, put_gradients, untrained
 from treadle.autodiff.reverse import seed_for
 from treadle.autodiff.targets import Trainable
+from treadle.base.changes import changes as stamp
 from treadle.base.collector import collector_paused
 from treadle.base.dtypes import accumulator
 from treadle.base.errors import GradientError
 from treadle.distributed.layout import GradientLayout
+from treadle.distributed.share import RowGradients
+from treadle.distributed.sums import Rows, ShardSums, Target
 from treadle.graph.frame import top
 from treadle.graph.gradients import give_gradients
+from treadle.graph.leaves import constant_node
 from treadle.graph.look import Look, Owned, assigned, look, numbered
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
-from treadle.graph.variable import Variable
+from treadle.graph.variable import Variable, variable_of
 from treadle.ops.lookup import sparse_rows
 from treadle.optim.gradients import plain
 from treadle.optim.optimizer import Optimizer
@@ -27,54 +34,159 @@ from treadle.optim.release import release
 from treadle.runtime.again import Plans
 from treadle.runtime.around import settings
 from treadle.runtime.evaluate import run
+from treadle.runtime.history import forget
+from treadle.runtime.moved import let_go
 from treadle.runtime.recorder import recording
 from treadle.runtime.recording import Recording
 from treadle.runtime.rows import rerolled
+from treadle.runtime.store import Changes, updates_of
 
 # By the number of a parameter the numbers of the arrays that its gradient is; of a
 # sparse one the ids of its rows before them.
 Parts = dict[int, list[int]]
 Seen = tuple[Any, Look, Owned]
+_ARRAYS, _ADDED, _UPDATED = range(3)  # what becomes of gradients
 
 
 class LossGradients:
     """The gradients of losses by the parameters of a layout, in the dtypes that they
     are summed in. A loss that looks like one before follows its plan, as that of a step
-    of the optimizer does; what the run of one is to make is told before it.
+    of the optimizer does.
     """
 
-    def __init__(self, optimizer: Optimizer, layout: GradientLayout) -> None:
-        self.optimizer, self.layout = optimizer, layout
+    def __init__(
+        self, optimizer: Optimizer, layout: GradientLayout, sums: ShardSums
+    ) -> None:
+        self.optimizer, self.layout, self.sums = optimizer, layout, sums
         self.plans, self._since = Plans(), gradings()
-        every = [x.variable for x in layout.places]
-        scale = optimizer.loss_scale
-        self._owned = numbered([*every, *([] if scale is None else [scale.scale])])
+        self._parameters = [x.variable for x in layout.places]
+        self._trained: tuple[int, tuple[bool, ...]] = -1, ()  # as of a stamp
+        self._numbers: tuple[Any, Owned] = None, {}  # as of what there was
+
+    # -- added to the sums -------------------------------------------------------------
+
+    def add(self, loss: Tensor | None) -> None:
+        """Add the gradients of a loss, or without one those in p.grad, to the sums of
+        the shards before."""
+        target = self.sums.target()
+        seen = self._seen(loss, (_ADDED, target.key))
+        outputs: Mapping[int, Any]
+        if seen is not None and self.plans.run(*seen[:2]) is not None:
+            about, outputs = seen[1].about, seen[1].outputs
+        elif loss is not None and rerolled([loss], seen and seen[1]):
+            return self.add(loss)
+        else:
+            about, outputs = self._added(loss, seen, target)
+        used, rows = about
+        self.sums.add(target, used, rows_of(self.layout, rows, outputs))
+
+    @collector_paused
+    def _added(
+        self, loss: Tensor | None, seen: Seen | None, target: Target
+    ) -> tuple[tuple[frozenset[int], Parts], Mapping[int, Any]]:
+        """The same by a derivative that is recorded now, of which a plan is made: the
+        parameters that are used, and the arrays of rows."""
+        derived = self.derived(loss, seen)
+        rows = {k: x for k, x in derived.numbers.items() if self._is_sparse(k)}
+        about = frozenset(derived.asked), rows
+        with self.plans.kept(derived.note, derived.chosen, derived.outputs, about):
+            derived.run_inside()
+            outputs = {n: derived.outputs[n] for parts in rows.values() for n in parts}
+            changes = self.sums.changes(target, derived.dense)
+            updates = updates_of([*derived.assigned(changes), *changes])
+            del changes  # what it alone holds would be asked for
+            if derived.note is not None:
+                derived.note.outputs = outputs  # the next part alone reads others
+                derived.note.owned.update(self._owned())
+            if updates:
+                run(updates)
+        return about, {n: x.array for n, x in outputs.items()}
+
+    # -- an update of their own --------------------------------------------------------
+
+    def update(self, loss: Tensor) -> bool:
+        """Have the optimizer make a step of the mean gradient of the shards before and
+        of this loss, the last one; whether that could be, as there is but one rank."""
+        optimizer, sums = self.optimizer, self.sums
+        sign = optimizer.sign()
+        if sign is None or any(p.sparse for p in self._parameters):
+            return False
+        now = optimizer.scheduled()
+        key = _UPDATED, sums.rest.key, sums.count, self._trainable(), sign
+        seen = self._seen(loss, key, now.roots() if now else ())
+        if seen is None or optimizer.plans.run(*seen[:2]) is None:
+            if rerolled([loss], seen and seen[1]):
+                return self.update(loss)
+            self._updated(loss, seen, now)
+        sums.clear()
+        return True
+
+    @collector_paused
+    def _updated(self, loss: Tensor, seen: Seen | None, now: Any) -> None:
+        derived = self.derived(loss, seen, self.optimizer.plans)
+        note, sums, rest = derived.note, self.sums, self.sums.rest
+        if note is not None:
+            note.chosen, note.outputs = derived.chosen, derived.outputs
+        let_go(derived.chosen)
+        with recording(note):
+            derived.run_inside()
+            totals = self._means(sums.totals(rest, derived.dense))
+            of = sums.statistics
+            means = of.means(sums.statistics_of(rest), sums.count + 1)
+            run([*totals.values(), *means])
+            for x in (*totals.values(), *means):
+                forget(x)
+        pairs = [(self.layout.places[k].variable, x) for k, x in totals.items()]
+        pairs = [(p, x) for p, x in pairs if p.trainable]
+        variables = [p for p, _ in pairs]
+        put_gradients(variables, [x for _, x in pairs])
+        more = of.changes(means)
+        more = [*derived.assigned([*pairs, *more]), *more]
+        try:
+            self.optimizer.step_anew(None, None, now, note, more)
+        finally:
+            give_gradients(variables, [None] * len(variables))
+
+    def _means(self, totals: Mapping[int, Tensor]) -> dict[int, Tensor]:
+        """Sums over all shards, as means."""
+        scale, places = np.float64(1.0 / (self.sums.count + 1)), self.layout.places
+        if scale == 1.0:
+            return dict(totals)
+        return {
+            k: x * constant_node(np.array(scale.astype(places[k].dtype)))
+            for k, x in totals.items()
+        }
+
+    # -- as arrays ---------------------------------------------------------------------
 
     def begin(self, loss: Tensor | None) -> PlannedGradients | DerivedGradients:
-        """The gradients of a loss, or without one those in p.grad, yet to be run."""
-        seen = self._seen(loss)
+        """The gradients of a loss, or without one those in p.grad, yet to be run: what
+        the run is to make is told before it."""
+        seen = self._seen(loss, (_ARRAYS,))
         plan = None if seen is None else self.plans.find(*seen[:2])
         if seen is not None and plan is not None:
-            parts: Parts = {}
-            for n, _ in plan.outputs:
-                parts.setdefault(~n // 2, []).append(n)
-            return PlannedGradients(self, seen, parts)
+            return PlannedGradients(self, seen, plan.about)
         if loss is not None and rerolled([loss], seen and seen[1]):
             return self.begin(loss)
         return self.derived(loss, seen)
 
     @collector_paused
-    def derived(self, loss: Tensor | None, seen: Seen | None) -> DerivedGradients:
-        """The same by a derivative that is recorded now, of which a plan is made."""
-        note = None if seen is None else self.plans.note(*seen)
+    def derived(
+        self, loss: Tensor | None, seen: Seen | None, plans: Plans | None = None
+    ) -> DerivedGradients:
+        """Gradients by a derivative that is recorded now, of which a plan is made."""
+        note = None if seen is None else (plans or self.plans).note(*seen)
         with recording(note):
             pairs = self._pairs(loss)
-            variables = [p for p, _ in pairs]
             asked = {
                 self._number(p): _asked(p, gradient, accumulator(p.type.dtype))
                 for p, gradient in pairs
             }
-        return DerivedGradients(self, loss, note, variables, asked)
+        waiting = [variable_of(x) for x in top().pending]
+        return DerivedGradients(self, loss, note, [p for p, _ in pairs], asked, waiting)
+
+    def _is_sparse(self, k: int) -> bool:
+        return self.layout.places[k].variable.sparse
 
     def _pairs(self, loss: Tensor | None) -> list[tuple[Variable, Tensor]]:
         """The parameters that a loss trains, with gradients; `backward` may have given
@@ -107,7 +219,11 @@ class LossGradients:
             ).located("step", repr(p.type))
         return number
 
-    def _seen(self, loss: Tensor | None) -> Seen | None:
+    # -- how a loss looks --------------------------------------------------------------
+
+    def _seen(
+        self, loss: Tensor | None, key: Any, rates: Sequence[Tensor] = ()
+    ) -> Seen | None:
         """How a loss looks, with all else that decides what is made of it; None where
         that cannot be told."""
         around = settings()
@@ -115,9 +231,26 @@ class LossGradients:
             return None
         asked = [*{x.serial: x for x in (loss, *endangered([loss]))}.values()]
         pending = top().pending
-        mine = {**assigned(pending), **self._owned}
-        columns = look(asked, (), mine, True, pending, True)
-        return None if columns is None else ((columns.key, around), columns, mine)
+        mine = {**assigned(pending), **self._owned()}
+        columns = look(asked, rates, mine, True, pending, True)
+        return None if columns is None else ((columns.key, key, around), columns, mine)
+
+    def _owned(self) -> Owned:
+        """Numbers for all Variables that plans read or assign."""
+        theirs = self.optimizer.owned()
+        made = self.sums.held, id(theirs), len(theirs)
+        if self._numbers[0] != made:
+            scale, of = self.optimizer.loss_scale, self.sums.statistics
+            every = [*self._parameters, *([] if scale is None else [scale.scale])]
+            every += [*of.variables, *of.kept, *self.sums.variables]
+            self._numbers = made, {**theirs, **numbered(every, "shard")}
+        return self._numbers[1]
+
+    def _trainable(self) -> tuple[bool, ...]:
+        """Which parameters train."""
+        if self._trained[0] != (now := stamp.now):
+            self._trained = now, tuple([p.trainable for p in self._parameters])
+        return self._trained[1]
 
 
 @dataclass
@@ -144,24 +277,66 @@ class DerivedGradients:
     note: Recording | None
     variables: Sequence[Variable]
     asked: dict[int, list[Tensor]]
+    waiting: Sequence[Variable | None]  # Variables that the loss assigns
+
+    def assigned(self, pairs: Changes) -> Changes:
+        """Assignments that repeat those of the loss but for what pairs assign: the last
+        part of a plan makes all that is assigned."""
+        known = {id(v) for v, _ in pairs}
+        return [(v, v) for v in self.waiting if v is not None and id(v) not in known]
+
+    @property
+    def chosen(self) -> set[int]:
+        """The ids of the parameters."""
+        return set(map(id, self.variables))
 
     @property
     def parts(self) -> Parts:
         return {k: [x.serial for x in parts] for k, parts in self.asked.items()}
 
-    def run(self) -> Mapping[int, Any]:
-        """The arrays by the serials of their nodes."""
-        chosen, plans = set(map(id, self.variables)), self.owner.plans
-        nodes = [x for parts in self.asked.values() for x in parts]
-        outputs = {
+    @property
+    def numbers(self) -> Parts:
+        """The numbers that a plan has for the arrays."""
+        return {
+            k: [~(2 * k + j) for j in range(len(xs))] for k, xs in self.asked.items()
+        }
+
+    @property
+    def outputs(self) -> dict[int, Tensor]:
+        """The nodes by these numbers."""
+        return {
             ~(2 * k + j): x for k, xs in self.asked.items() for j, x in enumerate(xs)
         }
-        roots = [*([] if self.loss is None else [self.loss]), *nodes]
-        with plans.kept(self.note, chosen, outputs):
-            run(roots, cuts=True, plans=plans)
+
+    @property
+    def dense(self) -> dict[int, Tensor]:
+        """The gradients that are no rows."""
+        places = self.owner.layout.places
+        return {
+            k: xs[-1] for k, xs in self.asked.items() if not places[k].variable.sparse
+        }
+
+    def run(self) -> Mapping[int, Any]:
+        """The arrays by the serials of their nodes."""
+        with self.owner.plans.kept(self.note, self.chosen, self.outputs, self.numbers):
+            self.run_inside()
+        return {x.serial: x.array for x in self.outputs.values()}
+
+    def run_inside(self) -> None:
+        """Run the gradients, and cut what the parameters were derived through."""
+        roots = [*([] if self.loss is None else [self.loss]), *self.outputs.values()]
+        run(roots, cuts=True, plans=self.owner.plans)
         give_gradients(self.variables, [None] * len(self.variables))
-        release(roots, chosen)
-        return {x.serial: x.array for x in nodes}
+        release(roots, self.chosen)
+
+
+def rows_of(layout: GradientLayout, parts: Parts, arrays: Mapping[int, Any]) -> Rows:
+    """The rows of sparse parameters that arrays are, by their numbers."""
+    return {
+        k: RowGradients.of([np.asarray(arrays[n]) for n in numbers])
+        for k, numbers in parts.items()
+        if layout.places[k].variable.sparse
+    }
 
 
 def _asked(p: Variable, gradient: Tensor, dtype: Any) -> list[Tensor]:

@@ -11,7 +11,7 @@ from treadle.base.arrays import Array
 from treadle.distributed.communicator import Communicator, DistributedError
 from treadle.distributed.fixed import all_reduce, gather_parts, reduce_part, tree
 from treadle.distributed.layout import Bucket, GradientLayout
-from treadle.distributed.share import Buffers, RowGradients, Share, Sum
+from treadle.distributed.share import Buffers, RowGradients, Share
 from treadle.graph.origin import Origin, describe
 from treadle.graph.variable import Variable
 from treadle.runtime.store import store
@@ -21,8 +21,8 @@ class Exchange:
     """The exchange of one update, bucket by bucket in the order of the layout, while
     the gradients of later ones are made: a thread of its own carries it out.
 
-    `total` has the shares before the `last` one of this rank, which says what it uses.
-    Ranks that stand at different updates, or are to update otherwise, are told:
+    The `share` of this rank says what it uses, and is filled in meanwhile. Ranks that
+    stand at different updates, or are to update otherwise, are told:
     `standing` tells a number of what decides it.
     """
 
@@ -30,27 +30,25 @@ class Exchange:
         self,
         comm: Communicator,
         layout: GradientLayout,
-        total: Sum,
-        last: Share,
+        share: Share,
         update: int,
         joined: bool,
         origin: Origin = (None, 0),
         standing: Callable[[], int] = int,
     ) -> None:
-        self.comm, self.layout, self.total, self.last = comm, layout, total, last
+        self.comm, self.layout, self.share = comm, layout, share
         self.channel = comm.channel("treadle-exchange") if comm.size > 1 else None
         self.update, self.joined, self.origin = update, joined, origin
         self.begun = False
         self.sent = 0  # buckets, in their order
         self._there: set[int] = set()
-        self._used = total.used(last.used)
-        self._count = total.count + last.count
+        self._used, self._count = share.used, share.count
         self._ended = joined
         self._standing = standing() if self.channel is not None else 0
         self._trainable = np.array([x.variable.trainable for x in layout.places], bool)
 
     def put(self, number: int) -> None:
-        """The last share's gradients of a bucket are there, for good."""
+        """The share's gradients of a bucket are there, for good."""
         if number < self.sent or number in self._there:
             return  # a run that was done again
         self._there.add(number)
@@ -58,19 +56,16 @@ class Exchange:
             self._send(self.layout.buckets[self.sent])
             self.sent += 1
 
-    def finish(self, last: Share) -> tuple[Share, bool]:
+    def finish(self) -> tuple[Share, bool]:
         """The mean gradients, sums of all else, of all ranks, and whether all of them
-        have joined: none has a batch any more. The last share is whole now."""
-        self.last = last
+        have joined: none has a batch any more. The share is whole now."""
         for number in range(self.sent, len(self.layout.buckets)):
             self.put(number)
         self._begin()
-        total = self.total.take(last)
-        shares: list[Share] = []
-        self._queue(lambda comm: shares.append(self._rest(comm, total)))
+        self._queue(self._rest)
         if self.channel is not None:
             self.channel.finish()
-        return shares[0], self._ended
+        return self.share, self._ended
 
     def break_off(self, failure: BaseException) -> None:
         """Have later exchanges fail: other ranks wait for what this one has begun."""
@@ -115,10 +110,9 @@ class Exchange:
             )
 
     def _send(self, bucket: Bucket) -> None:
-        """Sum a bucket over this rank's shards, and have it exchanged."""
+        """Have a bucket exchanged."""
         self._begin()
-        part = slice(bucket.start, bucket.stop)
-        flat = self.total.add_part(self.last, bucket.dtype, part)
+        flat = self.share.flat[bucket.dtype][bucket.start : bucket.stop]
         self._queue(lambda comm: self._exchange(comm, bucket, flat))
 
     def _exchange(self, comm: Communicator, bucket: Bucket, flat: Array) -> None:
@@ -128,15 +122,17 @@ class Exchange:
         reduce_part(comm, parts)
         part = parts[comm.rank]
         if self._count > 1:
-            np.multiply(part, part.dtype.type(1.0 / self._count), out=part)
+            with np.errstate(all="ignore"):  # between gradients there is anything
+                np.multiply(part, part.dtype.type(1.0 / self._count), out=part)
         if not self.layout.sharded:
             gather_parts(comm, parts)
 
-    def _rest(self, comm: Communicator, total: Share) -> Share:
-        """What is not in buckets: rows and statistics."""
+    def _rest(self, comm: Communicator) -> None:
+        """Exchange what is not in buckets: rows and statistics."""
+        total = self.share
         total.count, total.used = self._count, self._used
         if comm.size == 1 or not self._count:
-            return total
+            return
         rows = {
             k: _rows(comm, total.rows.get(k), place.variable, place.dtype)
             for k, place in enumerate(self.layout.places)
@@ -147,7 +143,6 @@ class Exchange:
             all_reduce(comm, total.buffers.integers, "max"),
         )
         total.rows, total.buffers = rows, buffers
-        return total
 
 
 def _check(heads: Array) -> None:

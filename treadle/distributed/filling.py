@@ -1,30 +1,32 @@
-"""Filling: the gradients of a shard, put where they lie in its share as they come."""
+"""Filling: the gradients of a rank's last shard, put where they lie as they come."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from treadle.base.arrays import Array
-from treadle.distributed.derived import Parts
+from treadle.distributed.derived import Parts, rows_of
 from treadle.distributed.exchange import Exchange
 from treadle.distributed.layout import GradientLayout
-from treadle.distributed.share import Buffers, RowGradients, Share, distinct
+from treadle.distributed.share import Share
+from treadle.distributed.sums import ShardSums
 from treadle.engines.early import Listener
 
 
 class Filling:
-    """The share of a shard whose gradients are made. Buckets that are whole go to the
-    `exchange`, if this is the shard that an update waits for, while the run makes
+    """The share of a rank whose last shard's gradients are made, with the sums of the
+    shards before. Buckets that are whole go to the `exchange` while the run makes
     others.
     """
 
     def __init__(
-        self, layout: GradientLayout, share: Share, exchange: Exchange | None
+        self, layout: GradientLayout, sums: ShardSums, share: Share, exchange: Exchange
     ) -> None:
-        self.layout, self.share, self.exchange = layout, share, exchange
+        self.layout, self.sums = layout, sums
+        self.share, self.exchange = share, exchange
         self.parts: Parts = {}
         self._placed: set[int] = set()
         self._unused: list[int] = []  # buckets
@@ -32,8 +34,8 @@ class Filling:
     def listener(self, parts: Parts) -> Listener | None:
         """Who is to be told of the gradients of each bucket, which these arrays are;
         nobody, where no other rank waits for them."""
-        self.parts, exchange = parts, self.exchange
-        if exchange is None or exchange.channel is None:
+        self.parts = parts
+        if self.exchange.channel is None:
             return None
         groups = [
             [parts[k][-1] for k in bucket.numbers if k in parts]
@@ -43,31 +45,25 @@ class Filling:
         return Listener(groups, self._tell)
 
     def _tell(self, number: int, arrays: Mapping[int, Any]) -> None:
-        for k in self.layout.buckets[number].numbers:
-            if k in self.parts and k not in self._placed:
-                self._place(k, np.asarray(arrays[self.parts[k][-1]]))
-        if self.exchange is not None:
-            for k in (*self._unused, number):
-                self.exchange.put(k)
+        for k in (*self._unused, number):
+            self._place(self.layout.buckets[k].numbers, arrays)
+            self.exchange.put(k)
 
-    def _place(self, k: int, gradient: Array) -> None:
-        place = self.layout.places[k]
-        flat = self.share.flat[place.dtype]
-        flat[place.start : place.stop] = gradient.reshape(-1)
-        self._placed.add(k)
+    def _place(self, numbers: Sequence[int], arrays: Mapping[int, Any]) -> None:
+        for k in numbers:
+            place = self.layout.places[k]
+            if k in self._placed or place.variable.sparse:
+                continue
+            gradient: Array | None = None
+            if k in self.parts:
+                gradient = np.asarray(arrays[self.parts[k][-1]]).reshape(-1)
+            flat = self.share.flat[place.dtype]
+            self.sums.complete(k, gradient, flat[place.start : place.stop])
+            self._placed.add(k)
 
-    def finish(self, arrays: Mapping[int, Any], buffers: Buffers) -> Share:
-        """The whole share, of the arrays of the last run, by their numbers."""
-        share, places = self.share, self.layout.places
-        for k, parts in self.parts.items():
-            values = np.asarray(arrays[parts[-1]])
-            if not places[k].variable.sparse:
-                if k not in self._placed:
-                    self._place(k, values)
-            elif len(parts) > 1:
-                known, first = distinct(np.asarray(arrays[parts[0]]))
-                share.rows[k] = RowGradients(known.astype(np.int64), values[first])
-            else:
-                share.rows[k] = RowGradients(np.arange(len(values)), values)
-        share.buffers = buffers
-        return share
+    def finish(self, arrays: Mapping[int, Any]) -> None:
+        """Fill in the whole share, of the arrays of the last run, by their numbers."""
+        self._place(range(len(self.layout.places)), arrays)
+        rows = rows_of(self.layout, self.parts, arrays)
+        self.share.rows = self.sums.rows(self.sums.rest, rows)
+        self.share.buffers = self.sums.buffers(self.share.buffers)

@@ -124,9 +124,9 @@ class GradientLayout:
         """The number of a parameter among the places; None if it has none."""
         return self._numbers.get(id(p))
 
-    def zeros(self) -> dict[DType, Array]:
-        """Flat arrays, one a dtype."""
-        return {dtype: np.zeros(n, dtype) for dtype, n in self.sizes.items()}
+    def empty(self) -> dict[DType, Array]:
+        """Flat arrays, one a dtype, yet to be filled in."""
+        return {dtype: np.empty(n, dtype) for dtype, n in self.sizes.items()}
 
     def lines(self) -> list[str]:
         """The places as text, to compare by."""

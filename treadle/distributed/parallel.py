@@ -28,7 +28,8 @@ from treadle.distributed.exchange import Exchange, send_variables
 from treadle.distributed.filling import Filling
 from treadle.distributed.layout import GradientLayout
 from treadle.distributed.sharded import ShardedUpdate
-from treadle.distributed.share import Share, Sum, levels, shards_of
+from treadle.distributed.share import Share, shards_of
+from treadle.distributed.sums import ShardSums
 from treadle.distributed.world import world
 from treadle.engines.early import listening
 from treadle.graph.awaited import Awaited
@@ -98,12 +99,11 @@ class DataParallel:
             self._shards = ShardedUpdate(optimizer, self.layout, comm)
         buffers = [] if model is None else list(model.buffers())
         self.updates = 0
-        self._sum = Sum(levels(self._local))
-        self._made = 0  # shards of this rank that are in the sum
-        self._gradients = LossGradients(optimizer, self.layout)
         agree(comm, self._facts(buffers))
         send_variables(comm, [*(p.variable for p in self.layout.places), *buffers])
         self._statistics = Statistics(buffers)
+        self._sums = ShardSums(self.layout, self._statistics, self._local)
+        self._gradients = LossGradients(optimizer, self.layout, self._sums)
         self._place_draws()
 
     def _facts(self, buffers: Sequence[Variable]) -> dict[str, str]:
@@ -143,12 +143,12 @@ class DataParallel:
     def number(self) -> int:
         """The number of the next shard of this rank among those of all updates."""
         first = self.communicator.rank * self._local
-        return self.updates * self.shards + first + self._made
+        return self.updates * self.shards + first + self._sums.count
 
     @property
     def waits(self) -> bool:
         """Whether shards of this rank wait for others to make an update."""
-        return self._made > 0
+        return self._sums.count > 0
 
     def state_dict(self) -> dict[str, Array]:
         """The optimizer's states and the count of updates, between two updates. Where
@@ -176,9 +176,9 @@ class DataParallel:
         return share
 
     def _state(self) -> dict[str, Array]:
-        if self._made:
+        if made := self._sums.count:
             raise ArgumentError(
-                f"{self._made} of this rank's {self._local} shards wait for an update",
+                f"{made} of this rank's {self._local} shards wait for an update",
                 hint="save where an update has ended, or call join() before",
             )
         state = self.optimizer.state_dict()
@@ -192,7 +192,7 @@ class DataParallel:
         updates = rest.pop(UPDATE, rest.get("step", 0))
         keys = self.optimizer.load_state_dict(rest, strict)
         self.updates = int(np.asarray(updates))
-        self._sum, self._made = Sum(levels(self._local)), 0
+        self._sums.clear()
         self._statistics.keep()
         self._place_draws()
         return keys
@@ -235,16 +235,32 @@ class DataParallel:
         return self.optimizer.flush()
 
     def _shard(self, loss: Any) -> Any:
-        """Compute the loss and the gradient of a shard, and add it to the sum; of this
-        rank's last one, gradients are sent while others are made."""
+        """Compute the loss and the gradient of a shard, and add it to the sum; this
+        rank's last one ends the update."""
         root = None if loss is None else as_tensor(loss)
+        if self._sums.count + 1 < self._local:
+            self._gradients.add(root)
+        elif not self._updated(root):
+            self._exchanged(root)
+        return None if root is None else Awaited(root.stored)
+
+    def _updated(self, root: Tensor | None) -> bool:
+        """Update by the last shard's loss in one run, where there are no other ranks;
+        whether that could be."""
+        if root is None or self.communicator.size > 1 or self._shards is not None:
+            return False
+        updated = self._gradients.update(root)
+        self.updates += updated
+        return updated
+
+    def _exchanged(self, root: Tensor | None) -> None:
+        """Update by the last shard's loss and the shards of all ranks: gradients are
+        sent while others are made."""
         gradients = self._gradients.begin(root)
-        share = Share.empty(self.layout, self._statistics.absent, count=1)
-        share.used[list(gradients.parts)] = True
-        exchange = None
-        if self._made + 1 == self._local:
-            exchange = self._exchange(share, joined=False)
-        filling, arrays = Filling(self.layout, share, exchange), None
+        share = self._share([*gradients.parts], 1)
+        exchange = self._exchange(share, joined=False)
+        filling = Filling(self.layout, self._sums, share, exchange)
+        arrays = None
         try:
             while arrays is None:
                 with listening(filling.listener(gradients.parts)):
@@ -253,41 +269,41 @@ class DataParallel:
                     assert isinstance(gradients, PlannedGradients)
                     gradients = self._gradients.derived(root, gradients.seen)
         except BaseException as failure:
-            if exchange is not None:
-                exchange.break_off(failure)
+            exchange.break_off(failure)
             raise
-        share = filling.finish(arrays, self._statistics.made())
-        self._made += 1
-        if exchange is None:  # the next shard begins where this one did
-            self._sum.add(share)
-            self._statistics.restore()
-        else:
-            self._update(exchange, share)
-        return None if root is None else Awaited(root.stored)
+        share.buffers = self._statistics.made()
+        filling.finish(arrays)
+        self._update(exchange)
 
     # -- an update -----------------------------------------------------------------
 
-    def _exchange(self, last: Share, joined: bool) -> Exchange:
+    def _share(self, numbers: Sequence[int], count: int) -> Share:
+        """The share of this rank, yet to be filled in: its last shard, if there is one,
+        uses the parameters of these numbers."""
+        used = self._sums.used(self._sums.rest, frozenset(numbers))
+        count += self._sums.count
+        share = Share.empty(self.layout, self._statistics.absent, count)
+        share.used[list(used)] = True
+        return share
+
+    def _exchange(self, share: Share, joined: bool) -> Exchange:
         """The exchange of the update at hand, which begins when it is told to."""
         return Exchange(
-            self.communicator, self.layout, self._sum, last, self.updates, joined,
-            capture(), partial(standing, self.optimizer),
+            self.communicator, self.layout, share, self.updates, joined, capture(),
+            partial(standing, self.optimizer),
         )  # fmt: skip
 
     def _joined(self) -> bool:
         """Take part in an update with the shards so far; whether all have joined."""
-        empty = [
-            Share.empty(self.layout, self._statistics.absent)
-            for _ in range(self._made, self._local)
-        ]
-        for share in empty[:-1]:
-            self._sum.add(share)
-        return self._update(self._exchange(empty[-1], joined=True), empty[-1])
+        share = self._share([], 0)
+        exchange = self._exchange(share, joined=True)
+        Filling(self.layout, self._sums, share, exchange).finish({})
+        return self._update(exchange)
 
-    def _update(self, exchange: Exchange, last: Share) -> bool:
+    def _update(self, exchange: Exchange) -> bool:
         """Exchange the shares and update; whether all ranks have joined."""
-        share, ended = exchange.finish(last)
-        self._made = 0
+        share, ended = exchange.finish()
+        self._sums.clear()
         if not share.count:
             return ended
         self._place_draws(self.shards)  # of the update: the same on all ranks
@@ -342,7 +358,7 @@ class DataParallel:
         """Have the next draws be those of a shard, the next one of this rank: they
         follow from the count of updates and the shard alone."""
         if shard is None:
-            shard = self.communicator.rank * self._local + self._made
+            shard = self.communicator.rank * self._local + self._sums.count
         place = self.updates * (self.shards + 1) + shard + 1
         current().scope.count = place * _DRAWS
 

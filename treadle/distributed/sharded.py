@@ -70,7 +70,7 @@ class ShardedUpdate:
         with self._over_ranks(ordered):
             flushed = optimizer.flush()
         if flushed:
-            self._gather(self.layout.zeros(), ordered)
+            self._gather(self.layout.empty(), ordered)
         return flushed
 
     def _ordered(self, parameters: Sequence[Variable]) -> list[int]:

@@ -1,7 +1,8 @@
-"""Share: what some neighboring shards of a step have come to, and how shares add up."""
+"""Share: what a rank's shards of an update have come to, as arrays."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,6 +40,15 @@ class RowGradients:
     ids: Array
     values: Array
 
+    @classmethod
+    def of(cls, parts: Sequence[Array]) -> RowGradients:
+        """The rows that arrays are: ids and the sum of each one's rows, or all rows."""
+        values = parts[-1]
+        if len(parts) == 1:
+            return cls(np.arange(len(values)), values)
+        ids, first = distinct(parts[0])
+        return cls(ids.astype(np.int64), values[first])
+
     def plus(self, other: RowGradients) -> RowGradients:
         """The rows of both, summed where both have them."""
         ids, _ = distinct(np.concatenate([self.ids, other.ids]))
@@ -70,7 +80,7 @@ class Buffers:
 @dataclass
 class Share:
     """Sums over `count` shards: flat gradients by dtype, rows by the number of their
-    parameter, which parameters were `used`, and buffers. A shard's are filled in."""
+    parameter, which parameters were `used`, and buffers. They are filled in."""
 
     count: int
     used: Array
@@ -82,75 +92,7 @@ class Share:
     def empty(cls, layout: GradientLayout, buffers: Buffers, count: int = 0) -> Share:
         """The share of `count` shards that have no gradients, and buffers of none."""
         used = np.zeros(len(layout.places), bool)
-        return cls(count, used, layout.zeros(), {}, buffers)
-
-    def plus(self, other: Share) -> Share:
-        """The share of both. A parameter that one has not used counts as zeros there,
-        so that the sum is made alike on every number of ranks."""
-        rows = dict(self.rows)
-        for k, more in other.rows.items():
-            rows[k] = rows[k].plus(more) if k in rows else more
-        flat = self.flat  # which is summed already where the other has none
-        if other.flat:
-            flat = {dtype: _added(x, other.flat[dtype]) for dtype, x in flat.items()}
-        buffers = self.buffers.plus(other.buffers)
-        used = self.used | other.used
-        return Share(self.count + other.count, used, flat, rows, buffers)
-
-
-def _added(a: Array, b: Array) -> Array:
-    """a + b in the memory of a, that of a share that is added to nothing else."""
-    with np.errstate(all="ignore"):
-        return np.add(a, b, out=a)
-
-
-class Sum:
-    """The sum of shares in the order of `fixed.tree`, made as they come: it holds one
-    for each level of the tree, not one for each shard.
-
-    `levels` says how often pairs are made.
-    """
-
-    def __init__(self, levels: int) -> None:
-        self._levels = levels
-        self._waiting: list[tuple[int, Share]] = []
-
-    def add(self, share: Share) -> None:
-        """The share of the next shard."""
-        level = 0
-        while self._waiting and self._waiting[-1][0] == level:
-            share = self._waiting.pop()[1].plus(share)
-            level = min(level + 1, self._levels)
-        self._waiting.append((level, share))
-
-    def add_part(self, share: Share, dtype: DType, part: slice) -> Array:
-        """Part of the sum of all, whose last one is this share, of which no more than
-        this has to be there yet."""
-        total = share.flat[dtype][part]
-        for _, before in reversed(self._waiting):
-            total = _added(before.flat[dtype][part], total)
-        return total
-
-    def take(self, last: Share) -> Share:
-        """The sum of all, whose last one is this share: all parts of the flat arrays
-        have been added. It begins anew."""
-        total = last
-        for _, before in reversed(self._waiting):
-            total.flat = {}
-            total = before.plus(total)
-        self._waiting = []
-        return total
-
-    @property
-    def count(self) -> int:
-        """The shards with a loss so far."""
-        return sum(share.count for _, share in self._waiting)
-
-    def used(self, used: Array) -> Array:
-        """The parameters that these shards use, or one of those before."""
-        for _, share in self._waiting:
-            used = used | share.used
-        return used
+        return cls(count, used, layout.empty(), {}, buffers)
 
 
 def levels(shards: int) -> int:

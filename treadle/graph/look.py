@@ -59,7 +59,7 @@ class Look:
     assigned and waits for the run. By place, `others`
     counts the references to a node but for those of nodes that the run does away with,
     `held` lists the nodes without a value that have any. A plan that makes more than
-    nodes have leaves it in `outputs`, by its numbers.
+    nodes have leaves it in `outputs`, by its numbers, and what it is `about`.
     """
 
     nodes: list[Tensor]
@@ -70,6 +70,7 @@ class Look:
     key: bytes
     family: Any = None  # what is left of it without extents, and these
     outputs: dict[int, Any] = field(default_factory=dict)
+    about: Any = None
 
 
 def look(
@@ -114,10 +115,10 @@ def assigned(updates: Sequence[Tensor]) -> Owned:
     return numbers
 
 
-def numbered(variables: Iterable[Variable]) -> Owned:
-    """Numbers for the Variables of a caller, by their places among them."""
+def numbered(variables: Iterable[Variable], kind: str = "own") -> Owned:
+    """Numbers for the Variables of a caller, by their places among those of a kind."""
     return {
-        id(v): (number(("own", k)), number(("own", k, "fixed")))
+        id(v): (number((kind, k)), number((kind, k, "fixed")))
         for k, v in enumerate(variables)
     }
 

@@ -11,7 +11,6 @@ from treadle.autodiff.gradient import graded, gradings, variables
 from treadle.autodiff.reverse import seed_for
 from treadle.autodiff.targets import Trainable
 from treadle.base.collector import collector_paused
-from treadle.base.dtypes import float64
 from treadle.base.errors import GradientError, RunError
 from treadle.graph.awaited import Awaited
 from treadle.graph.frame import top
@@ -110,7 +109,7 @@ class Optimizer(OptimizerState):
         )
         self.sparse_updates = sparse_updates
         self._traced = Traced()
-        self._plans = Plans()
+        self.plans = Plans()
         self._since = gradings()
 
     @property
@@ -180,22 +179,29 @@ class Optimizer(OptimizerState):
 
     def _stepped(self, loss: Any, only: set[int] | None) -> Any:
         """A step of all or some parameters; only with a schedule its rates differ."""
-        now = None if all(g.owns_rate for g in self.groups) else self._now()
+        now = self.scheduled()
         seen = self._seen(loss, only, now.roots() if now else [])
-        if seen is not None and self._plans.run(*seen[:2]) is not None:
+        if seen is not None and self.plans.run(*seen[:2]) is not None:
             return None if loss is None else Awaited(seen[1].nodes[0].stored)
         if loss is not None and rerolled([as_tensor(loss)], seen and seen[1]):
             return self._stepped(loss, only)
-        return self._step_anew(loss, only, now, seen and self._plans.note(*seen))
+        return self.step_anew(loss, only, now, seen and self.plans.note(*seen))
 
     @collector_paused
-    def _step_anew(
-        self, loss: Any, only: set[int] | None, now: Now | None, note: Recording | None
+    def step_anew(
+        self,
+        loss: Any,
+        only: set[int] | None,
+        now: Now | None,
+        note: Recording | None,
+        more: Sequence[tuple[Variable, Any]] = (),
     ) -> Any:
-        """The same where no plan was found: `note` is told of it."""
+        """A step that follows no plan, and makes `more` changes at once; one is made of
+        it, if there is a `note`."""
         with recording(note):
             now = now or self._now()
             roots, finite, changes, since, chosen = self._asked(loss, only, now)
+            changes += more
         if top().tracing:
             self.controls.refuse_traces()
             for variable, value in changes:
@@ -205,7 +211,7 @@ class Optimizer(OptimizerState):
         updates = updates_of(changes, since)
         watched = self.controls.raised(finite)
         del changes, finite, now  # what these alone hold would be asked for
-        with self._plans.kept(note, chosen):
+        with self.plans.kept(note, chosen):
             run([*roots, *updates, *watched], spent=roots)
         release(roots, chosen)
         if watched and not watched[0].item():
@@ -338,28 +344,27 @@ class Optimizer(OptimizerState):
     ) -> tuple[Any, Look, Owned] | None:
         """How a step looks, by its graph, that of its `rates`, and all else that
         decides what it does; None where it cannot be told."""
-        controls, around = self.controls.sign(), settings()
-        groups = tuple([g.sign() for g in self.groups])
-        if controls is None or around is None or None in groups:
+        sign, around = self.sign(), settings()
+        if sign is None or around is None:
             return None
         work = self._accumulated(only) if loss is None else []
         asked = [g for _, _, g in work] if loss is None else [as_tensor(loss)]
         asked = [*{x.serial: x for x in (*asked, *endangered(asked))}.values()]
-        mine = {**assigned(top().pending), **self._owned()}
+        mine = {**assigned(top().pending), **self.owned()}
         columns = look(asked, rates, mine, loss is not None, top().pending, True)
         if columns is None or [p for _, p, _ in work if p.frozen is not None]:
             return None
         chosen = None if only is None else frozenset(only)
         pairs = tuple([(id(g), id(p)) for g, p, _ in work])
-        more = controls, around, self.sparse_updates, self.parted
-        return (columns.key, chosen, pairs, groups, more), columns, mine
+        return (columns.key, chosen, pairs, sign, around), columns, mine
 
-    def _step(self) -> Tensor:
-        return self.count.node().astype(float64)
-
-    def _now(self) -> Now:
-        step = self._step()
-        return Now(step, [group.rate(step) for group in self.groups])
+    def sign(self) -> tuple[Any, ...] | None:
+        """The key of the update that is made of gradients, the rates left out; None
+        where it may be another graph at each step."""
+        controls, groups = self.controls.sign(), tuple([g.sign() for g in self.groups])
+        if controls is None or None in groups:
+            return None
+        return controls, groups, self.sparse_updates, self.parted
 
     def _changes(
         self, work: Work, now: Now, flush: bool = False

@@ -8,15 +8,16 @@ from typing import Any, Self
 
 import numpy as np
 
-from treadle.base.dtypes import accumulator, as_dtype, whole
+from treadle.base.dtypes import accumulator, as_dtype, float64, whole
 from treadle.base.errors import ModelFileError
 from treadle.base.types import Type
 from treadle.graph.frame import top
 from treadle.graph.look import Owned, numbered
+from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
 from treadle.nn.state import Keys, Rename, choose, compare
 from treadle.optim.controls import Controls
-from treadle.optim.groups import GroupMaker, ParameterGroup, Work
+from treadle.optim.groups import GroupMaker, Now, ParameterGroup, Work
 from treadle.optim.transform import Transform
 from treadle.optim.update import MASTER
 from treadle.runtime.evaluate import evaluate
@@ -53,7 +54,7 @@ class OptimizerState:
         self._rules: dict[int, Transform] = {}
         self._waiting: State = {}
         self._keys: dict[int, str] = {}  # of parameters, by id, that are reserved
-        self._numbers: Owned = {}  # as `_owned` says
+        self._numbers: Owned = {}  # as `owned` says
         self._numbered: tuple[int, ...] = ()  # of which
         self._rates = [None if g.owns_rate else g.lr for g in groups]  # at first
         self.parted = 0  # how often what was common was parted
@@ -69,6 +70,18 @@ class OptimizerState:
         rates = [None if g.owns_rate or g.lr is rate else g.lr for g, rate in pairs]
         recipe = type(self), self._arguments, self._added, rates
         return _unpickled, (*recipe, self.state_dict())
+
+    def scheduled(self) -> Now | None:
+        """The rates of now, where they follow from the count of steps; None where they
+        are numbers."""
+        return None if all(g.owns_rate for g in self.groups) else self._now()
+
+    def _step(self) -> Tensor:
+        return self.count.node().astype(float64)
+
+    def _now(self) -> Now:
+        step = self._step()
+        return Now(step, [group.rate(step) for group in self.groups])
 
     @property
     def param_groups(self) -> list[ParameterGroup]:
@@ -207,7 +220,7 @@ class OptimizerState:
         """What states of parameters, by id, are named by, where that is reserved."""
         return self._keys
 
-    def _owned(self) -> Owned:
+    def owned(self) -> Owned:
         """The Variables that steps write or that are rates, by id, with numbers for
         keys."""
         rates = [g.own_rate for g in self.groups if g.own_rate is not None]

@@ -78,6 +78,7 @@ class Plans:
             self._table.pop(key, None)
             return None
         if done is not None:
+            look.about = plan.about
             self.hits += 1
             self._table.renew(key)
         return done
@@ -117,10 +118,12 @@ class Plans:
         note: Recording | None,
         chosen: set[int] | None = None,
         outputs: Mapping[int, Tensor] | None = None,
+        about: Any = None,
     ) -> Iterator[None]:
-        """Tell `note` of the run inside, and keep the plan for the next ones. It cuts
-        what depends on the `chosen` Variables, or it is of values, which stay; next
-        runs put out the `outputs`, which are not of the graph, by their numbers.
+        """Tell `note` of the run inside, and keep the plan for the next ones, `about`
+        which its caller notes something. It cuts what depends on the `chosen`
+        Variables, or it is of values, which stay; next runs put out the `outputs`,
+        which are not of the graph, by their numbers.
         """
         let_go(chosen or set())
         if note is not None:
@@ -130,6 +133,8 @@ class Plans:
             yield
         if note is not None:
             plan = note.plan()
+            if plan is not None:
+                plan.about = about
             self._table[note.key] = plan or note.first
             if plan is not None and note.family is not None:
                 self._sizes.note(note.family, plan, len(note.place))

@@ -46,8 +46,6 @@ def at_once(plan: Plan, programs: Sequence[Any], nodes: int) -> Any:
     sources = [[_source(x) for x in part.sources] for part in parts]
     if plan.rows or any(x is None for each in sources for x in each):
         return None
-    if any(type(x) is not Slot for _, x in plan.outputs):
-        return None
     of: dict[Any, int] = {}
     steps = []
     for part, program, part_sources in zip(parts, programs, sources, strict=True):

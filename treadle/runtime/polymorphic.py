@@ -62,7 +62,7 @@ class Sizes:
 
     def note(self, opened: Open, plan: Plan, nodes: int) -> None:
         """Remember the plan of a graph of so many nodes."""
-        if _is_one(plan):
+        if _is_sized(plan):
             family = self._table.get(opened[0])
             if family is None:
                 family = self._table[opened[0]] = _Family()
@@ -81,21 +81,26 @@ class _Family:
         self.seen: list[tuple[Extents, Extents]] = []
         self.even = True
         self._fixed: list[Array] | None = None  # constants that programs are given
+        self._rest: Any = None  # the programs after the first
         self._table: IntegerTable | None = None  # of programs by those of graphs
 
     def add(self, extents: Extents, plan: Plan, nodes: int) -> None:
         """Remember a plan; those before it that are not alike are of no use."""
-        part: Any = plan.parts[0]
+        parts: Sequence[Any] = plan.parts
+        part = parts[0]
         pair = extents, part.program.extents
         before = [x for x in self.seen if x[0] != extents]
         if before and len(before[0][1]) != len(pair[1]):
             before = []  # another graph was run beside what was asked for
         self.seen = [*before, pair][-SEEN:]
         self._table = _table(self.seen) if before else None
-        fixed = [x for x in part.sources if isinstance(x, np.ndarray)]
+        fixed = [x for y in parts for x in y.sources if isinstance(x, np.ndarray)]
+        rest = [(x.program.variant, x.program.extents) for x in parts[1:]]
         if self._fixed is not None and not _are_same(self._fixed, fixed):
             self.even = False  # numbers that come from sizes, in code nobody sees
-        self._fixed = fixed
+        if self._rest is not None and self._rest != rest:
+            self.even = False
+        self._fixed, self._rest = fixed, rest
         if part.program.variant is not None:
             self.plans[part.program.variant] = plan
             self.nodes = nodes
@@ -121,7 +126,9 @@ class _Family:
         if part.needs is not None:
             pairs = zip(part.needs, needs, strict=True)
             resized.needs = [(source, extent) for (source, _), (_, extent) in pairs]
-        new_plan = replace(plan, parts=[resized], small=None, still=())
+        parts: list[Any] = [resized, *plan.parts[1:]]
+        still = [x.still for x in parts if x.still is not None]
+        new_plan = replace(plan, parts=parts, small=None, still=still)
         values = plan.values
         if values is not None and values.noted is not None:
             new_plan.values = values._replace(noted=None)
@@ -151,10 +158,11 @@ def _table(seen: Sequence[tuple[Extents, Extents]]) -> IntegerTable | None:
     return compiled(trace, wanted, inputs=inputs)
 
 
-def _is_one(plan: Plan) -> bool:
-    """True if a plan is one program of a graph with extents, and nothing is noted."""
-    part = plan.parts[0]
-    if len(plan.parts) != 1 or type(part) is not Computed:
+def _is_sized(plan: Plan) -> bool:
+    """True if the first program of a plan has the extents of its graph, others come to
+    all that is read of it, and nothing is noted."""
+    part: Any = plan.parts[0]
+    if any(type(x) is not Computed for x in plan.parts):
         return False
     if plan.values is not None and plan.values.more:
         return False

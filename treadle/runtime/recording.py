@@ -132,7 +132,7 @@ class Recording(Recorder):
                 continue
             results.append((entry.results[serial], self._slot(serial)))
             if serial in updates:
-                place = self._base(node.inputs[0], updates)
+                place = self._base(node.inputs[0])
                 change = Change(node.op.variable, place, entry.results[serial])  # type: ignore[attr-defined]
                 self.changes[self.made[serial]] = change
             elif serial in self.place:
@@ -349,12 +349,13 @@ class Recording(Recorder):
         rows = [rows for by, rows in self.reads if not self.chosen.isdisjoint(by)]
         return self.stale.union(*rows)
 
-    def _base(self, node: Tensor, updates: Set[int]) -> int:
-        """The place of the version that a Variable has before a program with these
-        updates: the last of several alone is committed."""
-        if node.serial not in updates:
+    def _base(self, node: Tensor) -> int:
+        """The place of the version that a Variable has before a run, of which this is
+        the one that is changed: the last of several alone is committed."""
+        slot = self.made.get(node.serial)
+        if slot is None:
             return self.place.get(node.serial, -1)
-        before = self.changes.pop(self.made[node.serial], None)
+        before = self.changes.pop(slot, None)
         if before is None:
             raise _Unforeseen
         return before.base

@@ -262,6 +262,7 @@ class Plan:
     # What it makes of no node of the graph, by numbers below zero: no serial is.
     outputs: Sequence[tuple[int, Source]] = ()
     once: bool = False  # at the second sight it is made with what gradients need
+    about: Any = None  # what its caller notes of it
 
     def run(self, look: Look) -> list[Tensor]:
         """Run all parts for this graph, settle and cut its nodes, and commit; the nodes
@@ -289,7 +290,10 @@ class Plan:
                     unmark(nodes[place])
         if look.updates:
             top().drop(look.updates)
-        look.outputs = {n: values[slot] for n, slot in self.outputs}
+        if self.outputs:
+            all_values = Values(look, self.slots)
+            all_values.made = values
+            look.outputs = {n: all_values(source) for n, source in self.outputs}
         if self.values is None:
             return []
         for slot, place, carried in self.values.more:

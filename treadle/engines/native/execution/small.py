@@ -46,8 +46,8 @@ def is_brief(records: Numbers) -> bool:
 def small(linked: Linked) -> Any:
     """A program for the core; None where it is too large, or not one native piece."""
     interface, records = linked.interface, linked.records
-    if len(linked.runs) != 1 or not linked.runs[0].records:
-        return None
+    if len(linked.runs) > 1 or any(not x.records for x in linked.runs):
+        return None  # without any, results lie where arguments do
     scratch = linked.scratch * workers()
     if linked.plan.size + scratch > BYTES or not is_brief(records):
         return None

@@ -1,0 +1,187 @@
+"""ShardSums: what a rank's shards have come to, summed in Variables as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from treadle.base.arrays import Array
+from treadle.distributed.buffers import Statistics
+from treadle.distributed.layout import GradientLayout
+from treadle.distributed.share import Buffers, RowGradients, levels
+from treadle.graph.leaves import constant_node
+from treadle.graph.tensor import Tensor
+from treadle.graph.variable import Variable
+from treadle.runtime.store import Changes
+
+Rows = dict[int, RowGradients]
+
+
+@dataclass(frozen=True)
+class Partial:
+    """The sum of some neighboring shards: how often pairs were made for it, the number
+    of its memory, the parameters that the shards use, and rows of sparse ones."""
+
+    level: int
+    memory: int
+    used: frozenset[int]
+    rows: Rows
+
+
+@dataclass(frozen=True)
+class Target:
+    """The sum that the next shard is to end: those before that are added to it, the
+    last one first, and where it goes; `key` is what decides the graph of it."""
+
+    merged: Sequence[Partial]
+    level: int
+    memory: int
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return self.memory, *[(x.memory, x.used) for x in self.merged]
+
+
+class ShardSums:
+    """The sums of a rank's shards in the order of `fixed.tree`: one for each level of
+    the tree is held, not one for each shard. A sum never lies where one that it is made
+    of does, so that a shard that fails can come again.
+
+    Dense gradients and statistics are summed by graphs, in programs of their own: no
+    rule sees where a gradient comes from, so that bits are those of arrays from other
+    ranks. A parameter that a shard has not used counts as zeros there.
+    """
+
+    def __init__(
+        self, layout: GradientLayout, statistics: Statistics, shards: int
+    ) -> None:
+        self.layout, self.statistics = layout, statistics
+        self._levels = levels(shards)
+        self._partials: list[Partial] = []
+        self._sums: dict[tuple[int, int], Variable] = {}
+        self.count = 0  # shards so far
+
+    @property
+    def variables(self) -> list[Variable]:
+        """The Variables that hold sums, in the order in which they were made."""
+        return list(self._sums.values())
+
+    @property
+    def held(self) -> int:
+        """How many Variables hold sums."""
+        return len(self._sums)
+
+    @property
+    def rest(self) -> Target:
+        """All sums so far, which the last shard ends."""
+        return Target(self._partials[::-1], 0, -1)
+
+    def target(self) -> Target:
+        """The sum that the next shard is to end, of several."""
+        merged, level, memory = list[Partial](), 0, 0
+        for x in reversed(self._partials):
+            if x.level != level:
+                break
+            merged.append(x)
+            level = min(level + 1, self._levels)
+        taken = [x.memory for x in self._partials]
+        while memory in taken:
+            memory += 1
+        return Target(merged, level, memory)
+
+    def used(self, target: Target, used: frozenset[int]) -> frozenset[int]:
+        """The parameters that a shard or one before it uses."""
+        for x in target.merged:
+            used = used if used >= x.used else used | x.used
+        return used
+
+    def rows(self, target: Target, rows: Rows) -> Rows:
+        """The rows of a shard and those before it."""
+        for x in target.merged:
+            more = {k: x.rows[k].plus(rows[k]) for k in rows.keys() & x.rows.keys()}
+            rows = {**x.rows, **rows, **more}
+        return rows
+
+    def changes(self, target: Target, gradients: Mapping[int, Tensor]) -> Changes:
+        """The assignments that add a shard's dense gradients and statistics, and have
+        the next shard begin with the statistics that this one began with."""
+        totals = self.totals(target, gradients)
+        pairs = [(self._sum(target, k, x), x) for k, x in totals.items()]
+        for j, x in enumerate(self.statistics_of(target)):
+            pairs.append((self._sum(target, ~j, x), x))
+        return [*pairs, *self.statistics.restored()]
+
+    def totals(
+        self, target: Target, gradients: Mapping[int, Tensor]
+    ) -> dict[int, Tensor]:
+        """The dense gradients of a shard and those before it, as expressions."""
+        used, totals = self.used(target, frozenset(gradients)), dict[int, Tensor]()
+        for k in sorted(used):
+            place = self.layout.places[k]
+            if place.variable.sparse:
+                continue
+            zero = constant_node(np.zeros((), place.dtype))
+            total = gradients.get(k, zero)
+            for x in target.merged:
+                before = self._sums[x.memory, k].node() if k in x.used else zero
+                total = before + total
+            totals[k] = total
+        return totals
+
+    def statistics_of(self, target: Target) -> list[Tensor]:
+        """What a shard and those before it have made of each buffer."""
+        totals = []
+        for j, total in enumerate(self.statistics.wide()):
+            for x in target.merged:
+                before = self._sums[x.memory, ~j].node()
+                total = self.statistics.combined(j, before, total)
+            totals.append(total)
+        return totals
+
+    def _sum(self, target: Target, k: int, like: Tensor) -> Variable:
+        """The Variable of a parameter's sum, or of that of buffer ~k."""
+        known = self._sums.get((target.memory, k))
+        if known is None:
+            zeros = np.zeros(like.type.shape, like.type.dtype)
+            known = Variable(zeros, dtype=like.type.dtype, copy=False)
+            self._sums[target.memory, k] = known
+        return known
+
+    def _held(self, partial: Partial, k: int) -> Array:
+        """The value of a sum, by no run: it may be asked for within one."""
+        array = self._sums[partial.memory, k].committed.array
+        assert array is not None
+        return array
+
+    def add(self, target: Target, used: frozenset[int], rows: Rows) -> None:
+        """The dense gradients and statistics of the next shard have been added."""
+        kept = self._partials[: len(self._partials) - len(target.merged)]
+        used, rows = self.used(target, used), self.rows(target, rows)
+        self._partials = [*kept, Partial(target.level, target.memory, used, rows)]
+        self.count += 1
+
+    def complete(self, k: int, gradient: Array | None, total: Array) -> None:
+        """Put the last shard's flat gradient with the sums before where it lies."""
+        zero = total.dtype.type(0)
+        x = zero if gradient is None else gradient
+        for y in self.rest.merged:
+            before = self._held(y, k).reshape(-1) if k in y.used else zero
+            with np.errstate(all="ignore"):
+                x = np.add(before, x, out=total)
+        if x is not total:
+            total[...] = x
+
+    def buffers(self, last: Buffers) -> Buffers:
+        """The statistics of all shards, of which these are the last one's."""
+        for x in self.rest.merged:
+            known = range(len(self.statistics.variables))
+            sums = [self._held(x, ~j) for j in known]
+            last = self.statistics.vectors(sums).plus(last)
+        return last
+
+    def clear(self) -> None:
+        """Begin anew; the memory stays."""
+        self._partials, self.count = [], 0
