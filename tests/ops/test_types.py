@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import treadle as td
 from tests.cases import each
 from tests.numerics import unit
 from tests.ops.test_contract import CASES, arrays_of
@@ -93,3 +94,27 @@ def test_named_axes_are_carried_dropped_or_refused(sample: Sample) -> None:
                 if name and x.type.axes and name in x.type.axes
             }
             assert name is None or n in lengths or 1 in lengths or lengths
+
+
+HUGE = 10**30
+
+
+@pytest.mark.parametrize("engine", ["reference", "native"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: td.pad([1.0, 2.0], HUGE),
+        lambda: td.one_hot([1], HUGE),
+        lambda: td.fft.fft([1.0, 2.0], n=HUGE),
+        lambda: td.fft.irfft([1.0, 2.0], n=HUGE),
+        lambda: td.conv1d(td.ones((1, 1, 3)), td.ones((1, 1, 2)), stride=HUGE),
+        lambda: td.conv1d(td.ones((1, 1, 3)), td.ones((1, 1, 2)), padding=HUGE),
+        lambda: td.max_pool1d(td.ones((1, 1, 3)), 2, HUGE),
+        lambda: td.tile([1.0, 2.0], (HUGE,)),
+        lambda: td.unfold(td.ones((1, 1, 3, 3)), 2, stride=HUGE),
+    ],
+)
+def test_an_extent_of_more_than_64_bits_is_refused(call: Any, engine: str) -> None:
+    with td.options(engine=engine), pytest.raises(td.TreadleError) as error:
+        call().numpy()
+    assert "at: " in str(error.value)

@@ -113,7 +113,7 @@ def _made(shape: Shape, dtype: DType, axes: Names | None) -> Type:
         type_ = known() if known is not None else None
         if type_ is None:
             type_ = object.__new__(Type)
-            type_.shape = tuple(map(whole, shape))
+            type_.shape = _bounded(tuple(map(whole, shape)))
             type_.dtype, type_.axes = OWN.get(dtype, dtype), axes
             type_.size = math.prod(type_.shape)
             type_.nbytes = type_.size * type_.dtype.itemsize
@@ -215,6 +215,11 @@ def as_shape(shape: Any) -> Shape:
         raise ShapeError(f"a shape holds integers, not {shape!r}")
     if any(n < 0 for n in extents):
         raise ShapeError(f"a shape holds no negative extents, got {extents}")
+    return _bounded(extents)
+
+
+def _bounded(extents: Shape) -> Shape:
+    """Extents that are integers of 64 bits, as all code and all libraries have them."""
     if any(type(n) is int and n >= 1 << 63 for n in extents):
         raise ShapeError(f"no extent is as large as in {extents}")
     return extents

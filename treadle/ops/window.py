@@ -47,6 +47,8 @@ def windows_along(
             raise ArgumentError(
                 "kernel, stride and dilation are positive, padding >= 0"
             )
+        if any(type(v) is int and v >= 1 << 63 for v in (k, s, d, low, high)):
+            raise ArgumentError(f"no window is {k} by steps of {s}, {d} apart")
         slack = n + low + high - d * (k - 1) - 1
         if slack < 0:
             raise ShapeError(f"a window of {d * (k - 1) + 1} is wider than {n} padded")
