@@ -12,6 +12,7 @@ import pytest
 import treadle as td
 
 MASKED: Any = np.ma.masked_array(np.ones((2, 2), np.float32), [[0, 1], [0, 0]])
+WHOLE: Any = np.ma.masked_array([1, 1, 1, 2], [0, 1, 0, 0])
 X = td.placeholder((2, 2), name="x")
 WAYS: dict[str, Callable[[Any], Any]] = {
     "asarray": td.asarray,
@@ -32,6 +33,12 @@ WAYS: dict[str, Callable[[Any], Any]] = {
     "state": lambda a: td.nn.Linear(2, 2).load_state_dict({"weight": a, "bias": a[0]}),
     "embedding": td.nn.Embedding.from_array,
     "pad": lambda a: td.data.pad([a, a]),
+    "counts": lambda a: td.repeat(td.ones(4), WHOLE),
+    "widths": lambda a: td.nn.functional.pad(td.ones((2, 2)), WHOLE),
+    "a size": lambda a: td.nn.functional.affine_grid(td.ones((1, 2, 3)), WHOLE),
+    "examples": lambda a: td.data.ListDataset([1, 2, 3])[WHOLE],
+    "a metric": lambda a: td.train.Accuracy().update(WHOLE, WHOLE),
+    "confusion": lambda a: td.train.confusion_matrix(WHOLE, np.ones((4, 2))),
     "fit": lambda a: td.train.Model(td.nn.Linear(2, 1)).fit(a, a, epochs=1, verbose=0),
     "py_function": lambda a: td.py_function(lambda x: a, td.ones((2, 2)).type)(
         td.ones((2, 2))

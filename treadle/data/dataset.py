@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from treadle.base.arrays import Array
+from treadle.base.dtypes import whole
 from treadle.base.errors import ArgumentError, ShapeError
 
 Batch = tuple[Array, ...]
@@ -152,7 +153,7 @@ class ListDataset(Dataset):
 
 def _numbers(index: Any) -> list[int]:
     """Whole numbers from an array, as NumPy would use it to index."""
-    array = np.asarray(index)
+    array = np.asarray(whole(index))
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise ArgumentError(f"examples are taken by an array of numbers, not {index!r}")
     return array.astype(np.int64).tolist()

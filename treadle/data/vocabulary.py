@@ -9,6 +9,7 @@ from types import MappingProxyType
 import numpy as np
 
 from treadle.base.arrays import Array
+from treadle.base.dtypes import whole
 from treadle.base.errors import ArgumentError, DataFileError
 from treadle.data.source import Source
 from treadle.io.atomic import write_atomically
@@ -116,7 +117,7 @@ class Vocabulary:
 
     def decode(self, ids: Iterable[int], *, strip: bool = False) -> list[str]:
         """The words of numbers; `strip` leaves out the frame and the padding."""
-        numbers = np.asarray(ids if isinstance(ids, np.ndarray) else list(ids))
+        numbers = np.asarray(whole(ids) if isinstance(ids, np.ndarray) else list(ids))
         if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
             raise ArgumentError("a sequence of whole numbers is decoded, one at a time")
         wrong = (numbers < 0) | (numbers >= len(self))

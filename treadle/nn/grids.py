@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.errors import ArgumentError, ShapeError
+from treadle.base.types import as_shape
 from treadle.graph.leaves import as_tensor, constant_node
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
@@ -70,7 +71,7 @@ def affine_grid(theta: Any, size: Any, align_corners: bool | None = None) -> Ten
     [[[[-0.5, 0.0], [0.5, 0.0]]]]
     """
     node = as_float(theta)
-    n, _, *extents = map(int, size)
+    n, _, *extents = as_shape(size)
     rank = len(extents)
     if node.type.shape != (n, rank, rank + 1):
         raise ShapeError(f"theta {node.type} for a size {tuple(size)}").located(

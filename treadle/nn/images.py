@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.errors import ArgumentError, ShapeError
+from treadle.base.types import as_integer, as_integers
 from treadle.graph.leaves import as_tensor, constant_node
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
@@ -149,7 +150,9 @@ def pad(x: Any, pad: Any, mode: str = "constant", value: Any = None) -> Tensor:
     >>> pad([[1.0, 2.0]], (1, 0, 0, 1)).tolist()
     [[0.0, 1.0, 2.0], [0.0, 0.0, 0.0]]
     """
-    node, counts = as_tensor(x), tuple(map(int, pad))
+    node, counts = as_tensor(x), as_integers(pad)
+    if counts is None:
+        raise ArgumentError(f"widths are whole numbers, not {pad!r}").located("pad")
     if len(counts) % 2 or len(counts) > 2 * node.type.ndim:
         raise ArgumentError(f"{len(counts)} widths for {node.type}").located("pad")
     pairs = list(zip(counts[::2], counts[1::2], strict=True))[::-1]
@@ -179,11 +182,13 @@ def _sizes(x: Tensor, output: Any) -> tuple[int, ...]:
     """The extents that are asked for; None is that of x."""
     spatial = x.type.shape[2:]
     asked = output if isinstance(output, (tuple, list)) else (output,) * len(spatial)
-    if len(asked) != len(spatial):
+    sizes = [
+        n if m is None else as_integer(m) for n, m in zip(spatial, asked, strict=False)
+    ]
+    whole = tuple([n for n in sizes if n is not None])
+    if len(asked) != len(spatial) or len(whole) != len(spatial):
         raise ArgumentError(f"output_size is {output}, for {x.type}")
-    return tuple(
-        n if m is None else int(m) for n, m in zip(spatial, asked, strict=True)
-    )
+    return whole
 
 
 def _averages(x: Any, output: Any, rank: int) -> Tensor:

@@ -6,8 +6,15 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.dtypes import whole
 from treadle.base.errors import ArgumentError, AxisError
-from treadle.base.types import Type, normalize_axes, normalize_axis, resolve_axis
+from treadle.base.types import (
+    Type,
+    as_integers,
+    normalize_axes,
+    normalize_axis,
+    resolve_axis,
+)
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
 from treadle.graph.operators import functions, provide
@@ -126,8 +133,11 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Tensor:
     steps = (shift,) * len(axes) if hasattr(shift, "__index__") else tuple(shift)
     if len(steps) != len(axes):
         raise ArgumentError(f"{len(steps)} shifts for {len(axes)} axes").located("roll")
-    for step, k in zip(steps, axes, strict=True):
-        node = Roll(int(step), k)(node)
+    whole_steps = as_integers(steps)
+    if whole_steps is None:
+        raise ArgumentError(f"a shift is a whole number, not {shift!r}").located("roll")
+    for step, k in zip(whole_steps, axes, strict=True):
+        node = Roll(step, k)(node)
     return node
 
 
@@ -141,7 +151,7 @@ def repeat(x: Any, count: Any, axis: Any = None) -> Tensor:
     [1.0, 1.0, 2.0, 2.0]
     """
     node = as_tensor(x)
-    counts = np.asarray(count)
+    counts = np.asarray(whole(count))
     if counts.dtype.kind not in "iu" or np.any(counts < 0):
         raise ArgumentError(
             f"a count is an integer from 0 on, or a list of them, not {count!r}"

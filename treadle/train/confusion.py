@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.dtypes import whole
 from treadle.base.errors import ArgumentError, ShapeError
 from treadle.base.notebook import table
 
@@ -26,7 +27,7 @@ def confusion_matrix(
     >>> confusion_matrix([0, 1, 1], [[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]]).tolist()
     [[1, 0], [1, 1]]
     """
-    labels, scores = np.asarray(target), np.asarray(prediction)
+    labels, scores = np.asarray(whole(target)), np.asarray(whole(prediction))
     wide = scores.ndim == labels.ndim + 1 and scores.shape[-1] > 1
     if wide:
         chosen, least = scores.argmax(-1), scores.shape[-1]

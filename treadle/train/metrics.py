@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.arrays import Array
+from treadle.base.dtypes import whole
 from treadle.base.errors import ArgumentError, ShapeError
 
 LATER = 32  # numbers that are not looked at yet
@@ -91,7 +92,8 @@ class MeanMetric(Metric):
 
     def update(self, target: Any, prediction: Any, weight: Any = None) -> None:
         values = np.asarray(
-            self.function(np.asarray(target), np.asarray(prediction)), np.float64
+            self.function(np.asarray(whole(target)), np.asarray(whole(prediction))),
+            np.float64,
         )
         if weight is not None:
             weights = _wide(weight, values)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.arrays import Array
+from treadle.base.dtypes import whole
 from treadle.graph.leaves import as_tensor, constant_node
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
@@ -46,7 +47,7 @@ class Ragged:
     """
 
     def __init__(self, lengths: Sequence[int] | Array, cost: int = 0) -> None:
-        self.lengths = np.asarray(lengths, np.int64)
+        self.lengths = np.asarray(whole(lengths), np.int64)
         self.starts = np.concatenate([[0], np.cumsum(self.lengths)])
         self.order = np.argsort(-self.lengths, kind="stable")
         self.rank = np.argsort(self.order, kind="stable")
