@@ -23,10 +23,13 @@ from treadle.base.symbolic import (
     counted,
     gcd,
     guards_of,
+    is_same,
     least,
     most,
+    stays_below,
     whole,
 )
+from treadle.loops.index import Axis
 
 ARITHMETIC = (operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod)
 COMPARISONS = (operator.lt, operator.le, operator.gt, operator.ge, operator.eq)
@@ -132,6 +135,35 @@ def test_equal_sizes_are_one_from_there_on() -> None:
     assert n == m
     assert (n - m + 0) == 0 and len(trace.guards) == 1
     assert compiled(trace, [n * m])([8, 9]) is None
+
+
+def test_what_equalities_tell_holds_in_sums_and_products() -> None:
+    trace = SymbolicTrace([16, 17, 17])
+    n, m, k = trace.symbols
+    before = n * m
+    assert m - 1 == 16 and n + 1 == k
+    assert whole(m * 4) == 68 and type(m * 4 + 1) is int
+    assert is_same(before, n * 17) and is_same(k * k, n * n + 2 * n + 1)
+    assert not is_same(n, 16)
+    assert len(trace.guards) == 2
+
+
+def test_what_stays_below_is_guarded_where_it_is_far() -> None:
+    trace = SymbolicTrace([3, 12, 40])
+    few, some, many = trace.symbols
+    assert not stays_below(some, 32) and not stays_below(many, 32)
+    assert stays_below(least(many, 32), 32) and not trace.guards
+    assert stays_below(few, 32)
+    assert [text for text, _ in guards_of(trace)] == ["n0 <= 32"]
+
+
+def test_axes_are_equal_if_they_are_for_all_sizes() -> None:
+    trace = SymbolicTrace([12, 12])
+    n, m = trace.symbols
+    assert Axis("i", n) != Axis("i", m) and Axis("i", n) != Axis("i", 12)
+    assert not trace.guards
+    assert n == m
+    assert {Axis("i", n): 1}[Axis("i", m)] == 1
 
 
 def test_speed_alone_may_be_left_aside() -> None:

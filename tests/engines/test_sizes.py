@@ -211,6 +211,42 @@ def test_extents_that_were_equal_by_chance_are_two(compiled: list[int]) -> None:
     assert len(compiled) == 3
 
 
+def greatest(n: int, m: int) -> Sequence[Any]:
+    x = td.asarray(data(n, m))
+    y = td.cumulative_max(td.permute_dims(x, (1, 0)) @ x, 0)
+    return gradient(td.tanh(y).sum(), x)
+
+
+def test_an_extent_that_turns_out_to_be_a_number_is_one_everywhere() -> None:
+    sizes = (61, 44), (33, 61), (90, 4), (10, 4), (33, 5)
+    found = [td.evaluate(*greatest(*size)) for size in sizes]
+    for size, got in zip(sizes, found, strict=True):
+        td.clear_cache()
+        for x, y in zip(got, td.evaluate(*greatest(*size)), strict=True):
+            assert x.tobytes() == y.tobytes()
+
+
+def attention(n: int, m: int) -> Sequence[Any]:
+    """Queries of one length, words of another, and both looked up in one table."""
+    table = td.asarray(data(30, 64))
+    words, queries = (table[labels(16 * k, 30).reshape(16, k)] for k in (n, m))
+    total = td.zeros((16, 64))
+    for t in range(3):
+        shares = F.softmax((words * queries[:, t][:, None]).sum(-1), -1)
+        total = total + (shares[:, :, None] * words).sum(1)
+    return gradient((total**2).mean(), table)
+
+
+def test_lengths_around_one_vector_and_two_are_one_program(compiled: list[int]) -> None:
+    sizes = [(18, 9), (8, 20), (12, 12), (16, 16), (17, 5), (16, 9), (5, 17), (20, 20)]
+    found = [td.evaluate(*attention(*size)) for size in sizes]
+    assert len(compiled) == 2
+    for size, got in zip(sizes, found, strict=True):
+        td.clear_cache()
+        for x, y in zip(got, td.evaluate(*attention(*size)), strict=True):
+            assert x.tobytes() == y.tobytes()
+
+
 def variants() -> list[Any]:
     families = engine("native").programs.families  # type: ignore[attr-defined]
     return [v for family in families._table.values() for v in family.variants.all]
@@ -297,15 +333,15 @@ def test_memory_follows_the_size() -> None:
 
 
 def test_steps_and_buffers_of_a_size_are_made_where_somebody_looks() -> None:
-    values(GRAPHS["mean"], 100), values(GRAPHS["mean"], 150)
-    values(GRAPHS["mean"], 121)
+    values(GRAPHS["mean"], 40), values(GRAPHS["mean"], 60)
+    values(GRAPHS["mean"], 50)
     linked: Any = engine("native").latest_linked()  # type: ignore[attr-defined]
     assert not {"program", "plain", "lives"} & vars(linked).keys()
     own = linked.interface
     assert Interface.of(linked.program) == own
     assert [r.bytes for r in linked.lives.ranges] == linked.sizes
     td.clear_cache()
-    values(GRAPHS["mean"], 121)
+    values(GRAPHS["mean"], 50)
     fresh: Any = engine("native").latest_linked()  # type: ignore[attr-defined]
     assert linked.program.steps == fresh.program.steps
     assert linked.program.buffers == fresh.program.buffers

@@ -11,8 +11,10 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import le
 
 from treadle.base.dtypes import bool_
+from treadle.base.symbolic import is_same, stays_below
 from treadle.loops.index import Axis, Index
 from treadle.loops.intervals import decided
 from treadle.loops.kernel import (
@@ -184,8 +186,12 @@ def _block(nest: Sequence[Loop]) -> tuple[int, int]:
     for place in reversed(range(len(nest))):
         loop = nest[place]
         steps = -(-loop.axis.extent // max(loop.lanes, 1))
-        if inside * steps > most:
-            return place, 1 << (most // inside).bit_length() - 1
+        size = 1 << (most // inside).bit_length() - 1
+        # A sum that is one block has its bits: sizes need not tell how many there are.
+        cuts = place == 0 and is_same(inside * size, most)
+        one = stays_below if cuts else le
+        if not one(inside * steps, most):
+            return place, size
         inside *= steps
     return -1, 0
 

@@ -14,12 +14,25 @@ from typing import Any, Union
 from treadle.base.symbolic import gcd, is_same, whole
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Axis:
-    """A loop variable that runs from 0 to its extent."""
+    """A loop variable that runs from 0 to its extent.
+
+    Of several sizes it is the same as another one if it is that for all of them.
+    """
 
     name: str
     extent: Any  # an int, or a Parameter once the kernel has no concrete sizes
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if type(other) is not Axis or self.name != other.name:
+            return False
+        return is_same(self.extent, other.extent)
+
+    def __hash__(self) -> int:
+        return hash(self.name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from treadle.base.dtypes import bool_
+from treadle.base.symbolic import at_least
 from treadle.loops.index import Axis, Index, Remainder
 from treadle.loops.kernel import (
     Apply,
@@ -118,7 +119,7 @@ def _ends(turns: Sequence[int], extent: int, width: int) -> list[int]:
     """The ends of intervals: at turns, or so near that none is narrower."""
     ends, is_narrow = [0], False
     for n in (*turns, extent):
-        if n - ends[-1] < width:
+        if not at_least(n - ends[-1], width):
             is_narrow = True
             continue
         if is_narrow and n - ends[-1] >= 2 * width:

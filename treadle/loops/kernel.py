@@ -17,7 +17,7 @@ import numpy as np
 
 from treadle.base.caches import lazy
 from treadle.base.dtypes import DType
-from treadle.base.symbolic import Symbolic, SymbolicNumber
+from treadle.base.symbolic import Symbolic, SymbolicNumber, least
 from treadle.graph.op import Op
 from treadle.loops.index import Axis, Index, Parameter
 
@@ -220,7 +220,7 @@ class Loop:
         most = -(-self.axis.extent // around)
         for stop in self.stop if self.start is not None else ():
             apart = stop - self.start
-            most = most if apart.terms else min(most, apart.constant)
+            most = most if apart.terms else least(most, apart.constant)
         return -(-most // self.stride)
 
 

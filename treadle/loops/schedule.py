@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from treadle.base.symbolic import at_least, gcd, least
+from treadle.base.symbolic import at_least, gcd, least, most
 from treadle.loops.blocks import in_blocks
 from treadle.loops.index import Axis, Index, Quotient, Remainder
 from treadle.loops.intervals import in_intervals, without_certain, without_wraps
@@ -272,9 +272,6 @@ def _merged(kernel: Kernel, group: tuple[Axis, ...], a: Axis, b: Axis) -> Kernel
     return replaced(kernel, by, axes)
 
 
-LOWEST = 1 << 30  # below any score
-
-
 def vector_axis(kernel: Kernel) -> Axis | None:
     """The axis along which most memory is next to each other.
 
@@ -285,12 +282,12 @@ def vector_axis(kernel: Kernel) -> Axis | None:
     if nest.bounds:
         kept = nest.bounded()
         axes = [a for a in axes if a not in kept]
+    inner = set(nest.inner)
     touched = _touched(kernel)  # where a value is chosen by is no memory
     if nest.inner and not kernel.ordered:
         # What is read or stored once a row is chosen by grouping: it decides no bit.
-        inner = set(nest.inner)
         touched = [i for i in touched if not inner.isdisjoint(i.axes())] or touched
-    best, score = None, -LOWEST
+    best, most_adjacent, chosen, longest = None, 0, 0, 0
     for axis in axes:
         adjacent = 0
         for i in touched:
@@ -298,11 +295,19 @@ def vector_axis(kernel: Kernel) -> Axis | None:
             # Where a row is chosen by data, the next one lies anywhere.
             hidden = c == 0 and any(axis in j.axes() for j in within(i))
             adjacent += 1 if c == 1 else 0 if c == 0 and not hidden else -1
-        # Longer axes up to a vector, then later ones, where as much lies side by side.
-        new_score = 100 * adjacent + least(axis.extent, 16)
-        # Which axis it is changes a bit only where something is folded.
-        if new_score >= score if nest.inner else at_least(new_score, score):
-            best, score = axis, new_score
+        steps = least(axis.extent, 16)
+        if best is None or adjacent > most_adjacent:
+            best, most_adjacent, chosen, longest = axis, adjacent, steps, steps
+        elif adjacent == most_adjacent:
+            # Longer ones up to a vector; then those that nothing is folded along, of
+            # which the choice changes no bit; then later ones.
+            if axis not in inner:
+                better = at_least(steps, chosen)
+            else:
+                better = steps >= longest if best in inner else steps > longest
+            if better:
+                best, chosen = axis, steps
+            longest = most(longest, steps)
     return best
 
 
@@ -320,14 +325,19 @@ def element_bytes(kernel: Kernel) -> int:
 
 def lanes_for(extent: int, width: int) -> int:
     """The number of lanes: one vector, or four where the loop is long."""
+    return 4 * width if at_least(extent, LONG * width) else width
+
+
+def lanes_along(extent: int, width: int) -> int:
+    """The same of lanes that each have a part of a fold, whose bits it decides."""
     return 4 * width if extent >= LONG * width else width
 
 
 def lanes_across(extent: int, width: int, folds: int) -> int:
     """The number of columns folded at once: many, to read rows in long runs."""
-    most = ACCUMULATORS // max(folds, 1) * width
+    widest = ACCUMULATORS // max(folds, 1) * width
     lanes = width
-    while 2 * lanes <= most and at_least(extent, 2 * lanes):
+    while 2 * lanes <= widest and at_least(extent, 2 * lanes):
         lanes *= 2
     return lanes
 
@@ -359,8 +369,11 @@ def schedule(kernel: Kernel, vector_bytes: int) -> Kernel:
         return in_blocks(kernel)
     kernel = without_wraps(kernel, axis)
     width = max(vector_bytes // element_bytes(kernel), 1)
-    lanes = lanes_for(axis.extent, width)
     nest = taken_apart(kernel)
+    if axis in nest.inner:
+        lanes = lanes_along(axis.extent, width)
+    else:
+        lanes = lanes_for(axis.extent, width)
     folds = [len(p.folds) for p in nest.passes if isinstance(p, Pass)]
     ops = sum(isinstance(e, Apply) for e in kernel.expressions)
     if axis in nest.rows and any(folds) and not kernel.ordered and ops <= LIGHT:

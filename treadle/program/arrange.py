@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence, Set
 
 from treadle.base.caches import lazy
 from treadle.base.dtypes import float32, float64, int32
-from treadle.base.symbolic import at_least
+from treadle.base.symbolic import at_least, is_same
 from treadle.base.types import TupleType
 from treadle.graph.leaves import Argument
 from treadle.graph.tensor import Tensor
@@ -74,9 +74,12 @@ def _merges(node: Tensor) -> bool:
     """
     (x,) = node.inputs
     steps = row_major(node)
+    if not isinstance(node.op, Reshape):
+        return False
     pairs = zip(x.type.shape, row_major(x), strict=True)
-    apart = any(n != 1 and step not in steps for n, step in pairs)
-    return isinstance(node.op, Reshape) and apart
+    return any(
+        n != 1 and not any(is_same(step, other) for other in steps) for n, step in pairs
+    )
 
 
 def _transparent(supported: Callable[[Tensor], bool]) -> Callable[[Tensor], bool]:

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
+from treadle.base.symbolic import stays_below
 from treadle.base.types import TupleType
 from treadle.graph.tensor import Tensor
 from treadle.loops.index import Axis
@@ -107,10 +108,10 @@ def _folds_columns(unit: Unit) -> bool:
     if not all(n in Nodes(folds) or region.is_full(n) for n in unit.nodes):
         return False
     blocks, rows, columns = _parts(unit)
+    if len(rows) != 1 or not stays_below(rows[0].extent, STEPS):
+        return False  # sums are done in blocks
     many = math.prod(a.extent for a in blocks) >= BLOCKS
-    wide_enough = math.prod(a.extent for a in columns) >= WIDE
-    few = math.prod(a.extent for a in rows) <= STEPS  # else sums are done in blocks
-    return many and few and len(rows) == 1 and wide_enough
+    return many and math.prod(a.extent for a in columns) >= WIDE
 
 
 def _in_rows(unit: Unit, stored: Collection[int], strides: Strides) -> bool:

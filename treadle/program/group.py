@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from treadle.base.symbolic import at_least
+from treadle.base.symbolic import at_least, is_same
 from treadle.base.types import TupleType
 from treadle.graph.tensor import Tensor
 from treadle.loops.index import Axis, Index
@@ -244,10 +244,12 @@ class Grouping:
                 place = known if p is x else carried_up(x, p, known)
                 if place is not None:
                     yield place
-        if node.type.size == math.prod([a.extent for a in region.axes]):
+        if is_same(node.type.size, math.prod([a.extent for a in region.axes])):
             yield run_through(region.axes, shape)
         rows = region.rows if region.inner else ()
-        if region.inner and node.type.size == math.prod([a.extent for a in rows]):
+        if region.inner and is_same(
+            node.type.size, math.prod([a.extent for a in rows])
+        ):
             yield run_through(rows, shape)
 
     def _join_reduction(self, node: Tensor, region: Region) -> bool:
@@ -257,7 +259,8 @@ class Grouping:
         (x,) = node.inputs
         if x.type.size == 0:
             return False
-        if not region.inner and x.type.size == math.prod(a.extent for a in region.axes):
+        size = math.prod(a.extent for a in region.axes)
+        if not region.inner and is_same(x.type.size, size):
             rebase(region, domain(x.type.shape)[0])
         for at in self._of(x, region):
             if not fits(region, x, at):
@@ -287,7 +290,7 @@ class Grouping:
                 place = carried_up(x, p, region.placement[p.serial])
                 if place is not None:
                     yield place
-        if x.type.size == math.prod(a.extent for a in region.axes):
+        if is_same(x.type.size, math.prod(a.extent for a in region.axes)):
             yield run_through(region.axes, x.type.shape)
 
 

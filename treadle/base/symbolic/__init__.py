@@ -23,6 +23,7 @@ from treadle.base.symbolic.integers import (
     is_symbolic,
     least,
     most,
+    stays_below,
     whole,
 )
 from treadle.base.symbolic.numbers import (
@@ -59,6 +60,7 @@ __all__ = [
     "least",
     "most",
     "plain",
+    "stays_below",
     "whole",
     "zeros",
 ]

@@ -10,6 +10,8 @@ atoms, and its coefficient. Equal polynomials are equal tuples.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 Form = tuple[tuple[tuple[int, ...], int], ...]
 
 
@@ -79,9 +81,52 @@ def _multiple(x: Form, y: Form) -> Form | None:
     return None
 
 
+def replaced(x: Form, number: int, by: Form) -> Form:
+    """A form with another one in the place of an atom."""
+    result = tuple([(m, c) for m, c in x if number not in m])
+    for m, c in x:
+        if number in m:
+            term: Form = ((tuple([a for a in m if a != number]), c),)
+            for _ in range(m.count(number)):
+                term = product(term, by)
+            result = total(result, term)
+    return result
+
+
+def substituted(x: Form, known: Mapping[int, Form]) -> Form:
+    """A form without the atoms that other forms are known for."""
+    while known:
+        atoms = {a for m, _ in x for a in m if a in known}
+        if not atoms:
+            break
+        for a in atoms:
+            x = replaced(x, a, known[a])
+    return x
+
+
+def solved(x: Form) -> tuple[int, Form] | None:
+    """The newest atom that a form is 0 for one value of, and that; None if there is no
+    such atom.
+    """
+    for m, c in sorted(x, reverse=True):
+        if len(m) == 1 and c in (1, -1) and all(n == m or m[0] not in n for n, _ in x):
+            rest = tuple([(n, -c * d) for n, d in x if n != m])
+            return m[0], rest
+    return None
+
+
 def remainder(x: Form, by: int) -> Form:
     """A form that leaves the same remainder by an integer, with fewer terms."""
     return _normal({m: c % by for m, c in x})
+
+
+def decided(sign: str, low: float, high: float) -> bool:
+    """Whether the bounds of a form tell how it compares with 0."""
+    if sign in ("==", "!="):
+        return low > 0 or high < 0
+    if sign in ("<", ">="):  # 0 is on the side of what is greater
+        return low >= 0 or high < 0
+    return low > 0 or high <= 0
 
 
 def _normal(terms: dict[tuple[int, ...], int]) -> Form:

@@ -34,7 +34,9 @@ class SymbolicTrace:
         self.definitions: dict[int, Any] = {}  # of atoms
         self.open = True  # while it is closed nothing is noted
         self._atoms: dict[Any, int] = {}
-        self._known: dict[Form, Form] = {}  # by equalities that held
+        # By equalities that held: of forms, and of single atoms wherever they stand.
+        self._known: dict[Form, Form] = {}
+        self._solved: dict[int, Form] = {}
         self.symbols = [
             Symbolic(self, value, self.atom(("symbol", k)))
             for k, value in enumerate(values)
@@ -56,6 +58,7 @@ class SymbolicTrace:
 
     def known(self, form: Form) -> Form:
         """What a form is by equalities that held."""
+        form = forms.substituted(self._known.get(form, form), self._solved)
         return self._known.get(form, form)
 
     def compare(
@@ -70,7 +73,7 @@ class SymbolicTrace:
         difference = forms.total(x, y, -1)
         if forms.constant(difference) is not None:
             return
-        if _decided(sign, *self.bounds(difference)):
+        if forms.decided(sign, *self.bounds(difference)):
             return
         guard = difference, sign, holds
         if guard not in self.guards:
@@ -83,7 +86,13 @@ class SymbolicTrace:
             self._equate(x, y)
 
     def _equate(self, x: Form, y: Form) -> None:
-        """Equate two forms: the integer, or the shorter, stands for both from now."""
+        """Equate two forms: what an atom must be takes its place everywhere, or else
+        the integer or the shorter form that of the other.
+        """
+        solved = forms.solved(forms.total(x, y, -1))
+        if solved is not None:
+            self._solved[solved[0]] = solved[1]
+            return
         if forms.constant(x) is not None or (
             forms.constant(y) is None and len(x) < len(y)
         ):
@@ -199,10 +208,23 @@ def is_symbolic(x: Any) -> bool:
 
 def is_same(x: Any, y: Any) -> bool:
     """Whether two integers are equal for all sizes: no guard tells of one alone."""
+    if type(x) is not Symbolic and type(y) is not Symbolic:
+        return bool(x == y)
+    trace = x.trace if type(x) is Symbolic else y.trace
+    return trace.known(form_of(x)) == trace.known(form_of(y))
+
+
+def stays_below(x: Any, y: Any, near: int = NEAR) -> bool:
+    """Whether x <= y, where what is done otherwise has the same bits for any x.
+
+    A guard tells of it where x is `near` times less. Else it is taken for false, which
+    serves all sizes, unless bounds tell.
+    """
     trace = _trace_of((x, y))
     if trace is None:
-        return bool(x == y)
-    return trace.known(form_of(x)) == trace.known(form_of(y))
+        return bool(x <= y)
+    high = trace.bounds(trace.known(forms.total(form_of(x), form_of(y), -1)))[1]
+    return high <= 0 or bool(_value(x) * near <= _value(y) and x <= y)
 
 
 def whole(x: Any) -> Any:
@@ -364,15 +386,6 @@ def _compared(name: str) -> None:
 
 for _name in SIGNS:
     _compared(_name)
-
-
-def _decided(sign: str, low: float, high: float) -> bool:
-    """Whether bounds tell how something compares with 0."""
-    if sign in ("==", "!="):
-        return low > 0 or high < 0
-    if sign in ("<", ">="):  # 0 is on the side of what is greater
-        return low >= 0 or high < 0
-    return low > 0 or high <= 0
 
 
 def _line() -> str:

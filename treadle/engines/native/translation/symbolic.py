@@ -36,7 +36,7 @@ from treadle.engines.native.execution.layout import (
 from treadle.engines.native.execution.linked import Linked
 from treadle.engines.native.translation.workspace import abreast
 from treadle.graph.body import bodies
-from treadle.program.instantiate import Slots, maker
+from treadle.program.instantiate import Slots, Unsized, maker
 from treadle.program.lives import SizedPlans, ranges_of
 from treadle.program.positions import needs
 from treadle.program.program import Fallback, Program
@@ -138,14 +138,15 @@ class _Template:
             scratch = reduce(most, [body.rest.scratch for body, _, _ in each.values()])
             replaced = [replace(c, scratch=scratch) for c in first.codes[k]]
             codes = [*codes[:k], tuple(replaced), *codes[k + 1 :]]
-        memory = memory_beside(program, codes)
-        ranges = ranges_of(program, memory[2])[0]
+        beside = memory_beside(program, codes)[2]
+        ranges, place, _ = ranges_of(program, beside)
+        if place != first.lives.place:
+            raise Unsized  # one is written over another one of the same size by chance
         numbers = first.written(codes, first.functions)
         every = [r.bytes for r in ranges], numbers.records, numbers.table
 
         def bytes_of(n: int) -> int:
-            beside = memory[2].get(n)
-            return program.buffers[n].type.nbytes if beside is None else beside[1]
+            return beside[n][1] if n in beside else program.buffers[n].type.nbytes
 
         self.numbers = _Numbers(
             [*every, numbers.shifts],
