@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextvars
 import functools
 import types
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -427,6 +427,10 @@ _context: contextvars.ContextVar[float] = contextvars.ContextVar("k", default=1.
 _inner = {"k": [1.0]}
 _proxy, _buffer = types.MappingProxyType(_inner), bytearray([1])
 _memory, _objects = memoryview(_buffer), np.array([types.SimpleNamespace()])
+_layers, _longer = [[1.0]], [1.0]
+_listed = type("Listed", (list,), {})([1.0, 2.0])
+_ordered = {f"k{k}": float(k) for k in range(1, 6)}
+_moved = OrderedDict(_ordered)
 _chain: Any = types.SimpleNamespace()
 for _ in range(12):
     _chain = types.SimpleNamespace(next=_chain)
@@ -468,6 +472,26 @@ CHANGED |= {
     "array of objects": (
         lambda x: td.exp(x) * _objects[0].k,
         lambda k: setattr(_objects[0], "k", k),
+    ),
+    "item of a list": (
+        lambda x: td.exp(x) * _layers[0][-1],
+        lambda k: _layers[0].__setitem__(0, k),
+    ),
+    "list that is longer": (
+        lambda x: td.exp(x) * sum(_longer),
+        lambda k: _longer.append(k),
+    ),
+    "list of a class of its own": (
+        lambda x: td.exp(x) * sum(_listed),
+        lambda k: _listed.__setitem__(0, k),
+    ),
+    "order of a dict": (
+        lambda x: td.exp(x) * next(iter(_ordered.values())),
+        lambda k: _ordered.update({(n := next(iter(_ordered))): _ordered.pop(n)}),
+    ),
+    "order of an OrderedDict": (
+        lambda x: td.exp(x) * next(iter(_moved.values())),
+        lambda k: _moved.move_to_end(next(iter(_moved))),
     ),
     "far inside": (
         lambda x: td.exp(x) * _last(_chain).k,

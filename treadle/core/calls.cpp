@@ -13,7 +13,7 @@ namespace {
 enum Told : int64_t { OTHER, TENSOR, TUPLE, LIST, NUMBER, SAME, WHOLE, NAMED,
                       DTYPE, WRITTEN, WRITTEN_FLOAT, SCALAR };
 enum Data : int { AS_ROWS = 1, AS_SCALARS = 2, AS_FLOATS = 3 };  // which numbers are leaves
-enum Where : long { ATTRIBUTE, ITEM, MODE, STAMP, CONTENT, ABSENT };
+enum Where : long { ATTRIBUTE, ITEM, MODE, STAMP, CONTENT, ABSENT, KEYS, PARTS };
 constexpr size_t LONGEST = 64;  // numbers of a signature
 
 // What calls need of the graph.
@@ -77,9 +77,33 @@ struct Content {
   }
 };
 
+// Whether a dict has these keys, in order: strings of user's code, which are interned.
+Answer has_keys(PyObject* dict, PyObject* keys) {
+  if (PyDict_GET_SIZE(dict) != PyTuple_GET_SIZE(keys)) return NO;
+  PyObject *key, *value;
+  for (Py_ssize_t at = 0, k = 0; PyDict_Next(dict, &at, &key, &value); k++) {
+    PyObject* known = PyTuple_GET_ITEM(keys, k);
+    if (key == known) continue;
+    if (!PyUnicode_CheckExact(key) || PyUnicode_Compare(key, known)) return NO;
+  }
+  return YES;
+}
+
+// Whether a list has these very items.
+Answer has_parts(PyObject* list, PyObject* items) {
+  if (PyList_GET_SIZE(list) != PyTuple_GET_SIZE(items)) return NO;
+  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(items); k++)
+    if (PyList_GET_ITEM(list, k) != PyTuple_GET_ITEM(items, k)) return NO;
+  return YES;
+}
+
 Answer is_there(const Seen& s) {
   Ref found;
   switch (s.where) {
+    case KEYS:
+      return has_keys(s.owner, s.value);
+    case PARTS:
+      return has_parts(s.owner, s.value);
     case CONTENT: {
       const Content now(s.owner), before(s.value);
       PyErr_Clear();  // memory that nobody can read is no longer there

@@ -10,6 +10,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any, TypeVar
 
 from treadle.base.changes import StampCheck, changes
@@ -48,12 +49,12 @@ __all__ = [
     "Plan",
     "Seen",
     "Step",
+    "Where",
     "signature",
     "things_of",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
-ATTRIBUTE, ITEM, MODE, STAMP, CONTENT, ABSENT = range(6)  # where something was seen
 SINGLE = OTHER  # the result is one tensor; else it is a TUPLE or a LIST of them
 PLANS = 256  # of a function
 NOTHING = b"-"  # no key: those are whole numbers
@@ -68,6 +69,12 @@ class Step:
     type: Any
 
 
+class Where(IntEnum):
+    """Where something was seen, as the core knows it."""
+
+    ATTRIBUTE, ITEM, MODE, STAMP, CONTENT, ABSENT, KEYS, PARTS = range(8)
+
+
 @dataclass(frozen=True)
 class Seen:
     """A value seen around a function when a call was traced.
@@ -75,10 +82,11 @@ class Seen:
     The place is an ATTRIBUTE, an ITEM of a dict, or a MODE of the task that calls: an
     attribute of what a context variable has. A STAMP is an owner with a `StampCheck`,
     which looks again where the stamp has moved. An array that may be written has a
-    CONTENT, which the value is a copy of. What is ABSENT is no item of a dict.
+    CONTENT, which the value is a copy of. What is ABSENT is no item of a dict. A dict
+    has its KEYS, strings in order, a list the PARTS that it holds: tuples of them.
     """
 
-    kind: int
+    kind: Where
     owner: Any
     name: str = ""
     value: Any = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -152,6 +153,11 @@ def constant_node(array: Any, axes: Names | None = None) -> Tensor:
     array.setflags(write=False)
     type_ = Type(array.shape, OWN[array.dtype], axes)
     return new_node(CONSTANT, (), type_, 2, array)
+
+
+def as_nodes(values: Sequence[Any]) -> list[Tensor]:
+    """Nodes for values of which some are arrays that nobody may change any more."""
+    return [constant_node(x) if isinstance(x, np.ndarray) else x for x in values]
 
 
 def zeros_of(t: Type) -> Tensor:

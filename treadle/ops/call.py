@@ -52,7 +52,7 @@ def backward_of(body: Body, present: tuple[int, ...]) -> tuple[Body, tuple[int, 
     return body.memo[key]
 
 
-def inputs_of(traced: Trace, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def inputs_of(traced: Trace, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     """All inputs of a call: arguments, Variables read, captured tensors, new draws."""
     read = tuple(thread_state().frames[-1].read_all(traced.variables))
     inputs = arguments + read + traced.captured

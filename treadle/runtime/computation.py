@@ -24,8 +24,8 @@ from treadle.graph.leaves import (
     Draw,
     Unbound,
     Version,
+    as_nodes,
     as_tensor,
-    constant_node,
     draw_node,
 )
 from treadle.graph.operators import functions
@@ -253,16 +253,16 @@ class Computation:
         if self.rerun is not None:
             if top().pending:
                 run([])
-            return self.rerun(_as_nodes(inputs))
+            return self.rerun(as_nodes(inputs))
         done = self.calls.run(inputs, self._planned)
         if done is not None:
             return done[1]
-        results = outputs_of(self.call(*_as_nodes(inputs)))
+        results = outputs_of(self.call(*as_nodes(inputs)))
         run(results)
         return [y.stored for y in results]
 
     def _planned(self, inputs: Sequence[Any], around: Any) -> CallPlan | None:
-        nodes = _as_nodes(inputs)
+        nodes = as_nodes(inputs)
         return plan_of(outputs_of(self.call(*nodes)), nodes, around)
 
     def _bind(self, values: tuple[Any, ...], named: dict[str, Any]) -> list[Array]:
@@ -308,11 +308,6 @@ def _node(variable: Variable) -> Tensor:
     """The node that a Variable is read as where it is not bound."""
     now = settled(variable)
     return now if variable.persistent else variable.committed
-
-
-def _as_nodes(inputs: Sequence[Any]) -> list[Tensor]:
-    """Nodes for inputs of which some are arrays."""
-    return [constant_node(x) if isinstance(x, np.ndarray) else x for x in inputs]
 
 
 def _distinct(placeholders: Sequence[Any]) -> tuple[Placeholder, ...]:

@@ -13,6 +13,7 @@ from typing import Any, overload
 import numpy as np
 
 from treadle.base import trees
+from treadle.base.dtypes import OWN
 from treadle.base.errors import TraceError
 from treadle.base.locks import is_mine, lock
 from treadle.base.notebook import table
@@ -22,7 +23,7 @@ from treadle.graph.awaited import NUMBERS
 from treadle.graph.body import Trace, effect_of, trace
 from treadle.graph.calls import Called
 from treadle.graph.frame import top
-from treadle.graph.leaves import as_tensor
+from treadle.graph.leaves import as_nodes, as_tensor, to_array
 from treadle.graph.operators import Operand
 from treadle.graph.tensor import Tensor, new_node, results
 from treadle.graph.variable import Variable
@@ -67,9 +68,10 @@ class Traced:
         flat = (tuple, None, ("leaf",) * len(static))
         self.flat = self.plain and structure == flat
 
-    def call(self, tensors: tuple[Tensor, ...]) -> Any:
-        """The results of a call on tensors that are what this was traced for."""
-        inputs = inputs_of(self.trace, tensors)
+    def call(self, values: tuple[Any, ...]) -> Any:
+        """The results of a call on tensors, and arrays that nobody may change, that are
+        what this was traced for."""
+        inputs = inputs_of(self.trace, values)
         if self.plans is not None and self.plans.hits:
             done = self.calls.run(inputs, self._planned)
             if done is not None:
@@ -77,6 +79,7 @@ class Traced:
                 plan, arrays = done
                 nodes = plan.nodes(arrays, 2)
                 return trees.unflatten(self.structure, self._filled(nodes))
+        inputs = tuple(as_nodes(inputs))
         if self.open:
             call_results = tuple(in_place(self.trace.body, inputs))
         else:
@@ -99,9 +102,10 @@ class Traced:
         first = iter(results)
         return [next(first) if s is None else s for s in self.static]
 
-    def _planned(self, inputs: Sequence[Tensor], around: Any) -> CallPlan | None:
+    def _planned(self, inputs: Sequence[Any], around: Any) -> CallPlan | None:
         """The plan of the graph that a call would record."""
         assert self.plans is not None
+        inputs = as_nodes(inputs)
         node = new_node(self.op, tuple(inputs), self.type, 4)
         chosen = self.selections
         nodes = (node,) if chosen is None else results(node, chosen)
@@ -187,19 +191,23 @@ class Function(Wrapper, Called):
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """A call of any signature: traced if it is new, then a node."""
         leaves, structure = trees.flatten((args, kwargs))
-        tensors: list[Tensor] = []
+        values: list[Any] = []  # tensors, and arrays for which there may be no nodes
         kinds: list[Any] = []
         for leaf in leaves:
-            if isinstance(leaf, _TAKEN) and not isinstance(leaf, Variable):
+            if type(leaf) is np.ndarray:
+                array = to_array(leaf)
+                values.append(array)
+                kinds.append(Type(array.shape, OWN[array.dtype]))
+            elif isinstance(leaf, _TAKEN) and not isinstance(leaf, Variable):
                 node = as_tensor(leaf)
-                tensors.append(node)
+                values.append(node)
                 kinds.append(node.type)
             else:
                 kinds.append(leaf)
         signature = structure, *[k if type(k) is Type else id(k) for k in kinds]
         known = self.known.get(signature)
         if known is None or not known.holds():
-            known = self._look(leaves, structure, tensors, kinds)
+            known = self._look(leaves, structure, kinds)
             if len(self.known) >= TRACES:
                 self.known.clear()
             self.known[signature] = known
@@ -208,13 +216,12 @@ class Function(Wrapper, Called):
             plan = plan_of_call(args, known.entry, known.holds)
             if plan is not None:
                 self.know(args, plan)
-        return known.entry.call(tuple(tensors))
+        return known.entry.call(tuple(values))
 
     def _look(
         self,
         leaves: list[Any],
         structure: Any,
-        tensors: list[Tensor],
         kinds: list[Any],
     ) -> Known:
         """The trace of a call, by what its arguments are and what f finds around it."""
@@ -227,7 +234,8 @@ class Function(Wrapper, Called):
                 break
             names = guard.names
         key = structure, tuple(tokens), around, guard.dtype, guard.no_grad
-        entry = self._find(key, leaves, structure, tensors, guard)
+        types_ = [k for k in kinds if type(k) is Type]
+        entry = self._find(key, leaves, structure, types_, guard)
         return Known(guard.check(), entry, tuple(kinds))
 
     def _find(
@@ -235,7 +243,7 @@ class Function(Wrapper, Called):
         key: Any,
         leaves: list[Any],
         structure: Any,
-        tensors: list[Tensor],
+        types_: list[Type],
         guard: Guard,
     ) -> Traced:
         inside = is_mine(self._lock)
@@ -250,8 +258,8 @@ class Function(Wrapper, Called):
                         f"{name!r} calls itself with the same signature",
                         hint="recursion over data belongs outside the function, "
                         "or use td.while_loop / td.scan",
-                    ).located(name, ", ".join(repr(x.type) for x in tensors))
-                entry = self._first(key, leaves, structure, tensors)
+                    ).located(name, ", ".join(map(repr, types_)))
+                entry = self._first(key, leaves, structure, types_)
                 entry.alive = guard.alive
                 # Making Variables in the first call may have changed what it names.
                 self.traces[key] = entry
@@ -261,12 +269,12 @@ class Function(Wrapper, Called):
             return entry
 
     def _first(
-        self, key: Any, leaves: list[Any], structure: Any, tensors: list[Tensor]
+        self, key: Any, leaves: list[Any], structure: Any, types_: list[Type]
     ) -> Traced:
         """The trace of a signature, which is active meanwhile."""
         self._active.add(key)
         try:
-            return self._trace(leaves, structure, tensors)
+            return self._trace(leaves, structure, types_)
         except RecursionError:
             if len(self._active) == 1:
                 raise
@@ -276,13 +284,11 @@ class Function(Wrapper, Called):
                 "another signature",
                 hint="recursion over data belongs outside the function, "
                 "where it ends with the data",
-            ).located(name, ", ".join(repr(x.type) for x in tensors)) from None
+            ).located(name, ", ".join(map(repr, types_))) from None
         finally:
             self._active.discard(key)
 
-    def _trace(
-        self, leaves: list[Any], structure: Any, tensors: list[Tensor]
-    ) -> Traced:
+    def _trace(self, leaves: list[Any], structure: Any, types_: list[Type]) -> Traced:
         self.count += 1
         result: list[Any] = []
 
@@ -300,7 +306,6 @@ class Function(Wrapper, Called):
             result.extend([out_structure, static, top().runs])
             return [as_tensor(y) for y in outputs if _is_array(y)]
 
-        types_ = [x.type for x in tensors]
         traced = trace(run_traced, types_, self.__name__)
         return Traced(traced, self.again, *result)
 

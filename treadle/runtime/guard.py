@@ -19,7 +19,7 @@ import numpy as np
 from treadle.base.caches import cached
 from treadle.base.changes import StampCheck, changes
 from treadle.base.options import modes
-from treadle.graph.calls import ABSENT, ATTRIBUTE, CONTENT, ITEM, MODE, STAMP, Seen
+from treadle.graph.calls import Seen, Where
 from treadle.graph.operators import Operand
 from treadle.graph.thread import native_calls
 from treadle.graph.variable import Variable
@@ -73,17 +73,17 @@ class Guard:
         self._named: dict[int, str] = {}
         self._stamped: list[str] = []  # terms that hold while the stamp stays
         self._terms: list[str] = []
-        self._seen = [Seen(MODE, modes, "dtype", self.dtype)]
+        self._seen = [Seen(Where.MODE, modes, "dtype", self.dtype)]
         if self.no_grad:
             self._terms.append(f"{self._name(modes)}.get().no_grad")
         else:
-            self._seen.append(Seen(MODE, modes, "no_grad", 0))
+            self._seen.append(Seen(Where.MODE, modes, "no_grad", 0))
 
     def check(self) -> Callable[[], bool]:
         """A function that tells whether all that was looked at is what it was."""
         seen = self._seen
         if self._stamped:
-            seen = [*seen, Seen(STAMP, StampCheck(self._checked(self._stamped)))]
+            seen = [*seen, Seen(Where.STAMP, StampCheck(self._checked(self._stamped)))]
         if native_calls is None:
             return self._checked([*map(self._text, seen), *self._terms])
         more = self._checked(self._terms) if self._terms else None
@@ -102,15 +102,20 @@ class Guard:
     def _text(self, seen: Seen) -> str:
         """The term that tells whether something is where it was seen."""
         owner = self._name(seen.owner)
-        if seen.kind == STAMP:
+        if seen.kind == Where.STAMP:
             return f"({self._name(changes)}.now == {owner}.seen or {owner}())"
-        if seen.kind == ABSENT:
+        if seen.kind == Where.ABSENT:
             return f"{seen.name!r} not in {owner}"
-        if seen.kind == CONTENT:
+        if seen.kind == Where.CONTENT:
             content = self._name(content_of(seen.value))
             return f"{self._name(content_of)}({owner}) == {content}"
-        place = f"[{seen.name!r}]" if seen.kind == ITEM else f".{seen.name}"
-        if seen.kind == MODE:
+        if seen.kind == Where.KEYS:
+            return f"(*{owner},) == {self._name(seen.value)}"
+        if seen.kind == Where.PARTS:
+            same = f"{self._name(_same)}({owner}, {self._name(seen.value)})"
+            return f"len({owner}) == {len(seen.value)} and {same}"
+        place = f"[{seen.name!r}]" if seen.kind == Where.ITEM else f".{seen.name}"
+        if seen.kind == Where.MODE:
             place = f".get(){place}"
         return f"{owner}{place} is {self._name(seen.value)}"
 
@@ -124,11 +129,11 @@ class Guard:
 
     def _item(self, holder: Any, key: str) -> None:
         """Note that a dict has a value under a name."""
-        self._seen.append(Seen(ITEM, holder, key, holder[key]))
+        self._seen.append(Seen(Where.ITEM, holder, key, holder[key]))
 
     def _attribute(self, owner: Any, name: str, value: Any) -> None:
         """Note that an object has a value as an attribute."""
-        self._seen.append(Seen(ATTRIBUTE, owner, name, value))
+        self._seen.append(Seen(Where.ATTRIBUTE, owner, name, value))
 
     def _parts(self, view: str, parts: Iterable[Any]) -> None:
         """Note what iterating over the object that `view` stands for comes to."""
@@ -136,7 +141,10 @@ class Guard:
 
     def _keys(self, x: Mapping[Any, Any]) -> None:
         """Note the keys of a dict, in order."""
-        if all(type(k) is str for k in x):
+        plain = all(type(k) is str for k in x)
+        if plain and type(x) is dict:
+            self._seen.append(Seen(Where.KEYS, x, value=tuple(x)))
+        elif plain:
             self._terms.append(f"[*{self._name(x)}] == {self._name(list(x))}")
         else:
             self._terms.append(f"len({self._name(x)}) == {len(x)}")
@@ -163,8 +171,11 @@ class Guard:
         if isinstance(x, tuple):
             return type(x).__name__, tuple(self.token(v, depth + 1) for v in x)
         if isinstance(x, list):
-            self._terms.append(f"len({self._name(x)}) == {len(x)}")
-            self._parts(self._name(x), x)
+            if type(x) is list:
+                self._seen.append(Seen(Where.PARTS, x, value=tuple(x)))
+            else:
+                self._terms.append(f"len({self._name(x)}) == {len(x)}")
+                self._parts(self._name(x), x)
             return type(x).__name__, tuple(self.token(v, depth + 1) for v in x)
         if isinstance(x, (dict, types.MappingProxyType)):
             self._keys(x)
@@ -215,7 +226,7 @@ class Guard:
         self.seen.add(id(x))
         content = content_of(x)
         if type(x) is np.ndarray and x.nbytes <= EXACT and x.dtype.kind not in "OmMV":
-            self._seen.append(Seen(CONTENT, x, value=np.array(x, order="C")))
+            self._seen.append(Seen(Where.CONTENT, x, value=np.array(x, order="C")))
         else:
             self._terms.append(
                 f"{self._name(content_of)}({self._name(x)}) == {self._name(content)}"
@@ -339,7 +350,7 @@ class Guard:
                 self._item(known, name)
                 tokens.append((name, self.token(known[name], depth)))
             else:
-                self._seen.append(Seen(ABSENT, known, name))
+                self._seen.append(Seen(Where.ABSENT, known, name))
         return tuple(tokens)
 
 
@@ -376,7 +387,7 @@ def content_of(x: np.ndarray[Any, Any]) -> Any:
     return x.shape, x.dtype.str, zlib.crc32(raw.data), zlib.adler32(raw.data)
 
 
-def _same(parts: Iterable[Any], objects: list[Any]) -> bool:
+def _same(parts: Iterable[Any], objects: Iterable[Any]) -> bool:
     """Return True if the parts are these very objects, as far as there are any."""
     return all(map(is_, parts, objects))
 
