@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
+import pytest
 
 import treadle as td
+from treadle.program.check import unwritten
 
 RNG = np.random.default_rng(5)
 X = RNG.standard_normal((4, 16, 40, 40)).astype(np.float32)
@@ -46,3 +51,46 @@ def test_a_product_still_finishes_its_bias() -> None:
     y = td.relu(x @ w + td.ones(90))
     assert td.lower(y).program.count("\n0:") == 1
     assert "1: " not in td.lower(y).program.split("return")[0].split("\n0:")[1]
+
+
+CHEAP: dict[str, Any] = {
+    "where": lambda x: td.where(x > 0.3, x, 0.15),
+    "relu": td.relu,
+    "affine": lambda x: x * 2.0 - 1.0,
+    "tanh": td.tanh,
+}
+VIEWS: dict[str, Any] = {
+    "transposed": lambda x: td.permute_dims(x, (1, 0)),
+    "reshaped": lambda x: x.reshape(64, -1),
+    "itself": lambda x: x.T.T.T,
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("cheap", CHEAP)
+def test_a_product_waits_for_what_a_view_that_is_held_lies_in(
+    cheap: str, view: str, dtype: Any
+) -> None:
+    """It reads the value through the view, which lies in memory of its own as well."""
+    data = np.random.default_rng(3).uniform(-2, 2, (256, 64)).astype(dtype)
+
+    def values() -> list[Any]:
+        x = td.asarray(data)
+        held = VIEWS[view](CHEAP[cheap](x))
+        y = held @ x
+        (g,) = td.grad(td.tanh(y * 0.01).sum(), [x])
+        return [*td.evaluate(y, g), held.numpy()]
+
+    with td.options(engine="reference"):
+        wanted = values()
+    for arena in ("poison", "fast"):
+        with td.options(arena=arena):
+            for a, w in zip(values(), wanted, strict=True):
+                np.testing.assert_allclose(a, w, rtol=1e-3, atol=1e-3)
+
+
+def test_a_step_that_reads_what_nobody_has_written_is_told() -> None:
+    steps = [SimpleNamespace(read=(0, 2), written=(1,))]
+    assert unwritten(steps, [0]) == ["step 0 reads b2 before it is written"]
+    assert not unwritten(steps, [0, 2])

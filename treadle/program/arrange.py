@@ -144,7 +144,8 @@ class Arrangement:
             if (n.serial in copied or not self.transparent(n))
             and not isinstance(n.op, Output)
         ]
-        units = group(chosen, self.supported, MEMBERS if fuse else 1)
+        most = MEMBERS if fuse else 1
+        units = group(chosen, self.supported, self.operands, most)
         layouts = {serial: p[0] for serial, p in self.products.items()}
         self.finishes = epilogues(units, layouts, self.results) if fuse else {}
         if fuse:

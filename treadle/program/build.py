@@ -13,6 +13,7 @@ from collections.abc import (
 from dataclasses import dataclass, replace
 
 from treadle.base.caches import lazy
+from treadle.base.errors import RunError
 from treadle.base.types import Type
 from treadle.graph.leaves import Argument
 from treadle.graph.origin import Origin
@@ -28,6 +29,7 @@ from treadle.ops.families import Output
 from treadle.program.again import unbarred
 from treadle.program.alias import in_place
 from treadle.program.arrange import Arrangement
+from treadle.program.check import unwritten
 from treadle.program.contract import Layout
 from treadle.program.convolution import Convolution
 from treadle.program.epilogue import epilogue_kernel, result_places
@@ -185,6 +187,10 @@ class _Building:
             self._buffer(x, x.type, "argument")
         for unit, part in overlapped(self.arranged):
             self._step(unit, part)
+        known = [self.number[x.serial] for x in self.arguments]
+        wrong = unwritten(self.steps, [*known, *[k for k, _ in self.constants]])
+        if wrong:
+            raise RunError(f"the program is wrong: {'; '.join(wrong)}")
         results = []
         for serial, root in self.arranged.roots.items():
             number = self.of(self.arranged.lent.get(root.serial, root))

@@ -45,8 +45,14 @@ MANY = 4096  # elements: reading fewer a second time costs nothing
 class Grouping:
     """The units made so far, and the one that each node belongs to."""
 
-    def __init__(self, fuses: Callable[[Tensor], bool], most: int) -> None:
+    def __init__(
+        self,
+        fuses: Callable[[Tensor], bool],
+        operands: Callable[[Tensor], Sequence[Tensor]],
+        most: int,
+    ) -> None:
         self.fuses = fuses
+        self.operands = operands  # of what no kernel computes with others
         self.most = most
         self.units: list[Unit] = []
         self.sizes: dict[int, int] = {}  # elements of operands
@@ -127,19 +133,19 @@ class Grouping:
         known = self.reads.get(node.serial)
         if known is not None:
             return known
-        fuses = self.fuses(node)
+        if not self.fuses(node):
+            return self.operands(node)
         reads: Sequence[Tensor] = node.inputs
         if True in map(is_virtual, reads):
             computed, stack = [], list(reversed(reads))
             while stack:
                 x = stack.pop()
-                if is_virtual(x) and (fuses or self.unit(x) is None):
+                if is_virtual(x):
                     stack += reversed(x.inputs)
                 else:
                     computed.append(x)
             reads = computed
-        if fuses:
-            self.reads[node.serial] = reads
+        self.reads[node.serial] = reads
         return reads
 
     def _depend(self, unit: Unit, node: Tensor) -> None:
@@ -295,13 +301,17 @@ class Grouping:
 
 
 def group(
-    nodes: Sequence[Tensor], fuses: Callable[[Tensor], bool], most: int = MEMBERS
+    nodes: Sequence[Tensor],
+    fuses: Callable[[Tensor], bool],
+    operands: Callable[[Tensor], Sequence[Tensor]],
+    most: int = MEMBERS,
 ) -> list[Unit]:
     """Units for all nodes that compute something, in an order in which they can run.
 
-    `fuses` tells which nodes a kernel can compute; the others are units by themselves.
+    `fuses` tells which nodes a kernel can compute; the others are units by themselves,
+    of which `operands` has what they read from memory.
     """
-    grouping = Grouping(fuses, most)
+    grouping = Grouping(fuses, operands, most)
     for node in nodes:
         grouping.add(node)
     return ordered([u for u in grouping.units if u.nodes])
