@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import functools
-import sys
-import sysconfig
 import types
 import zlib
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextvars import ContextVar
 from operator import is_
 from typing import Any
@@ -28,6 +26,7 @@ from treadle.runtime.named import (
     DYNAMIC,
     attributes_of,
     functions_of,
+    is_library,
     names_of,
 )
 
@@ -139,6 +138,14 @@ class Guard:
         """Note what iterating over the object that `view` stands for comes to."""
         self._terms.append(f"{self._name(_same)}({view}, {self._name(list(parts))})")
 
+    def _items(self, x: Collection[Any]) -> None:
+        """Note the items of a list or a set."""
+        if type(x) is list:
+            self._seen.append(Seen(Where.PARTS, x, value=tuple(x)))
+        else:
+            self._terms.append(f"len({self._name(x)}) == {len(x)}")
+            self._parts(self._name(x), x)
+
     def _keys(self, x: Mapping[Any, Any]) -> None:
         """Note the keys of a dict, in order."""
         plain = all(type(k) is str for k in x)
@@ -171,11 +178,7 @@ class Guard:
         if isinstance(x, tuple):
             return type(x).__name__, tuple(self.token(v, depth + 1) for v in x)
         if isinstance(x, list):
-            if type(x) is list:
-                self._seen.append(Seen(Where.PARTS, x, value=tuple(x)))
-            else:
-                self._terms.append(f"len({self._name(x)}) == {len(x)}")
-                self._parts(self._name(x), x)
+            self._items(x)
             return type(x).__name__, tuple(self.token(v, depth + 1) for v in x)
         if isinstance(x, (dict, types.MappingProxyType)):
             self._keys(x)
@@ -204,8 +207,7 @@ class Guard:
         if isinstance(x, functools.partial):
             return id(x), self.callee(x)
         if isinstance(x, (set, frozenset, deque)):
-            self._terms.append(f"len({self._name(x)}) == {len(x)}")
-            self._parts(self._name(x), x)
+            self._items(x)
             return id(x), tuple(self.token(v, depth + 1) for v in x)
         if isinstance(x, ContextVar):
             value = x.get(None)
@@ -240,7 +242,7 @@ class Guard:
 
     def _named_in(self, x: types.ModuleType, depth: int) -> Any:
         """The names that the function uses of a user's Python module."""
-        if _is_library(x):
+        if is_library(x):
             return None
         named = {k: v for k, v in vars(x).items() if k in self.names}
         for key in named:
@@ -330,7 +332,7 @@ class Guard:
         known = f.__globals__
         # What is looked up in a library's module is no attribute of another thing.
         self.names.update(
-            n for n, base in names if n in DYNAMIC or not _is_library(known.get(base))
+            n for n, base in names if n in DYNAMIC or not is_library(known.get(base))
         )
         tokens: list[Any] = [code]
         for name in ("__defaults__", "__kwdefaults__"):
@@ -354,17 +356,7 @@ class Guard:
         return tuple(tokens)
 
 
-def _is_library(x: Any) -> bool:
-    """Return True if something is a module that no user writes."""
-    if not isinstance(x, types.ModuleType):
-        return False
-    file = getattr(x, "__file__", None) or ""
-    return x.__name__.partition(".")[0] in _BUILT_IN or file.startswith(_LIBRARIES)
-
-
 _DEEPEST = 32  # nested objects up to which what is inside is looked at
-_BUILT_IN = {"treadle", *sys.builtin_module_names}
-_LIBRARIES = tuple(sysconfig.get_path(k) for k in ("stdlib", "purelib", "platlib"))
 EXACT = 1 << 18  # bytes of an array up to which they are compared themselves
 
 

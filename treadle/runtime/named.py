@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dis
+import sys
+import sysconfig
 import types
 from typing import Any
 
@@ -22,6 +24,17 @@ CALLED = frozenset(
 DYNAMIC = frozenset(
     ["getattr", "hasattr", "vars", "dir", "__dict__", "__getattribute__", "attrgetter"]
 )
+
+_BUILT_IN = {"treadle", *sys.builtin_module_names}
+_LIBRARIES = tuple(sysconfig.get_path(k) for k in ("stdlib", "purelib", "platlib"))
+
+
+def is_library(x: Any) -> bool:
+    """Return True if something is a module that no user writes."""
+    if not isinstance(x, types.ModuleType):
+        return False
+    file = getattr(x, "__file__", None) or ""
+    return x.__name__.partition(".")[0] in _BUILT_IN or file.startswith(_LIBRARIES)
 
 
 def attributes_of(cls: type) -> dict[str, tuple[type, Any]]:
