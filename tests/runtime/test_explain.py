@@ -32,7 +32,8 @@ def test_counts_stages_and_text() -> None:
     why = td.explain(td.grad(y, [w]), y)
     assert sum(why.counts().values()) == sum(row.count for row in why.applied)
     stages = [name for name, _ in why.stages]
-    assert stages[:4] == ["inline", "split loops", "rewrite", "write out"]
+    expected = ["inline", "split loops", "rewrite", "narrow", "write out"]
+    assert stages[:5] == expected
     assert stages[-1] == "machine code"
     assert all(seconds >= 0 for _, seconds in why.stages)
     sizes = {size.stage: (size.nodes, size.edges) for size in why.sizes}

@@ -11,8 +11,8 @@ from typing import Any
 from treadle.autodiff.expressions import Expressed, expressions_in, inlined
 from treadle.autodiff.tape import TWICE, twice
 from treadle.autodiff.targets import Targets
-from treadle.base.caches import Cache
-from treadle.base.dtypes import HALF, float32, is_inexact, kind
+from treadle.base.caches import Cache, cached
+from treadle.base.dtypes import HALF, DType, float32, is_inexact, kind
 from treadle.base.errors import GradientError, TreadleError
 from treadle.base.options import current
 from treadle.base.types import TupleType, Type, has_names
@@ -192,7 +192,14 @@ def seed_for(y: Tensor) -> Tensor:
             hint="take td.real(y) or td.abs(y), or give a cotangent: td.vjp",
         )
         raise error.located("gradient", repr(y.type), y.line)
-    return literal_node(1, y.type.dtype)
+    return Tensor(LITERAL, (), *_one(y.type.dtype))
+
+
+@cached(64)
+def _one(dtype: DType) -> tuple[Type, Any]:
+    """The type and the value of a cotangent 1."""
+    node = literal_node(1, dtype)
+    return node.type, node.stored
 
 
 def zeros_like(x: Operand) -> Tensor:

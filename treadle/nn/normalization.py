@@ -115,6 +115,16 @@ def _per_channel(v: Variable | Tensor, ndim: int) -> Tensor:
     return reshape(v, (1, -1) + (1,) * (ndim - 2))
 
 
+@recorded
+def _affine(y: Tensor, weight: Any, bias: Any) -> Tensor:
+    """y weight + bias, a number for each channel; None is none."""
+    if weight is not None:
+        y = y * _per_channel(weight, y.ndim)
+    if bias is not None:
+        y = y + _per_channel(bias, y.ndim)
+    return y
+
+
 @carried_wide
 def _scaled(x: Tensor, mean: Tensor, var: Tensor, eps: float) -> Tensor:
     """x standardized by statistics that are known."""
@@ -148,11 +158,7 @@ class _Channels(Applied):
             ).located(type(self).__name__)
 
     def _affine(self, y: Tensor) -> Tensor:
-        if self.weight is not None:
-            y = y * _per_channel(self.weight, y.ndim)
-        if self.bias is not None:
-            y = y + _per_channel(self.bias, y.ndim)
-        return y
+        return _affine(y, self.weight, self.bias)
 
     def _make_affine(self, affine: bool, dtype: Any) -> None:
         shape = (self.num_features,)

@@ -121,6 +121,9 @@ class Arrangement:
         reached = reach(list(roots.values())) if nodes is None else nodes
         self.supported = _among({n.serial for n in reached if supported(n)})
         _store_joins(reached)
+        for node in reached:  # what no kernel reads through lies in memory
+            if not self.supported(node) and is_virtual(node):
+                kept_in_memory(node)
         self.transparent = _transparent(self.supported)
         self.nodes = [n for n in reached if not is_leaf(n)]
         self.lent = self._lent({new.serial for new, _ in versions})

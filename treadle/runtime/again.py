@@ -57,10 +57,10 @@ class Plans:
         """The same, or one for a size never seen, if others of its family tell it."""
         return self.known(key) or self._resized(key, look)
 
-    def run(self, key: Any, look: Look, cuts: bool = True) -> list[Tensor] | None:
+    def run(self, key: Any, look: Look, cuts: bool = False) -> list[Tensor] | None:
         """Run a graph as one that looked alike, and tell which nodes have values now;
         None if there was none. One that `cuts` would lose derivatives that are yet to
-        be computed.
+        be computed; among the roots of a step they are already.
         """
         plan = self.find(key, look)
         if plan is None:
