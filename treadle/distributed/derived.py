@@ -238,12 +238,12 @@ class LossGradients:
     def _owned(self) -> Owned:
         """Numbers for all Variables that plans read or assign."""
         theirs = self.optimizer.owned()
-        made = self.sums.held, id(theirs), len(theirs)
-        if self._numbers[0] != made:
+        signature = self.sums.held, id(theirs), len(theirs)
+        if self._numbers[0] != signature:
             scale, of = self.optimizer.loss_scale, self.sums.statistics
             every = [*self._parameters, *([] if scale is None else [scale.scale])]
             every += [*of.variables, *of.kept, *self.sums.variables]
-            self._numbers = made, {**theirs, **numbered(every, "shard")}
+            self._numbers = signature, {**theirs, **numbered(every, "shard")}
         return self._numbers[1]
 
     def _trainable(self) -> tuple[bool, ...]:

@@ -176,9 +176,9 @@ class DataParallel:
         return share
 
     def _state(self) -> dict[str, Array]:
-        if made := self._sums.count:
+        if waiting := self._sums.count:
             raise ArgumentError(
-                f"{made} of this rank's {self._local} shards wait for an update",
+                f"{waiting} of this rank's {self._local} shards wait for an update",
                 hint="save where an update has ended, or call join() before",
             )
         state = self.optimizer.state_dict()

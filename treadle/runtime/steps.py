@@ -348,8 +348,8 @@ class Plan:
             kept = () if self.values is None else self.values.nodes
             places = (*self.nodes, *kept)
             serials = {k: nodes[at].serial for k, at, _ in places if k is not None}
-            made = {x: n for n, x in self.outputs if type(x) is Slot}
-            observer.place(serials | made)
+            numbers = {x: n for n, x in self.outputs if type(x) is Slot}
+            observer.place(serials | numbers)
         checking: list[tuple[Computed | Rowed, Futures]] = []
         for part in self.parts:
             part.run(values)
