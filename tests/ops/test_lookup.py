@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -25,6 +27,12 @@ def test_gradients_of_several_lookups_stay_sparse() -> None:
     assert dense[:, 0].tolist() == [0.0, 6.0, 0.0, 0.0, 1.5]
     total = combine_rows(ids, values).numpy()
     assert np.array_equal(total, dense[ids.numpy()])
+
+
+@pytest.mark.parametrize("count", [10**30, 1 << 63, -1, 2.5, "5"])
+def test_rows_are_combined_up_to_a_count_that_is_an_extent(count: Any) -> None:
+    with pytest.raises(td.ShapeError):
+        combine_rows([7, 3, 7], [1.0, 2.0, 3.0], count).numpy()
 
 
 def test_a_dense_gradient_is_not_sparse() -> None:

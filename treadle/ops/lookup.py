@@ -11,7 +11,7 @@ import numpy as np
 from treadle.base.caches import cached
 from treadle.base.errors import DTypeError, RunError, ShapeError
 from treadle.base.symbolic import arange
-from treadle.base.types import Type, normalize_axis
+from treadle.base.types import Type, as_shape, normalize_axis
 from treadle.graph.leaves import (
     CONSTANT,
     INTEGER,
@@ -355,4 +355,5 @@ def combine_rows(ids: Any, values: Any, count: int | None = None) -> Tensor:
     >>> td.combine_rows([7, 3, 7], [1.0, 2.0, 3.0]).tolist()
     [4.0, 2.0, 4.0]
     """
-    return CombineRows(count)(positions(ids), as_tensor(values))
+    rows = None if count is None else as_shape((count,))[0]
+    return CombineRows(rows)(positions(ids), as_tensor(values))
