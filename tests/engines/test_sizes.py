@@ -333,15 +333,15 @@ def test_memory_follows_the_size() -> None:
 
 
 def test_steps_and_buffers_of_a_size_are_made_where_somebody_looks() -> None:
-    values(GRAPHS["mean"], 40), values(GRAPHS["mean"], 60)
-    values(GRAPHS["mean"], 50)
+    values(GRAPHS["mean"], 20), values(GRAPHS["mean"], 30)
+    values(GRAPHS["mean"], 25)
     linked: Any = engine("native").latest_linked()  # type: ignore[attr-defined]
     assert not {"program", "plain", "lives"} & vars(linked).keys()
     own = linked.interface
     assert Interface.of(linked.program) == own
     assert [r.bytes for r in linked.lives.ranges] == linked.sizes
     td.clear_cache()
-    values(GRAPHS["mean"], 50)
+    values(GRAPHS["mean"], 25)
     fresh: Any = engine("native").latest_linked()  # type: ignore[attr-defined]
     assert linked.program.steps == fresh.program.steps
     assert linked.program.buffers == fresh.program.buffers
