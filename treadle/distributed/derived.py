@@ -19,7 +19,7 @@ from treadle.base.dtypes import accumulator
 from treadle.base.errors import GradientError
 from treadle.distributed.layout import GradientLayout
 from treadle.distributed.share import RowGradients
-from treadle.distributed.sums import Rows, ShardSums, Target
+from treadle.distributed.sums import Rows, ShardSums, SumTarget
 from treadle.graph.frame import top
 from treadle.graph.gradients import give_gradients
 from treadle.graph.leaves import constant_node
@@ -82,7 +82,7 @@ class LossGradients:
 
     @collector_paused
     def _added(
-        self, loss: Tensor | None, seen: Seen | None, target: Target
+        self, loss: Tensor | None, seen: Seen | None, target: SumTarget
     ) -> tuple[tuple[frozenset[int], Parts], Mapping[int, Any]]:
         """The same by a derivative that is recorded now, of which a plan is made: the
         parameters that are used, and the arrays of rows."""
@@ -238,7 +238,7 @@ class LossGradients:
     def _owned(self) -> Owned:
         """Numbers for all Variables that plans read or assign."""
         theirs = self.optimizer.owned()
-        signature = self.sums.held, id(theirs), len(theirs)
+        signature = self.sums.size, id(theirs), len(theirs)
         if self._numbers[0] != signature:
             scale, of = self.optimizer.loss_scale, self.sums.statistics
             every = [*self._parameters, *([] if scale is None else [scale.scale])]

@@ -32,7 +32,7 @@ class Partial:
 
 
 @dataclass(frozen=True)
-class Target:
+class SumTarget:
     """The sum that the next shard is to end: those before that are added to it, the
     last one first, and where it goes; `key` is what decides the graph of it."""
 
@@ -70,16 +70,16 @@ class ShardSums:
         return list(self._sums.values())
 
     @property
-    def held(self) -> int:
+    def size(self) -> int:
         """How many Variables hold sums."""
         return len(self._sums)
 
     @property
-    def rest(self) -> Target:
+    def rest(self) -> SumTarget:
         """All sums so far, which the last shard ends."""
-        return Target(self._partials[::-1], 0, -1)
+        return SumTarget(self._partials[::-1], 0, -1)
 
-    def target(self) -> Target:
+    def target(self) -> SumTarget:
         """The sum that the next shard is to end, of several."""
         merged, level, memory = list[Partial](), 0, 0
         for x in reversed(self._partials):
@@ -90,22 +90,22 @@ class ShardSums:
         taken = [x.memory for x in self._partials]
         while memory in taken:
             memory += 1
-        return Target(merged, level, memory)
+        return SumTarget(merged, level, memory)
 
-    def used(self, target: Target, used: frozenset[int]) -> frozenset[int]:
+    def used(self, target: SumTarget, used: frozenset[int]) -> frozenset[int]:
         """The parameters that a shard or one before it uses."""
         for x in target.merged:
             used = used if used >= x.used else used | x.used
         return used
 
-    def rows(self, target: Target, rows: Rows) -> Rows:
+    def rows(self, target: SumTarget, rows: Rows) -> Rows:
         """The rows of a shard and those before it."""
         for x in target.merged:
             more = {k: x.rows[k].plus(rows[k]) for k in rows.keys() & x.rows.keys()}
             rows = {**x.rows, **rows, **more}
         return rows
 
-    def changes(self, target: Target, gradients: Mapping[int, Tensor]) -> Changes:
+    def changes(self, target: SumTarget, gradients: Mapping[int, Tensor]) -> Changes:
         """The assignments that add a shard's dense gradients and statistics, and have
         the next shard begin with the statistics that this one began with."""
         totals = self.totals(target, gradients)
@@ -115,7 +115,7 @@ class ShardSums:
         return [*pairs, *self.statistics.restored()]
 
     def totals(
-        self, target: Target, gradients: Mapping[int, Tensor]
+        self, target: SumTarget, gradients: Mapping[int, Tensor]
     ) -> dict[int, Tensor]:
         """The dense gradients of a shard and those before it, as expressions."""
         used, totals = self.used(target, frozenset(gradients)), dict[int, Tensor]()
@@ -131,7 +131,7 @@ class ShardSums:
             totals[k] = total
         return totals
 
-    def statistics_of(self, target: Target) -> list[Tensor]:
+    def statistics_of(self, target: SumTarget) -> list[Tensor]:
         """What a shard and those before it have made of each buffer."""
         totals = []
         for j, total in enumerate(self.statistics.wide()):
@@ -141,7 +141,7 @@ class ShardSums:
             totals.append(total)
         return totals
 
-    def _sum(self, target: Target, k: int, like: Tensor) -> Variable:
+    def _sum(self, target: SumTarget, k: int, like: Tensor) -> Variable:
         """The Variable of a parameter's sum, or of that of buffer ~k."""
         known = self._sums.get((target.memory, k))
         if known is None:
@@ -150,13 +150,13 @@ class ShardSums:
             self._sums[target.memory, k] = known
         return known
 
-    def _held(self, partial: Partial, k: int) -> Array:
+    def _value(self, partial: Partial, k: int) -> Array:
         """The value of a sum, by no run: it may be asked for within one."""
         array = self._sums[partial.memory, k].committed.array
         assert array is not None
         return array
 
-    def add(self, target: Target, used: frozenset[int], rows: Rows) -> None:
+    def add(self, target: SumTarget, used: frozenset[int], rows: Rows) -> None:
         """The dense gradients and statistics of the next shard have been added."""
         kept = self._partials[: len(self._partials) - len(target.merged)]
         used, rows = self.used(target, used), self.rows(target, rows)
@@ -168,7 +168,7 @@ class ShardSums:
         zero = total.dtype.type(0)
         x = zero if gradient is None else gradient
         for y in self.rest.merged:
-            before = self._held(y, k).reshape(-1) if k in y.used else zero
+            before = self._value(y, k).reshape(-1) if k in y.used else zero
             with np.errstate(all="ignore"):
                 x = np.add(before, x, out=total)
         if x is not total:
@@ -178,7 +178,7 @@ class ShardSums:
         """The statistics of all shards, of which these are the last one's."""
         for x in self.rest.merged:
             known = range(len(self.statistics.variables))
-            sums = [self._held(x, ~j) for j in known]
+            sums = [self._value(x, ~j) for j in known]
             last = self.statistics.vectors(sums).plus(last)
         return last
 

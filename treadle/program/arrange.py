@@ -82,14 +82,14 @@ def _merges(node: Tensor) -> bool:
     )
 
 
-def _transparent(supported: Callable[[Tensor], bool]) -> Callable[[Tensor], bool]:
-    """Whether a node needs no buffer: its readers compute it where they read it."""
+def _transparent() -> Callable[[Tensor], bool]:
+    """A test of nodes that need no buffer: their readers compute them."""
     known: dict[int, bool] = {}
 
     def answer(node: Tensor) -> bool:
         result = known.get(node.serial)
         if result is None:
-            result = known[node.serial] = is_virtual(node) and supported(node)
+            result = known[node.serial] = is_virtual(node)
         return result
 
     return answer
@@ -124,7 +124,7 @@ class Arrangement:
         for node in reached:  # what no kernel reads through lies in memory
             if not self.supported(node) and is_virtual(node):
                 kept_in_memory(node)
-        self.transparent = _transparent(self.supported)
+        self.transparent = _transparent()
         self.nodes = [n for n in reached if not is_leaf(n)]
         self.lent = self._lent({new.serial for new, _ in versions})
         self.results = {self.lent.get(n.serial, n).serial for n in roots.values()}
@@ -138,7 +138,7 @@ class Arrangement:
             self.orders = orders_of(self.nodes, asked, self.orders)
         if fuse:
             recompute(self.nodes, self.supported)
-            self.transparent = _transparent(self.supported)
+            self.transparent = _transparent()
         self.products: dict[int, tuple[Layout | Convolution, list[View]]] = {}
         copied = self._copied()
         chosen = [

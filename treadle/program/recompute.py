@@ -38,11 +38,13 @@ READERS = 3  # of a value of two operands: with more it is better kept
 def recompute(nodes: Sequence[Tensor], supported: Callable[[Tensor], bool]) -> None:
     """Mark the nodes that are to be computed where they are read."""
     for node in nodes:
-        if type(node.op) is Cast and is_widened(node) and _in_memory(node.inputs[0]):
+        if _is_cast(node, supported) and _in_memory(node.inputs[0]):
             recomputed(node)
         if type(node.op) is Contract:
-            casts = [_moved(x) for x in node.inputs]
-            if all(map(is_widened, casts)):  # it reads both as they are narrow
+            casts = [_source(x) for x in node.inputs]
+            if all(
+                _is_cast(x, supported) for x in casts
+            ):  # it reads both as they are narrow
                 for x in casts:
                     recomputed(x)
     kinds = {k for k in {type(n.op) for n in nodes} if issubclass(k, CHEAP)}
@@ -80,13 +82,18 @@ def recompute(nodes: Sequence[Tensor], supported: Callable[[Tensor], bool]) -> N
             recomputed(node)
 
 
+def _is_cast(x: Tensor, supported: Callable[[Tensor], bool]) -> bool:
+    """Return True if a node widens what lies there and a kernel can do it."""
+    return type(x.op) is Cast and is_widened(x) and supported(x)
+
+
 def _in_memory(x: Tensor) -> bool:
     """Whether a value lies in memory before the program runs, however it is seen."""
-    x = _moved(x)
+    x = _source(x)
     return x.stored is not None or isinstance(x.op, Argument)
 
 
-def _moved(x: Tensor) -> Tensor:
+def _source(x: Tensor) -> Tensor:
     """The value that is seen in another shape or order."""
     while isinstance(x.op, Movement):
         x = x.inputs[0]

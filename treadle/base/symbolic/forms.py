@@ -121,7 +121,7 @@ def remainder(x: Form, by: int) -> Form:
 
 
 def decided(sign: str, low: float, high: float) -> bool:
-    """Whether the bounds of a form tell how it compares with 0."""
+    """Return True if the bounds of a form tell how it compares with 0."""
     if sign in ("==", "!="):
         return low > 0 or high < 0
     if sign in ("<", ">="):  # 0 is on the side of what is greater

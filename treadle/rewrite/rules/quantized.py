@@ -38,7 +38,7 @@ class _Bytes(NamedTuple):
 
 
 def _is_kept(v: Tensor, axes: str, out: str) -> bool:
-    """Whether a value is the same along dimensions that are summed over."""
+    """Return True if a value is the same along dimensions that are summed over."""
     pairs = zip(reversed(axes), reversed(v.type.shape), strict=False)
     return all(n == 1 or c in out for c, n in pairs)
 
@@ -131,8 +131,8 @@ def _as_bytes(m: Match) -> Tensor | None:
 
 
 def _pays(root: Tensor, a: str, b: str, out: str) -> bool:
-    """Whether a quarter of the work, with sums of both operands and what finishes the
-    result, is less than the work; and the sum fits.
+    """Return True if a quarter of the work, with sums of both operands and what
+    finishes the result, is less than the work; and the sum fits.
     """
     x, y = root.inputs
     if set(a) - set(out) != set(b) - set(out):

@@ -138,15 +138,15 @@ class _Template:
             scratch = reduce(most, [body.rest.scratch for body, _, _ in each.values()])
             replaced = [replace(c, scratch=scratch) for c in first.codes[k]]
             codes = [*codes[:k], tuple(replaced), *codes[k + 1 :]]
-        beside = memory_beside(program, codes)[2]
-        ranges, place, _ = ranges_of(program, beside)
+        extra = memory_beside(program, codes)[2]
+        ranges, place, _ = ranges_of(program, extra)
         if place != first.lives.place:
             raise Unsized  # one is written over another one of the same size by chance
         numbers = first.written(codes, first.functions)
         every = [r.bytes for r in ranges], numbers.records, numbers.table
 
         def bytes_of(n: int) -> int:
-            return beside[n][1] if n in beside else program.buffers[n].type.nbytes
+            return extra[n][1] if n in extra else program.buffers[n].type.nbytes
 
         self.numbers = _Numbers(
             [*every, numbers.shifts],
