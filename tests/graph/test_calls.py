@@ -321,3 +321,74 @@ def test_a_call_first_made_in_a_trace_is_planned_later() -> None:
     for _ in range(2):
         affine(given, weight, None)
     assert signature((given, weight, None), False) in affine.plans
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "one": lambda x, k: x * 2 + k,
+    "several": lambda x, k: (x * 2, [x + k]),
+    "draws": lambda x, k: x + k + td.random.uniform((3,)) * 0,
+    "a number beside": lambda x, k: (x + k, "text"),
+}
+NEIGHBORS: dict[str, Callable[[np.ndarray[Any, Any]], Any]] = {
+    "the same": lambda a: a.copy(),
+    "read-only": lambda a: np.broadcast_to(a, a.shape),
+    "backwards": lambda a: a[::-1].copy()[::-1],
+    "swapped bytes": lambda a: a.astype(">f4"),
+    "double": lambda a: a.astype(np.float64),
+    "whole": lambda a: a.astype(np.int64),
+    "longer": lambda a: np.concatenate([a, a[:0], a]).reshape(2, 3),
+    "half": lambda a: td.asarray(a).astype("bfloat16").numpy(),
+    "a tensor": td.asarray,
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_arrays_of_calls_are_told_by_their_format_and_extents(name: str) -> None:
+    plain, known = FUNCTIONS[name], td.function(FUNCTIONS[name])
+    first, k = np.arange(3, dtype=np.float32), td.constant(np.float32(1.0))
+    for _ in range(3):
+        known(first, k)
+    assert known.plans
+    count = known.count
+    for change in NEIGHBORS.values():
+        for _ in range(2):
+            a = change(first + 1)
+            results, wanted = known(a, k), plain(td.asarray(a), k)
+            if isinstance(a, np.ndarray) and a.flags.writeable:
+                a[...] = 7  # what a call has taken is its own
+            for x, y in zip(_leaves(results), _leaves(wanted), strict=True):
+                assert x == y if isinstance(x, str) else told_of(x) == told_of(y)
+    assert known.count >= count + 3  # longer, double and whole, at the least
+
+
+def _leaves(x: Any) -> list[Any]:
+    return [leaf for y in x for leaf in _leaves(y)] if type(x) in (tuple, list) else [x]
+
+
+def told_of(x: Any) -> Any:
+    return x.type, x.numpy().tolist()
+
+
+def test_calls_that_run_at_once_are_entered_by_the_core() -> None:
+    """A step within a function, by arrays, by tensors, and with what it assigns."""
+    total = td.Variable(0.0, trainable=False)
+    weight, optimizer = td.param("w", init=np.ones(3, np.float32)), td.optim.SGD(lr=0.5)
+
+    def step(x: Any) -> Any:
+        total.assign(total + 1.0)
+        return optimizer.step((x * weight).sum())
+
+    known = td.function(step)
+    x = np.ones(3, np.float32)
+    given: list[Any] = [x, x, x, x, td.asarray(x), td.asarray(x), x]
+    losses = [float(known(each)) for each in given]
+    assert losses == [3.0 - 1.5 * k for k in range(7)]
+    assert float(total) == 7.0 and known.plans and known.count == 1
+    weight.trainable = False
+    other = td.param("v", init=1.0)
+    with pytest.raises(td.GradientError):
+        known(x)
+    weight.trainable = True
+    optimizer.lr = 1.0
+    assert float(known(x)) == 3.0 - 1.5 * 7 and other.trainable
+    assert weight.numpy().tolist() == [1.0 - 0.5 * 7 - 1.0] * 3

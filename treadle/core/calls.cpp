@@ -11,18 +11,24 @@ namespace {
 
 // How an argument is told, and where something was seen (graph/calls.py).
 enum Told : int64_t { OTHER, TENSOR, TUPLE, LIST, NUMBER, SAME, WHOLE, NAMED,
-                      DTYPE, WRITTEN, WRITTEN_FLOAT, SCALAR };
-enum Data : int { AS_ROWS = 1, AS_SCALARS = 2, AS_FLOATS = 3 };  // which numbers are leaves
+                      DTYPE, WRITTEN, WRITTEN_FLOAT, SCALAR, ARRAY };
+enum Data : int { AS_ROWS = 1, AS_SCALARS = 2, AS_FLOATS = 3 };  // what is a leaf
 enum Where : long { ATTRIBUTE, ITEM, MODE, STAMP, CONTENT, ABSENT, KEYS, PARTS };
 constexpr size_t LONGEST = 64;  // numbers of a signature
+constexpr size_t FORMAT = 7;    // letters of the format of an array
 
 // What calls need of the graph.
 struct Graph {
   PyObject *item, *library, *capture, *watchers, *holding, *integers, *integer, *scalar,
-      *constant, *whole, *plumbing, *provided, *passing, *changes, *written, *written_at;
+      *constant, *whole, *plumbing, *provided, *passing, *changes, *written, *written_at,
+      *array, *copied;
   Slot now, seen, committed;
 };
 Graph graph;
+
+bool is_array(PyObject* x) {
+  return Py_TYPE(x) == reinterpret_cast<PyTypeObject*>(graph.array);
+}
 
 // Frees an object of one of the types here, whose members are cleared first.
 template <int (*clear)(PyObject*)>
@@ -222,7 +228,7 @@ struct Step {
   std::vector<size_t> places;
 };
 
-// An argument that becomes a leaf: an int, or a number of a type.
+// An argument that becomes a leaf: an int, or a number or an array of a type.
 struct Datum {
   size_t place;
   PyObject* type;
@@ -239,7 +245,7 @@ struct Written {
   std::vector<Step> steps;
   std::vector<size_t> results;
   std::vector<Datum> data;
-  PyObject *holds = nullptr, *things = nullptr;
+  PyObject *holds = nullptr, *things = nullptr, *run = nullptr;
 
   size_t size() const {
     return given + variables.size() + captured.size() + leaves.size() + steps.size();
@@ -250,7 +256,7 @@ struct Written {
       for (PyObject*& x : *list) f(x);
     for (Step& step : steps) f(step.op), f(step.type);
     for (Datum& x : data) f(x.type);
-    f(holds), f(things);
+    f(holds), f(things), f(run);
   }
 };
 
@@ -345,24 +351,25 @@ bool is_sound(const Written& plan) {
     if (Py_TYPE(x) != nodes.kind) return false;
   for (const Datum& x : plan.data)
     if (x.place >= plan.given) return false;
-  return !plan.results.empty() && plan.size() <= LONGEST;
+  return (plan.run || !plan.results.empty()) && plan.size() <= LONGEST;
 }
 
 PyObject* plan(PyObject*, PyObject* args) {
   Ref made(plan_type->tp_alloc(plan_type, 0));
   if (!made) return nullptr;
   auto* own = reinterpret_cast<PlanObject*>(made.get())->plan = new Written;
-  PyObject *variables, *captured, *leaves, *steps, *results, *data, *holds, *things;
+  PyObject *variables, *captured, *leaves, *steps, *results, *data, *holds, *things, *run;
   Py_ssize_t given;
   long long form;
-  if (!PyArg_ParseTuple(args, "nOOOO!LOO!OO", &given, &variables, &captured,
+  if (!PyArg_ParseTuple(args, "nOOOO!LOO!OOO", &given, &variables, &captured,
                         &leaves, &PyTuple_Type, &steps, &form, &results, &PyTuple_Type, &data,
-                        &holds, &things))
+                        &holds, &things, &run))
     return nullptr;
   own->given = static_cast<size_t>(given);
   own->form = form;
   own->holds = holds == Py_None ? nullptr : Py_NewRef(holds);
   own->things = Py_NewRef(things);
+  own->run = run == Py_None ? nullptr : Py_NewRef(run);
   if (!read_things(variables, own->variables) || !read_things(captured, own->captured) ||
       !read_things(leaves, own->leaves) ||
       !read_steps(steps, *own) || !read_places(results, own->results) ||
@@ -502,6 +509,9 @@ struct Signature {
       } else if (data == AS_ROWS && kind == &PyLong_Type) {
         put(NUMBER, 0);
         values[seen++] = x;
+      } else if (data == AS_FLOATS && is_array(x)) {
+        if (!tell_array(x)) return false;
+        values[seen++] = x;
       } else if (kind == &PyLong_Type) {
         int large;
         const long long value = PyLong_AsLongLongAndOverflow(x, &large);
@@ -546,6 +556,26 @@ struct Signature {
   }
 
  private:
+  // Tells the format of an array, its letters as a number, and its extents; whether
+  // buffers know it, and there is room.
+  bool tell_array(PyObject* x) {
+    Py_buffer view;
+    if (PyObject_GetBuffer(x, &view, PyBUF_FULL_RO) < 0) return PyErr_Clear(), false;
+    const size_t letters = std::strlen(view.format);
+    const auto extents = static_cast<size_t>(view.ndim);
+    const bool fits = letters <= FORMAT && length + 2 * (2 + extents) <= LONGEST;
+    if (fits) {
+      int64_t format = 0;
+      for (size_t k = 0; k < letters; k++)
+        format |= static_cast<int64_t>(view.format[k]) << (8 * k);
+      put(ARRAY, format);
+      put(ARRAY, view.ndim);
+      for (size_t k = 0; k < extents; k++) put(ARRAY, view.shape[k]);
+    }
+    PyBuffer_Release(&view);
+    return fits;
+  }
+
   void put_float(PyObject* x) {
     int64_t bits;
     const double value = PyFloat_AS_DOUBLE(x);
@@ -652,7 +682,9 @@ PyObject* new_node(PyObject*, PyObject* const* args, Py_ssize_t given) {
 PyObject* leaf_of(PyObject* x, PyObject* type, const Site& site, PyObject* notes,
                   bool plain) {
   Ref array;
-  if (type != Py_None) {
+  if (is_array(x)) {
+    array = Ref(PyObject_CallOneArg(graph.copied, x));
+  } else if (type != Py_None) {
     array = Ref(PyObject_CallFunctionObjArgs(graph.scalar, x, type, nullptr));
   } else {
     array = Ref::to(PyDict_GetItemWithError(graph.integers, x));
@@ -737,6 +769,19 @@ PyObject* follow(const Written& plan, const Signature& call) {
   return formed(plan, values);
 }
 
+// What a plan's own way to run comes to, with copies of the arrays.
+PyObject* handed_on(const Written& plan, const Signature& call) {
+  Ref run = Ref::to(plan.run), values(PyTuple_New(static_cast<Py_ssize_t>(call.seen)));
+  if (!values) return nullptr;
+  for (size_t k = 0; k < call.seen; k++) {
+    PyObject* x = call.values[k];
+    PyObject* own = is_array(x) ? PyObject_CallOneArg(graph.copied, x) : Py_NewRef(x);
+    if (!own) return nullptr;
+    PyTuple_SET_ITEM(values.get(), static_cast<Py_ssize_t>(k), own);
+  }
+  return PyObject_CallOneArg(run.get(), values.get());
+}
+
 // -- calls -----------------------------------------------------------------------------
 
 // A function that follows the plans of one that is `Called`, and leaves all other calls
@@ -773,6 +818,7 @@ PyObject* call_call(PyObject* self, PyObject* const* args, size_t flags, PyObjec
       Written* written = reinterpret_cast<PlanObject*>(plan.get())->plan;
       Answer answer = written ? holds(*written, call) : NO;
       if (answer == RAISED) return nullptr;
+      if (answer == YES && written->run) return handed_on(*written, call);
       if (answer == YES) {
         PyObject* made = follow(*written, call);
         // A number that does not fit beside its tensor: the long way says so.
@@ -910,16 +956,17 @@ PyObject* bind_calls(PyObject*, PyObject* args, PyObject* keywords) {
                                 "holding",  "integers", "integer",  "scalar",
                                 "constant", "whole",    "plumbing", "provided",
                                 "passing",  "changes",  "written",  "written_at",
-                                "again",    "variable", nullptr};
+                                "array",    "copied",   "again",    "variable",
+                                nullptr};
   Graph found;
   PyObject *again, *variable;
   if (!PyArg_ParseTupleAndKeywords(
-          args, keywords, "OO!OO!O!O!OOOOOOOOO!OOO", const_cast<char**>(names), &found.item,
+          args, keywords, "OO!OO!O!O!OOOOOOOOO!OOOOO", const_cast<char**>(names), &found.item,
           &PyDict_Type, &found.library, &found.capture, &PyList_Type, &found.watchers,
           &PyList_Type, &found.holding, &PyDict_Type, &found.integers, &found.integer,
           &found.scalar, &found.constant, &found.whole, &found.plumbing, &found.provided,
           &found.passing, &found.changes, &PyDict_Type, &found.written, &found.written_at,
-          &again, &variable))
+          &found.array, &found.copied, &again, &variable))
     return nullptr;
   auto* changes = reinterpret_cast<PyObject*>(Py_TYPE(found.changes));
   if (!found.now.find(changes, "now") || !found.seen.find(again, "seen") ||
@@ -928,7 +975,8 @@ PyObject* bind_calls(PyObject*, PyObject* args, PyObject* keywords) {
   for (PyObject* x : {found.item, found.library, found.capture, found.watchers,
                       found.holding, found.integers, found.integer, found.scalar,
                       found.constant, found.whole, found.plumbing, found.provided,
-                      found.passing, found.changes, found.written, found.written_at})
+                      found.passing, found.changes, found.written, found.written_at,
+                      found.array, found.copied})
     Py_INCREF(x);
   graph = found;
   Py_RETURN_NONE;
@@ -953,7 +1001,7 @@ PyMethodDef call_functions[] = {
     {"new_node", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(new_node)),
      METH_FASTCALL, "new_node(op, inputs, type, above, stored, class): graph/tensor.py."},
     {"plan", plan, METH_VARARGS,
-     "plan(given, variables, captured, leaves, steps, form, results, data, holds, things)"},
+     "plan(given, variables, captured, leaves, steps, form, results, data, holds, things, run)"},
     {"guard", guard, METH_VARARGS,
      "guard(seen, more): tells whether it is there, and what more says."},
     {"call", call, METH_VARARGS, "call(plans, latest, long, data): follows plans."},

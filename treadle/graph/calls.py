@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, TypeVar
 
+import numpy as np
+
 from treadle.base.changes import StampCheck, changes
 from treadle.graph.leaves import (
     CONSTANT,
@@ -20,6 +22,7 @@ from treadle.graph.leaves import (
     integer_array,
     integers,
     scalar_array,
+    to_array,
 )
 from treadle.graph.op import Op
 from treadle.graph.origin import (
@@ -98,11 +101,12 @@ class Plan:
     newest versions of `variables` (each a Variable, or the place in the signature of
     one that is an argument, which a plan does not keep alive), what is `captured`, the
     `leaves` that the call has made, each made anew of its value, then the steps. At the
-    places in `data` an argument is a number, which becomes a leaf: an int, or one of a
-    type beside tensors.
+    places in `data` an argument is a number or an array, which becomes a leaf: an int,
+    or one of a type.
 
     `form` says what the results are in. A call means this while `holds` says so. What a
-    signature tells by identity is kept alive in `things`.
+    signature tells by identity is kept alive in `things`. A call that is more than
+    nodes is left to `run`, with the tensors, and copies of the arrays, that it has.
     """
 
     operand_count: int
@@ -115,6 +119,7 @@ class Plan:
     things: tuple[Any, ...]
     holds: Callable[[], bool] | None = None
     data: tuple[tuple[int, Any], ...] = ()
+    run: Callable[[tuple[Any, ...]], Any] | None = None
 
     @property
     def size(self) -> int:
@@ -141,6 +146,8 @@ if native_calls is not None:
         changes=changes,
         written=written,
         written_at=written_at,
+        array=np.ndarray,
+        copied=to_array,
         again=StampCheck,
         variable=Variable,
     )
@@ -212,4 +219,5 @@ def _written(plan: Plan) -> Any:
         plan.data,
         plan.holds,
         plan.things,
+        plan.run,
     )

@@ -3,7 +3,8 @@
 A signature is a row of numbers: what dtype numbers get, and argument by argument of a
 tensor its type, or which one it is of those before it, of a tuple or a list how many
 and then those, of a number its value, of anything else that very object. Some functions
-take numbers as data, which a signature does not tell: they become leaves.
+take numbers as data, which a signature does not tell: they become leaves. Some take
+arrays as data, told by their format and their extents.
 """
 
 from __future__ import annotations
@@ -28,15 +29,16 @@ from treadle.graph.variable import Variable, VariableItem
 # How an argument is told, that the next one has a name, and what numbers become.
 OTHER, TENSOR, TUPLE, LIST, NUMBER, SAME, WHOLE, NAMED, DTYPE = range(9)
 # Beside a tensor a number stands in the code, an int or a float, or is data.
-WRITTEN, WRITTEN_FLOAT, SCALAR = range(9, 12)
+WRITTEN, WRITTEN_FLOAT, SCALAR, ARRAY = range(9, 13)
 # Which numbers among the arguments of a function are leaves: ints, as the rows that are
-# looked up, those beside tensors, or floats, which a signature does not tell then.
+# looked up, those beside tensors, or floats and arrays: of floats no signature tells.
 AS_ROWS, AS_SCALARS, AS_FLOATS = 1, 2, 3
 LONGEST = 64  # numbers of a signature, and values of a plan
 TENSORS = (Tensor, VariableItem)  # the classes of tensors that plans are for
 _TAKEN = (Operand, np.ndarray, *NUMBERS, *SIZES, float, complex, list, dict, set)
 NONE: Mapping[str, Any] = {}
 _LARGE = 1 << 63
+FORMAT = 7  # letters of the format of an array
 
 
 def signature(
@@ -82,7 +84,7 @@ def kinds_of(key: bytes) -> list[int]:
 
 def _told(
     x: Any, data: int, seen: list[Any], frame: FrameType | None
-) -> tuple[int, int] | None:
+) -> tuple[int, ...] | None:
     if type(x) in TENSORS:
         seen.append(x)
         first = next(k for k, y in enumerate(seen) if y is x)
@@ -98,9 +100,24 @@ def _told(
             return WRITTEN, x
     if type(x) is float and data != AS_FLOATS:
         return WRITTEN_FLOAT, struct.unpack("q", struct.pack("d", x))[0]
+    if type(x) is np.ndarray and data == AS_FLOATS:
+        seen.append(None)
+        return _told_array(x)
     if type(x) is int:
         return (WHOLE, x) if -_LARGE <= x < _LARGE else None
     return (OTHER, id(x)) if _is_fixed(x) else None
+
+
+def _told_array(x: np.ndarray[Any, Any]) -> tuple[int, ...] | None:
+    """The letters that say the format of an array as a number, then its extents."""
+    try:
+        letters = x.data.format.encode()
+    except ValueError:  # of a dtype that buffers do not know
+        return None
+    if len(letters) > FORMAT:
+        return None
+    words = [int.from_bytes(letters, "little"), x.ndim, *x.shape]
+    return tuple([word for each in words for word in (ARRAY, each)])
 
 
 def _is_fixed(x: Any) -> bool:

@@ -83,7 +83,7 @@ class Traced:
         if self.open:
             call_results = tuple(in_place(self.trace.body, inputs))
         else:
-            node = new_node(self.op, inputs, self.type, 4)
+            node = new_node(self.op, inputs, self.type, 3)
             chosen = self.selections
             call_results = (node,) if chosen is None else results(node, chosen)
             del node  # what is held is given a value, and not written over
@@ -106,7 +106,7 @@ class Traced:
         """The plan of the graph that a call would record."""
         assert self.plans is not None
         inputs = as_nodes(inputs)
-        node = new_node(self.op, tuple(inputs), self.type, 4)
+        node = new_node(self.op, tuple(inputs), self.type, 3)
         chosen = self.selections
         nodes = (node,) if chosen is None else results(node, chosen)
         assigned = [(v, v.fitting(nodes[k])) for v, k in self.trace.assigned]
@@ -211,11 +211,9 @@ class Function(Wrapper, Called):
             if len(self.known) >= TRACES:
                 self.known.clear()
             self.known[signature] = known
-        if known.tries and not kwargs and not known.entry.open:
+        if known.tries and not kwargs:
             known.tries -= 1
-            plan = plan_of_call(args, known.entry, known.holds)
-            if plan is not None:
-                self.know(args, plan)
+            self.know(args, plan_of_call(args, known.entry, known.holds))
         return known.entry.call(tuple(values))
 
     def _look(
