@@ -8,7 +8,7 @@ from typing import Any
 from treadle.graph.scope import param
 from treadle.graph.tensor import Tensor
 from treadle.nn import functional as F
-from treadle.nn.applied import FunctionLayer, settings
+from treadle.nn.applied import FunctionLayer, TrainedDifferently
 from treadle.nn.linear import above_zero
 from treadle.nn.module import Module
 
@@ -44,7 +44,6 @@ __all__ = [
 ]
 
 
-@settings
 class _Plain(FunctionLayer):
     """A function without settings; `inplace` is for torch: memory is the planner's."""
 
@@ -142,7 +141,6 @@ class Hardswish(_Plain, function=F.hardswish):
     """
 
 
-@settings
 class LeakyReLU(FunctionLayer, function=F.leaky_relu):
     """x where it is positive, negative_slope x elsewhere.
 
@@ -175,7 +173,6 @@ class PReLU(Module):
         return f"num_parameters={self.num_parameters}"
 
 
-@settings
 class ELU(FunctionLayer, function=F.elu):
     """x where it is positive, alpha (e^x - 1) elsewhere. Clevert et al. 2016.
 
@@ -187,7 +184,6 @@ class ELU(FunctionLayer, function=F.elu):
     inplace: InitVar[bool] = False
 
 
-@settings
 class CELU(FunctionLayer, function=F.celu):
     """max(x, 0) + min(alpha (e^(x / alpha) - 1), 0). Barron 2017.
 
@@ -199,7 +195,6 @@ class CELU(FunctionLayer, function=F.celu):
     inplace: InitVar[bool] = False
 
 
-@settings
 class GELU(FunctionLayer, function=F.gelu):
     """x Phi(x), or with approximate="tanh" its common approximation. Hendrycks 2016.
 
@@ -210,7 +205,6 @@ class GELU(FunctionLayer, function=F.gelu):
     approximate: str = "none"
 
 
-@settings
 class GLU(FunctionLayer, function=F.glu):
     """a sigmoid(b) for the halves a, b of x along `dim`. Dauphin et al. 2017.
 
@@ -221,7 +215,6 @@ class GLU(FunctionLayer, function=F.glu):
     dim: int = -1
 
 
-@settings
 class Hardtanh(FunctionLayer, function=F.hardtanh):
     """x brought into [min_val, max_val].
 
@@ -234,7 +227,6 @@ class Hardtanh(FunctionLayer, function=F.hardtanh):
     inplace: InitVar[bool] = False
 
 
-@settings
 class Softplus(FunctionLayer, function=F.softplus):
     """log(1 + e^(beta x)) / beta.
 
@@ -246,7 +238,6 @@ class Softplus(FunctionLayer, function=F.softplus):
     threshold: float = 20.0
 
 
-@settings
 class Softmax(FunctionLayer, function=F.softmax):
     """e^x / sum of e^x along `dim`.
 
@@ -257,7 +248,6 @@ class Softmax(FunctionLayer, function=F.softmax):
     dim: int = -1
 
 
-@settings
 class LogSoftmax(FunctionLayer, function=F.log_softmax):
     """log(softmax(x)) along `dim`.
 
@@ -276,7 +266,6 @@ class Tanhshrink(FunctionLayer, function=F.tanhshrink):
     """
 
 
-@settings
 class Hardshrink(FunctionLayer, function=F.hardshrink):
     """x where it is beyond [-lambd, lambd], else 0.
 
@@ -287,7 +276,6 @@ class Hardshrink(FunctionLayer, function=F.hardshrink):
     lambd: float = 0.5
 
 
-@settings
 class Softshrink(FunctionLayer, function=F.softshrink):
     """x brought nearer to 0 by lambd, 0 within [-lambd, lambd].
 
@@ -298,7 +286,6 @@ class Softshrink(FunctionLayer, function=F.softshrink):
     lambd: float = 0.5
 
 
-@settings
 class Softmin(FunctionLayer, function=F.softmin):
     """softmax(-x) along `dim`.
 
@@ -320,7 +307,6 @@ class Softmax2d(Module):
         return F.softmax(x, -3)
 
 
-@settings
 class Threshold(FunctionLayer, function=F.threshold):
     """x where it is above the threshold, else `value`.
 
@@ -333,21 +319,13 @@ class Threshold(FunctionLayer, function=F.threshold):
     inplace: InitVar[bool] = False
 
 
-class RReLU(Module):
+class RReLU(TrainedDifferently, function=F.rrelu):
     """LeakyReLU with slopes drawn from [lower, upper] in training. Xu et al. 2015.
 
     >>> td.nn.RReLU(0.25, 0.75).eval()([-2.0, 2.0]).tolist()
     [-1.0, 2.0]
     """
 
-    def __init__(
-        self, lower: float = 1 / 8, upper: float = 1 / 3, inplace: bool = False
-    ) -> None:
-        self.lower = lower
-        self.upper = upper
-
-    def forward(self, x: Any) -> Tensor:
-        return F.rrelu(x, self.lower, self.upper, self.training)
-
-    def extra_repr(self) -> str:
-        return f"lower={self.lower}, upper={self.upper}"
+    lower: float = 1 / 8
+    upper: float = 1 / 3
+    inplace: InitVar[bool] = False

@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, TypeVar, dataclass_transform
+from typing import Any, ClassVar, dataclass_transform
 
 from treadle.graph.tensor import Tensor
 from treadle.nn.module import Module
-
-Layer = TypeVar("Layer", bound=Module)
-
-
-@dataclass_transform(eq_default=False)
-def settings(cls: type[Layer]) -> type[Layer]:
-    """Make the annotated names of a layer its settings: arguments and attributes."""
-    layer: Any = dataclass(eq=False, repr=False)(cls)
-    layer._settings = tuple(f.name for f in fields(layer))
-    return layer
 
 
 class Applied(Module):
     """A layer of a function; its constants stand in the line of its class."""
 
     function: ClassVar[Any]
-    _settings: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls, *, function: Any = None, **constants: Any) -> None:
         super().__init_subclass__()
@@ -33,7 +22,20 @@ class Applied(Module):
             setattr(cls, name, value)
 
 
-class FunctionLayer(Applied):
+@dataclass_transform(eq_default=False)
+class Configured(Applied):
+    """A layer whose annotated names are its settings: arguments and attributes."""
+
+    _settings: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls, **constants: Any) -> None:
+        super().__init_subclass__(**constants)
+        if "__annotations__" in vars(cls):
+            layer: Any = dataclass(eq=False, repr=False)(cls)
+            cls._settings = tuple(f.name for f in fields(layer))
+
+
+class FunctionLayer(Configured):
     """A function applied to a tensor; settings of the class are its other arguments."""
 
     def forward(self, x: Any) -> Tensor:
@@ -41,3 +43,11 @@ class FunctionLayer(Applied):
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in self._settings)
+
+
+class TrainedDifferently(FunctionLayer):
+    """A FunctionLayer whose function has another last argument: `training`."""
+
+    def forward(self, x: Any) -> Tensor:
+        settings = [getattr(self, name) for name in self._settings]
+        return self.function(x, *settings, self.training)

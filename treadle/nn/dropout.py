@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import InitVar
 
 from treadle.base.errors import ArgumentError
-from treadle.graph.tensor import Tensor
 from treadle.nn import functional as F
-from treadle.nn.module import Module
+from treadle.nn.applied import TrainedDifferently
 from treadle.ops.dropout import gaussian_dropout, gaussian_noise
 
 __all__ = [
@@ -21,19 +20,18 @@ __all__ = [
 ]
 
 
-class _Dropping(Module):
+class _Dropping(TrainedDifferently):
     """A probability of dropping, kept as a number."""
 
-    def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
-        if not 0.0 <= p <= 1.0:
-            raise ArgumentError(f"a probability is from 0 to 1, got {p}")
-        self.p = p
+    p: float = 0.5
+    inplace: InitVar[bool] = False
 
-    def extra_repr(self) -> str:
-        return f"p={self.p}"
+    def __post_init__(self, inplace: bool) -> None:
+        if not 0.0 <= self.p <= 1.0:
+            raise ArgumentError(f"a probability is from 0 to 1, got {self.p}")
 
 
-class Dropout(_Dropping):
+class Dropout(_Dropping, function=F.dropout):
     """In training each element is 0 with probability p, else x / (1 - p).
 
     Srivastava et al., Dropout, 2014.
@@ -42,15 +40,9 @@ class Dropout(_Dropping):
     [1.0, 2.0]
     """
 
-    def forward(self, x: Any) -> Tensor:
-        return F.dropout(x, self.p, self.training)
 
-
-class _ChannelDropout(_Dropping):
+class _ChannelDropout(_Dropping, function=F.channel_dropout):
     """Whole channels of (n, channels, ...) dropped. Tompson et al. 2015."""
-
-    def forward(self, x: Any) -> Tensor:
-        return F.channel_dropout(x, self.p, self.training)
 
 
 class Dropout1d(_ChannelDropout):
@@ -77,40 +69,27 @@ class Dropout3d(_ChannelDropout):
     """
 
 
-class AlphaDropout(_Dropping):
+class AlphaDropout(_Dropping, function=F.alpha_dropout):
     """Dropout that keeps the mean 0 and variance 1 of SELU. Klambauer et al. 2017.
 
     >>> td.nn.AlphaDropout(0.5).eval()([1.0, 2.0]).tolist()
     [1.0, 2.0]
     """
 
-    def forward(self, x: Any) -> Tensor:
-        return F.alpha_dropout(x, self.p, self.training)
 
-
-class GaussianDropout(_Dropping):
+class GaussianDropout(_Dropping, function=gaussian_dropout):
     """In training x times normal(1, sqrt(p / (1 - p))). Srivastava et al. 2014.
 
     >>> td.nn.GaussianDropout(0.5)(td.ones(3)).shape
     (3,)
     """
 
-    def forward(self, x: Any) -> Tensor:
-        return gaussian_dropout(x, self.p, self.training)
 
-
-class GaussianNoise(Module):
+class GaussianNoise(TrainedDifferently, function=gaussian_noise):
     """In training x plus normal(0, std).
 
     >>> td.nn.GaussianNoise(0.1).eval()([1.0, 2.0]).tolist()
     [1.0, 2.0]
     """
 
-    def __init__(self, std: float = 0.1) -> None:
-        self.std = std
-
-    def forward(self, x: Any) -> Tensor:
-        return gaussian_noise(x, self.std, self.training)
-
-    def extra_repr(self) -> str:
-        return f"std={self.std}"
+    std: float = 0.1

@@ -1,13 +1,15 @@
-"""Layers that put elements elsewhere: shuffles, windows as columns, borders."""
+"""Layers of movements: shapes, shuffles, windows as columns, borders."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from treadle.graph.tensor import Tensor
 from treadle.nn import functional as F
-from treadle.nn.applied import Applied, FunctionLayer, settings
+from treadle.nn.applied import Applied, FunctionLayer
 from treadle.nn.linear import above_zero
+from treadle.ops.rearrange import flatten, unflatten
 
 __all__ = [
     "ChannelShuffle",
@@ -17,6 +19,7 @@ __all__ = [
     "ConstantPad1d",
     "ConstantPad2d",
     "ConstantPad3d",
+    "Flatten",
     "Fold",
     "PixelShuffle",
     "PixelUnshuffle",
@@ -26,6 +29,7 @@ __all__ = [
     "ReplicationPad1d",
     "ReplicationPad2d",
     "ReplicationPad3d",
+    "Unflatten",
     "Unfold",
     "ZeroPad1d",
     "ZeroPad2d",
@@ -33,7 +37,31 @@ __all__ = [
 ]
 
 
-@settings
+class Flatten(FunctionLayer, function=flatten):
+    """The dimensions from `start_dim` through `end_dim` as one.
+
+    >>> td.nn.Flatten()(td.ones((2, 3, 4))).shape
+    (2, 12)
+    """
+
+    start_dim: int = 1
+    end_dim: int = -1
+
+
+class Unflatten(FunctionLayer, function=unflatten):
+    """One dimension as several.
+
+    >>> td.nn.Unflatten(1, (3, 4))(td.ones((2, 12))).shape
+    (2, 3, 4)
+    """
+
+    dim: int
+    sizes: Sequence[int]
+
+    def __post_init__(self) -> None:
+        self.sizes = tuple(self.sizes)
+
+
 class PixelShuffle(FunctionLayer, function=F.pixel_shuffle):
     """x[..., c r², h, w] as [..., c, h r, w r]. Shi et al. 2016.
 
@@ -47,7 +75,6 @@ class PixelShuffle(FunctionLayer, function=F.pixel_shuffle):
         above_zero(upscale_factor=self.upscale_factor)
 
 
-@settings
 class PixelUnshuffle(FunctionLayer, function=F.pixel_unshuffle):
     """x[..., c, h r, w r] as [..., c r², h, w].
 
@@ -61,7 +88,6 @@ class PixelUnshuffle(FunctionLayer, function=F.pixel_unshuffle):
         above_zero(downscale_factor=self.downscale_factor)
 
 
-@settings
 class ChannelShuffle(FunctionLayer, function=F.channel_shuffle):
     """x[n, c, ...] with the channels of groups by turns. Zhang et al. 2018.
 
@@ -75,7 +101,6 @@ class ChannelShuffle(FunctionLayer, function=F.channel_shuffle):
         above_zero(groups=self.groups)
 
 
-@settings
 class Unfold(FunctionLayer, function=F.unfold):
     """The windows of x[n, c, *spatial] as columns [n, c * kernel, windows].
 
@@ -96,7 +121,6 @@ class Unfold(FunctionLayer, function=F.unfold):
         return f"kernel_size={self.kernel_size}, stride={self.stride}"
 
 
-@settings
 class Fold(FunctionLayer, function=F.fold):
     """Columns as `Unfold` gives them, added into images of `output_size`.
 

@@ -1,4 +1,4 @@
-"""Layers of matrix products and look-ups: Linear, Bilinear, Embedding, Flatten."""
+"""Layers of matrix products and look-ups: Linear, Bilinear, Embedding."""
 
 from __future__ import annotations
 
@@ -23,16 +23,13 @@ from treadle.ops.cast import addend
 from treadle.ops.contract import matmul, matmul_transposed
 from treadle.ops.movement import reshape
 from treadle.ops.naming import by_role
-from treadle.ops.rearrange import flatten, unflatten
 
 __all__ = [
     "Bilinear",
     "Embedding",
     "EmbeddingBag",
-    "Flatten",
     "Identity",
     "Linear",
-    "Unflatten",
 ]
 
 Init = Any
@@ -328,37 +325,3 @@ class EmbeddingBag(Module):
     def extra_repr(self) -> str:
         rows, width = self.weight.shape
         return f"{rows}, {width}, mode={self.mode!r}"
-
-
-class Flatten(Module):
-    """The dimensions from `start_dim` through `end_dim` as one.
-
-    >>> td.nn.Flatten()(td.ones((2, 3, 4))).shape
-    (2, 12)
-    """
-
-    def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
-        self.start_dim, self.end_dim = start_dim, end_dim
-
-    def forward(self, x: Any) -> Tensor:
-        return flatten(x, self.start_dim, self.end_dim)
-
-    def extra_repr(self) -> str:
-        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
-
-
-class Unflatten(Module):
-    """One dimension as several.
-
-    >>> td.nn.Unflatten(1, (3, 4))(td.ones((2, 12))).shape
-    (2, 3, 4)
-    """
-
-    def __init__(self, dim: int, sizes: Sequence[int]) -> None:
-        self.dim, self.sizes = dim, tuple(sizes)
-
-    def forward(self, x: Any) -> Tensor:
-        return unflatten(x, self.dim, self.sizes)
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}, sizes={self.sizes}"

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from treadle.base.errors import ArgumentError
 from treadle.graph.tensor import Tensor
 from treadle.nn import functional as F
-from treadle.nn.applied import Applied, settings
+from treadle.nn.applied import Configured
 
 __all__ = [
     "BCELoss",
@@ -28,8 +28,7 @@ __all__ = [
 ]
 
 
-@settings
-class Reduced(Applied):
+class Reduced(Configured):
     """A loss whose elements are averaged, summed or kept ("none").
 
     Its settings are the other arguments of `function`, by their names.
@@ -62,14 +61,12 @@ class Loss(Reduced):
         return self._of(prediction, target)
 
 
-@settings
 class PlainLoss(Loss):
     """A loss with no other setting."""
 
     reduction: str = "mean"
 
 
-@settings
 class CrossEntropyLoss(Loss, function=F.cross_entropy):
     """-log softmax(logits)[label], averaged over the labels.
 
@@ -95,7 +92,6 @@ class CrossEntropyLoss(Loss, function=F.cross_entropy):
             )
 
 
-@settings
 class NLLLoss(Loss, function=F.nll_loss):
     """-log_probabilities[label], averaged over the labels; `weight` and `ignore_index`
     are those of CrossEntropyLoss.
@@ -126,7 +122,6 @@ class L1Loss(PlainLoss, function=F.l1_loss):
     """
 
 
-@settings
 class HuberLoss(Loss, function=F.huber_loss):
     """d²/2 where |d| <= delta, else delta (|d| - delta/2). Huber 1964.
 
@@ -138,7 +133,6 @@ class HuberLoss(Loss, function=F.huber_loss):
     delta: float = 1.0
 
 
-@settings
 class SmoothL1Loss(Loss, function=F.smooth_l1_loss):
     """The Huber loss divided by beta. Girshick 2015.
 
@@ -150,7 +144,6 @@ class SmoothL1Loss(Loss, function=F.smooth_l1_loss):
     beta: float = 1.0
 
 
-@settings
 class BCELoss(Loss, function=F.binary_cross_entropy):
     """-(t log p + (1 - t) log(1 - p)) for probabilities p, times `weight`.
 
@@ -163,7 +156,6 @@ class BCELoss(Loss, function=F.binary_cross_entropy):
     reduction: str = "mean"
 
 
-@settings
 class BCEWithLogitsLoss(Loss, function=F.binary_cross_entropy_with_logits):
     """The same for logits, without the overflow of going through probabilities.
 
@@ -179,7 +171,6 @@ class BCEWithLogitsLoss(Loss, function=F.binary_cross_entropy_with_logits):
     pos_weight: Any = None
 
 
-@settings
 class PoissonNLLLoss(Loss, function=F.poisson_nll_loss):
     """e^x - t x: the negative log-likelihood of counts t under rate e^x, or under a
     rate x if not `log_input`; `full` and `eps` are those of the function.
@@ -203,7 +194,6 @@ class HingeLoss(PlainLoss, function=F.hinge_loss):
     """
 
 
-@settings
 class CTCLoss(Reduced, function=F.ctc_loss):
     """-log p(labels) where labels have no known places in time. Graves et al. 2006.
 
@@ -228,7 +218,6 @@ class CTCLoss(Reduced, function=F.ctc_loss):
         return self._of(prediction, target, input_lengths, target_lengths)
 
 
-@settings
 class MarginRankingLoss(Reduced, function=F.margin_ranking_loss):
     """max(0, margin - t (x1 - x2)) for targets t of -1 or 1.
 
@@ -243,7 +232,6 @@ class MarginRankingLoss(Reduced, function=F.margin_ranking_loss):
         return self._of(first, second, target)
 
 
-@settings
 class KLDivLoss(Loss, function=F.kl_div):
     """t (log t - x) for log-probabilities x; "batchmean" is the divergence.
 
@@ -256,7 +244,6 @@ class KLDivLoss(Loss, function=F.kl_div):
     log_target: bool = False
 
 
-@settings
 class GaussianNLLLoss(Reduced, function=F.gaussian_nll_loss):
     """(log v + (x - t)² / v) / 2 for variances v.
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from treadle.graph.tensor import Tensor
 from treadle.nn import functional as F
-from treadle.nn.applied import settings
 from treadle.nn.loss import Loss, PlainLoss, Reduced
 
 __all__ = [
@@ -39,7 +38,6 @@ class MultiLabelMarginLoss(PlainLoss, function=F.multilabel_margin_loss):
     """
 
 
-@settings
 class HingeEmbeddingLoss(Loss, function=F.hinge_embedding_loss):
     """x for targets of 1, max(0, margin - x) for those of -1.
 
@@ -51,7 +49,6 @@ class HingeEmbeddingLoss(Loss, function=F.hinge_embedding_loss):
     reduction: str = "mean"
 
 
-@settings
 class CosineEmbeddingLoss(Reduced, function=F.cosine_embedding_loss):
     """1 - cos(x, y) for targets of 1, max(0, cos(x, y) - margin) for those of -1.
 
@@ -73,7 +70,6 @@ class _Triplet(Reduced):
         return self._of(anchor, positive, negative)
 
 
-@settings
 class TripletMarginLoss(_Triplet, function=F.triplet_margin_loss):
     """max(0, |anchor - positive| - |anchor - negative| + margin). Balntas et al. 2016.
 
@@ -88,7 +84,6 @@ class TripletMarginLoss(_Triplet, function=F.triplet_margin_loss):
     reduction: str = "mean"
 
 
-@settings
 class TripletMarginWithDistanceLoss(
     _Triplet, function=F.triplet_margin_with_distance_loss
 ):
@@ -107,7 +102,6 @@ class TripletMarginWithDistanceLoss(
     reduction: str = "mean"
 
 
-@settings
 class MultiMarginLoss(Loss, function=F.multi_margin_loss):
     """The mean over classes c of max(0, margin - x[label] + x[c])^p.
 
@@ -121,7 +115,6 @@ class MultiMarginLoss(Loss, function=F.multi_margin_loss):
     reduction: str = "mean"
 
 
-@settings
 class MultiLabelSoftMarginLoss(Loss, function=F.multilabel_soft_margin_loss):
     """The mean over classes of the binary cross entropy of logits.
 

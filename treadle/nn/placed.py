@@ -6,7 +6,7 @@ from typing import Any
 
 from treadle.graph.tensor import Tensor
 from treadle.nn import functional as F
-from treadle.nn.applied import Applied, FunctionLayer, settings
+from treadle.nn.applied import Configured, FunctionLayer
 from treadle.nn.linear import above_zero, from_zero
 
 __all__ = [
@@ -18,8 +18,7 @@ __all__ = [
 ]
 
 
-@settings
-class _MaxUnpool(Applied):
+class _MaxUnpool(Configured):
     """Values put back to where a MaxPool of these settings found them, among zeros."""
 
     kernel_size: Any
@@ -67,7 +66,6 @@ class MaxUnpool3d(_MaxUnpool, function=F.max_unpool3d):
     """
 
 
-@settings
 class _FractionalMaxPool(FunctionLayer):
     """The largest element of windows at drawn places; `output_size` of them, or
     `output_ratio` times the extents."""

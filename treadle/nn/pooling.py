@@ -8,7 +8,7 @@ from typing import Any
 
 from treadle.graph.tensor import Tensor
 from treadle.nn import functional as F
-from treadle.nn.applied import FunctionLayer, settings
+from treadle.nn.applied import FunctionLayer
 from treadle.nn.linear import above_zero, from_zero
 from treadle.nn.module import Module
 from treadle.ops.pooling import (
@@ -48,7 +48,6 @@ __all__ = [
 ]
 
 
-@settings
 class _MaxPool(FunctionLayer):
     """The largest element of each window; with `return_indices` its place, too."""
 
@@ -96,7 +95,6 @@ class MaxPool3d(_MaxPool, function=max_pool3d):
     """
 
 
-@settings
 class _AvgPool(FunctionLayer):
     """The mean of each window; `count_include_pad` counts padding as zeros."""
 
@@ -143,7 +141,6 @@ class AvgPool3d(_AvgPool, function=avg_pool3d):
     """
 
 
-@settings
 class AdaptiveAvgPool(FunctionLayer, function=adaptive_avg_pool):
     """The means of a grid of `output_size` cells over all dimensions after the second.
 
@@ -204,7 +201,6 @@ class Upsample(Module):
         return f"{by}={getattr(self, by)}, mode={self.mode!r}"
 
 
-@settings
 class _Adaptive(FunctionLayer):
     """A pool over a grid of bins, `output_size` of them; None leaves an extent."""
 
@@ -240,7 +236,6 @@ class AdaptiveAvgPool3d(_Adaptive, function=F.adaptive_avg_pool3d):
     """
 
 
-@settings
 class _AdaptiveMax(_Adaptive):
     """The largest elements of bins; with `return_indices` their places, too."""
 
@@ -271,7 +266,6 @@ class AdaptiveMaxPool3d(_AdaptiveMax, function=F.adaptive_max_pool3d):
     """
 
 
-@settings
 class _NormPool(FunctionLayer):
     """(sum of x^p)^(1/p) of each window, p the `norm_type`."""
 
@@ -311,7 +305,6 @@ class LPPool3d(_NormPool, function=F.lp_pool3d):
     """
 
 
-@settings
 class _Upsampling(FunctionLayer):
     """A larger image, of a `size` or by a `scale_factor`."""
 
