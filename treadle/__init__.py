@@ -43,23 +43,17 @@ from treadle.ops import fft as fft
 from treadle.ops import linalg as linalg
 from treadle.ops import random as random
 from treadle.ops.activation import *
-from treadle.ops.adjacent import *
 from treadle.ops.attention import *
 from treadle.ops.bitwise import *
 from treadle.ops.cast import *
 from treadle.ops.compare import *
-from treadle.ops.constrained import *
 from treadle.ops.contract import *
 from treadle.ops.control import *
 from treadle.ops.convolution import *
 from treadle.ops.create import *
 from treadle.ops.ctc import *
 from treadle.ops.custom import *
-from treadle.ops.debug import *
-from treadle.ops.difference import *
 from treadle.ops.distance import *
-from treadle.ops.division import *
-from treadle.ops.dlpack import *
 from treadle.ops.dropout import *
 from treadle.ops.einsum import *
 from treadle.ops.elementary import *
@@ -69,14 +63,11 @@ from treadle.ops.flow import *
 from treadle.ops.host import *
 from treadle.ops.index import *
 from treadle.ops.join import *
-from treadle.ops.logarithm import *
 from treadle.ops.lookup import *
 from treadle.ops.loop import *
 from treadle.ops.loss import *
 from treadle.ops.margin import *
-from treadle.ops.median import *
 from treadle.ops.movement import *
-from treadle.ops.namespace import *
 from treadle.ops.naming import *
 from treadle.ops.nearest import *
 from treadle.ops.normalization import *
@@ -87,7 +78,6 @@ from treadle.ops.padding import *
 from treadle.ops.parts import *
 from treadle.ops.pick import *
 from treadle.ops.pooling import *
-from treadle.ops.positions import *
 from treadle.ops.power import *
 from treadle.ops.products import *
 from treadle.ops.promotion import *
@@ -99,7 +89,6 @@ from treadle.ops.recurrent import *
 from treadle.ops.reduce import *
 from treadle.ops.repeat import *
 from treadle.ops.rounding import *
-from treadle.ops.row_pooling import *
 from treadle.ops.scan import *
 from treadle.ops.segments import *
 from treadle.ops.select import *
@@ -110,7 +99,6 @@ from treadle.ops.special import *
 from treadle.ops.state import *
 from treadle.ops.statistics import *
 from treadle.ops.transposed import *
-from treadle.ops.trigonometric import *
 from treadle.ops.upsample import *
 from treadle.ops.vmap import *
 from treadle.ops.while_loop import *

@@ -17,11 +17,9 @@ from hypothesis import strategies as st
 
 import treadle as td
 from treadle.base.errors import ArgumentError, DataFileError, ShapeError, StateError
-from treadle.data.catalog import load_images
 from treadle.data.dataset import ArrayDataset, permutation
-from treadle.data.fashion_mnist import fashion_mnist, read_idx
+from treadle.data.images import fashion_mnist, images_from_npz, load_images, read_idx
 from treadle.data.loader import Loader
-from treadle.data.npz import images_from_npz
 
 Array = np.ndarray[Any, Any]
 

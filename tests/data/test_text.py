@@ -30,7 +30,7 @@ from treadle.data import (
     read_text,
     read_trees,
 )
-from treadle.data import source as source_module
+from treadle.data import text as source_module
 
 ATOMS = st.text(min_size=1, max_size=4).filter(
     lambda t: not set(t) & set("() \t\n\r\v\f") and t.isprintable()

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 import treadle as td
-from treadle.io.atomic import write_atomically
+from treadle.io.files import write_atomically
 
 ENDINGS = (".npz", ".safetensors", ".bin", ".dynet", ".serrano")
 

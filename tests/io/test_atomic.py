@@ -13,9 +13,9 @@ from typing import BinaryIO
 import pytest
 
 from tests.io.kills import campaign
-from treadle.io import atomic
-from treadle.io.atomic import is_alive, sweep, temporary_name, write_atomically
+from treadle.io import files
 from treadle.io.checkpoint import load_checkpoint, save_checkpoint
+from treadle.io.files import is_alive, sweep, temporary_name, write_atomically
 from treadle.io.tensors import load_arrays
 
 
@@ -49,7 +49,7 @@ def test_a_failing_call_changes_nothing(
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(atomic.os, call, fail)
+    monkeypatch.setattr(files.os, call, fail)
     with pytest.raises(OSError, match="No space"):
         write_atomically(path, b"new")
     monkeypatch.undo()

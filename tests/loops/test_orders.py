@@ -14,8 +14,8 @@ from treadle.graph.leaves import constant_node
 from treadle.graph.meaning import compute
 from treadle.ops.extrema import ArgMax, ArgMin
 from treadle.ops.families import outputs_of
-from treadle.ops.median import Median
 from treadle.ops.order import ArgSort, SearchSorted, Sort, TopK
+from treadle.ops.reduce import Median
 
 EXTENTS = (1, 2, 7, 16, 33, 128)
 TYPES = ("float32", "float64", "float16", "bfloat16", "int32", "int64", "uint8")

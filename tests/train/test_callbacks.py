@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console
 
 import treadle as td
-from treadle.train.callback import Callback, Logs
+from treadle.train.callbacks import Callback, Logs
 
 
 def data(count: int = 48) -> tuple[Any, Any]:

@@ -11,13 +11,12 @@ import pytest
 
 from treadle.base.errors import ModelFileError, OptionError, RunError
 from treadle.base.options import current
-from treadle.data.catalog import load_images
 from treadle.data.dataset import ArrayDataset, Images
-from treadle.train.folder import folder_to_resume, new_folder
+from treadle.data.images import load_images
 from treadle.train.networks import NETWORKS, network
 from treadle.train.optimizers import OPTIMIZERS
-from treadle.train.run import Run, saved_run, training
-from treadle.train.settings import Settings
+from treadle.train.run import Run, Settings, saved_run, training
+from treadle.train.snapshot import folder_to_resume, new_folder
 
 
 def few(count: int = 70) -> Images:

@@ -24,15 +24,13 @@ from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import rebuild
 from treadle.ops.activation import Sigmoid
-from treadle.ops.elementary import Exp
+from treadle.ops.elementary import Cosh, Exp, Sinh, Tanh
 from treadle.ops.elementwise import Divide, Negative
 from treadle.ops.families import Elementwise, Movement, Reduction
-from treadle.ops.logarithm import Expm1, Log, Log1p
 from treadle.ops.loss import PickLabel
 from treadle.ops.pick import TakeAlong
-from treadle.ops.power import Reciprocal
+from treadle.ops.power import Expm1, Log, Log1p, Reciprocal
 from treadle.ops.softmax import Softmax
-from treadle.ops.trigonometric import Cosh, Sinh, Tanh
 
 ENDS = (Log, Log1p, Divide, Reciprocal)  # the last op of such an expression
 GROWS = (Exp, Expm1, Sigmoid, Softmax, Tanh, Sinh, Cosh)  # it has one of these

@@ -15,8 +15,7 @@ from treadle.cli.parser import UsageError, command
 from treadle.cli.tables import show
 from treadle.cli.values import arrays_of
 from treadle.graph.frame import no_grad
-from treadle.io.atomic import write_atomically
-from treadle.io.files import guarded
+from treadle.io.files import guarded, write_atomically
 from treadle.io.graph import load_computation
 from treadle.io.tensors import save_arrays
 from treadle.runtime.computation import Computation

@@ -15,18 +15,17 @@ from treadle.base.errors import OptionError, TreadleError
 from treadle.base.extras import extra
 from treadle.base.options import current, engines, options
 from treadle.cli.parser import command
-from treadle.data.catalog import load_images
+from treadle.data.images import load_images
 from treadle.distributed.communicator import DistributedError
 from treadle.distributed.launch import launch
 from treadle.distributed.share import shards_of
 from treadle.distributed.world import rank, size
 from treadle.engines.base import engine
-from treadle.train.folder import folder_to_resume, new_folder
 from treadle.train.networks import NETWORKS, network
 from treadle.train.optimizers import OPTIMIZERS, optimizer
 from treadle.train.progress import show_progress
-from treadle.train.run import Run, saved_run, training
-from treadle.train.settings import Settings
+from treadle.train.run import Run, Settings, saved_run, training
+from treadle.train.snapshot import folder_to_resume, new_folder
 
 if TYPE_CHECKING:
     from rich.console import Console

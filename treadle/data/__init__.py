@@ -4,7 +4,6 @@ import typing as _typing
 
 from treadle.base.boundary import guard as _guard
 from treadle.base.torch import missing as _missing
-from treadle.data.catalog import load_images
 from treadle.data.conllu import Row, Sentence, parse_conllu, read_conllu
 from treadle.data.dataset import (
     ArrayDataset,
@@ -15,6 +14,7 @@ from treadle.data.dataset import (
     permutation,
 )
 from treadle.data.draws import generator
+from treadle.data.images import load_images
 from treadle.data.listops import generate_listops, listops_value
 from treadle.data.loader import Loader
 from treadle.data.padding import pad

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from treadle.base.errors import ArgumentError
-from treadle.data.source import Source
+from treadle.data.text import Source
 from treadle.io.files import PathLike
 
 _WORD = re.compile(r"[1-9][0-9]{0,8}")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from treadle.base.errors import ArgumentError
-from treadle.data.source import Source
+from treadle.data.text import Source
 from treadle.io.files import PathLike
 
 # Only these separate: corpora have words with a no-break space inside.

@@ -11,10 +11,9 @@ import numpy as np
 from treadle.base.arrays import Array
 from treadle.base.dtypes import whole
 from treadle.base.errors import ArgumentError, DataFileError, ShapeError
-from treadle.data.source import MAX_ITEM, Source
+from treadle.data.text import MAX_ITEM, Source
 from treadle.graph.scope import initial_array
-from treadle.io.atomic import write_atomically
-from treadle.io.files import PathLike, guarded, open_regular
+from treadle.io.files import PathLike, guarded, open_regular, write_atomically
 from treadle.nn import init
 
 Rows = Iterator[tuple[str, Any]]

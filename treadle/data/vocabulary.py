@@ -11,9 +11,8 @@ import numpy as np
 from treadle.base.arrays import Array
 from treadle.base.dtypes import whole
 from treadle.base.errors import ArgumentError, DataFileError
-from treadle.data.source import Source
-from treadle.io.atomic import write_atomically
-from treadle.io.files import PathLike, guarded
+from treadle.data.text import Source
+from treadle.io.files import PathLike, guarded, write_atomically
 
 _HEADER = "treadle vocabulary 1"
 _ROLES = ("padding", "unknown", "begin", "end")

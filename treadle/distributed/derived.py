@@ -30,7 +30,7 @@ from treadle.graph.variable import Variable, variable_of
 from treadle.ops.lookup import sparse_rows
 from treadle.optim.gradients import plain
 from treadle.optim.optimizer import Optimizer
-from treadle.optim.release import release
+from treadle.optim.update import release
 from treadle.runtime.again import Plans
 from treadle.runtime.around import settings
 from treadle.runtime.evaluate import run

@@ -19,7 +19,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from treadle.io.atomic import write_atomically
+from treadle.io.files import write_atomically
 
 RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 _TOGETHER = 1.0  # seconds in which ranks that fail alike all come to their end

@@ -14,8 +14,16 @@ from typing import Any, Protocol
 
 from treadle.base.arrays import Array
 from treadle.base.errors import ModelFileError
-from treadle.io.atomic import sweep, sync_directory, temporary_name, write_atomically
-from treadle.io.files import PathLike, guarded, open_regular, read_json
+from treadle.io.files import (
+    PathLike,
+    guarded,
+    open_regular,
+    read_json,
+    sweep,
+    sync_directory,
+    temporary_name,
+    write_atomically,
+)
 from treadle.io.tensors import load_arrays, save_arrays
 
 _VERSION = 1

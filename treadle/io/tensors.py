@@ -14,12 +14,26 @@ from treadle.base import dtypes
 from treadle.base.arrays import Array
 from treadle.base.dtypes import whole
 from treadle.base.errors import ArgumentError, ModelFileError
-from treadle.io.atomic import write_atomically
 from treadle.io.dynet import DyNet
-from treadle.io.files import MAX_BYTES, FileError, PathLike, check_name, guarded
-from treadle.io.format import AXES, Contents, Format, Item, Listing, Opened
+from treadle.io.files import (
+    MAX_BYTES,
+    FileError,
+    PathLike,
+    check_name,
+    guarded,
+    write_atomically,
+)
+from treadle.io.format import (
+    AXES,
+    Contents,
+    Format,
+    Item,
+    Listing,
+    Opened,
+    named,
+    written,
+)
 from treadle.io.marian import Marian
-from treadle.io.names import named, written
 from treadle.io.npz import Npz
 from treadle.io.safetensors import SafeTensors
 from treadle.io.serrano import Serrano

@@ -21,11 +21,11 @@ from treadle.base.symbolic import Symbolic, SymbolicNumber, whole
 from treadle.loops.index import Axis, Datum, Index, Parameter, Quotient, Remainder
 from treadle.loops.kernel import Apply, Expression, Kernel, Literal, Loop
 from treadle.loops.rewriting import rewritten
-from treadle.ops import bitwise, division
+from treadle.ops import bitwise, elementwise
 
 MOST = 1 << 16  # expressions and statements that equal ones are replaced by
 PLAIN = (0.0, 0.5, 1.0, 2.0, float("inf"))  # with either sign: machine code knows them
-DIVIDES = (bitwise.Shift, division.FloorDivide, division.Modulo)
+DIVIDES = (bitwise.Shift, elementwise.FloorDivide, elementwise.Modulo)
 
 
 _shared: Cache[Any, Any] = Cache("parts of kernels", MOST)

@@ -24,8 +24,7 @@ from treadle.ops.cast import Cast
 from treadle.ops.compare import Equal
 from treadle.ops.elementary import Cos
 from treadle.ops.elementwise import Add, Multiply, Negative, Subtract
-from treadle.ops.logarithm import Log1p
-from treadle.ops.power import Sqrt
+from treadle.ops.power import Log1p, Sqrt
 from treadle.ops.rounding import Round
 from treadle.ops.select import Select
 

@@ -20,7 +20,6 @@ from treadle.nn.lazy import *
 from treadle.nn.linear import *
 from treadle.nn.lora import *
 from treadle.nn.loss import *
-from treadle.nn.margin_loss import *
 from treadle.nn.memory import *
 from treadle.nn.module import Module as Module
 from treadle.nn.normalization import *
@@ -33,8 +32,8 @@ from treadle.nn.shortlist import *
 from treadle.nn.similarity import *
 from treadle.nn.transformer import *
 from treadle.nn.universal import *
+from treadle.nn.utils import *
 from treadle.nn.vocabulary import *
-from treadle.nn.weight_norm import *
 
 _guard(globals())
 _guard(vars(functional))

@@ -15,7 +15,6 @@ from treadle.graph.tensor import Tensor
 from treadle.nn import (
     bags,
     criteria,
-    distances,
     grids,
     images,
     margin_criteria,
@@ -25,7 +24,6 @@ from treadle.nn import (
 )
 from treadle.nn.bags import *
 from treadle.nn.criteria import *
-from treadle.nn.distances import *
 from treadle.nn.grids import *
 from treadle.nn.images import *
 from treadle.nn.margin_criteria import *
@@ -49,6 +47,7 @@ from treadle.ops.contract import matmul_transposed
 from treadle.ops.convolution import conv1d, conv2d, conv3d
 from treadle.ops.dropout import alpha_dropout as plain_alpha
 from treadle.ops.dropout import dropout as plain_dropout
+from treadle.ops.elementary import tanh
 from treadle.ops.movement import reshape
 from treadle.ops.naming import by_role
 from treadle.ops.normalization import rms_norm as root_mean_square
@@ -79,7 +78,6 @@ from treadle.ops.rectifier import (
 from treadle.ops.select import where
 from treadle.ops.softmax import log_softmax, softmax
 from treadle.ops.transposed import conv_transpose1d, conv_transpose2d, conv_transpose3d
-from treadle.ops.trigonometric import tanh
 from treadle.ops.upsample import upsample
 
 __all__ = [
@@ -132,7 +130,6 @@ __all__ = [
     "tanh",
     *bags.__all__,
     *criteria.__all__,
-    *distances.__all__,
     *grids.__all__,
     *images.__all__,
     *margin_criteria.__all__,

@@ -1,31 +1,72 @@
-"""Losses of margins as functions under torch's names."""
+"""Distances of vectors and losses of margins as functions under torch's names."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
-from treadle.nn.distances import pairwise_distance
+from treadle.ops import distance
 from treadle.ops.activation import log_sigmoid, relu, softplus
-from treadle.ops.cast import carried_wide
+from treadle.ops.cast import as_float, carried_wide
 from treadle.ops.distance import pair, reduced
 from treadle.ops.labels import classes_of, hot_at, labels_of
 from treadle.ops.loss import PickLabel
+from treadle.ops.norms import norm
 from treadle.ops.pick import one_hot, take
+from treadle.ops.rearrange import broadcast_arrays
 from treadle.ops.select import maximum, where
 
 __all__ = [
+    "cosine_similarity",
     "hinge_embedding_loss",
     "multi_margin_loss",
     "multilabel_margin_loss",
     "multilabel_soft_margin_loss",
+    "pairwise_distance",
+    "pdist",
     "soft_margin_loss",
     "triplet_margin_loss",
     "triplet_margin_with_distance_loss",
 ]
+
+
+def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Tensor:
+    """x·y / (|x| |y|) along `dim`; norms below `eps` count as `eps`.
+
+    >>> f"{float(cosine_similarity([[1.0, 0.0]], [[3.0, 4.0]])[0]):.1f}"
+    '0.6'
+    """
+    a, b = broadcast_arrays(x1, x2)
+    return distance.cosine_similarity(a, b, dim, eps)
+
+
+@carried_wide
+def pairwise_distance(
+    x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
+) -> Tensor:
+    """The norm of order p of x - y + eps along the last dimension.
+
+    >>> f"{float(pairwise_distance([3.0, 4.0], [0.0, 0.0])):.3f}"
+    '5.000'
+    """
+    return norm(as_float(x1) - as_tensor(x2) + eps, p, -1, keepdims=keepdim)
+
+
+@carried_wide
+def pdist(x: Any, p: float = 2.0) -> Tensor:
+    """The distances of all pairs of rows i < j of x[n, width], row by row.
+
+    >>> pdist([[0.0], [1.0], [3.0]]).tolist()
+    [1.0, 3.0, 2.0]
+    """
+    node = as_float(x)
+    first, second = np.triu_indices(node.type.shape[0], 1)
+    return norm(take(node, first, 0) - take(node, second, 0), p, -1)
 
 
 @carried_wide

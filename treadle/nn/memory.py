@@ -16,9 +16,9 @@ from treadle.nn import init
 from treadle.nn.linear import Linear, above_zero
 from treadle.nn.module import Module
 from treadle.nn.normalization import LayerNorm
+from treadle.ops.attention import additive_scores, alibi_bias
 from treadle.ops.contract import matmul
 from treadle.ops.movement import reshape
-from treadle.ops.positions import additive_scores, alibi_bias
 from treadle.ops.rearrange import expand_dims, squeeze
 from treadle.ops.select import where
 from treadle.ops.softmax import softmax

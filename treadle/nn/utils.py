@@ -1,4 +1,4 @@
-"""torch.nn.utils: gradients clipped in place, and parameters as one vector."""
+"""torch.nn.utils: gradients clipped in place, parameters as one vector, WeightNorm."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import numpy as np
 
 from treadle.base.errors import ArgumentError, RunError
 from treadle.graph.leaves import as_tensor
+from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
-from treadle.graph.variable import Variable
+from treadle.graph.variable import Parameter, Variable
+from treadle.nn.module import Module
 from treadle.ops.cast import astype
 from treadle.ops.create import zeros
 from treadle.ops.join import concat, stack
@@ -19,12 +21,14 @@ from treadle.ops.norms import norm
 from treadle.ops.select import clip, minimum
 
 __all__ = [
+    "WeightNorm",
     "clip_grad_norm_",
     "clip_grad_value_",
     "get_total_norm",
     "parameters_to_vector",
     "vector_to_parameters",
 ]
+
 
 Parameters = Variable | Iterable[Variable]
 
@@ -111,3 +115,37 @@ def vector_to_parameters(vec: Any, parameters: Iterable[Variable]) -> None:
     for p, n in zip(every, sizes, strict=True):
         p.assign(reshape(vector[start : start + n], p.shape))
         start += n
+
+
+class WeightNorm(Module):
+    """A layer whose `weight` is g v / |v|, with v's norm over all but its first
+    dimension. Salimans and Kingma 2016.
+
+    >>> layer = td.nn.WeightNorm(td.nn.Linear(3, 2))
+    >>> sorted(name for name, _ in layer.named_parameters())
+    ['layer.bias', 'weight_g', 'weight_v']
+    """
+
+    def __init__(self, layer: Module, name: str = "weight") -> None:
+        parameter = vars(layer).get(name)
+        if not isinstance(parameter, Parameter) or not parameter.shape:
+            raise ArgumentError(f"{type(layer).__name__} has no parameter {name!r}")
+        self.layer, self.weight_name = layer, name
+        array = parameter.numpy()
+        axes = tuple(range(1, array.ndim))
+        wide = array.astype(np.float64)
+        norm = np.sqrt((wide * wide).sum(axes, keepdims=True))
+        setattr(self, f"{name}_g", Parameter(norm.astype(array.dtype)))
+        setattr(self, f"{name}_v", Parameter(array))
+        delattr(layer, name)
+        setattr(layer, name, None)
+
+    def forward(self, *args: Any) -> Any:
+        g = getattr(self, f"{self.weight_name}_g")
+        v = getattr(self, f"{self.weight_name}_v")
+        norm = functions.l2_norm(v, tuple(range(1, v.ndim)), keepdims=True)
+        object.__setattr__(self.layer, self.weight_name, v * (g / norm))
+        try:
+            return self.layer(*args)
+        finally:
+            object.__setattr__(self.layer, self.weight_name, None)

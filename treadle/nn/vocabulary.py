@@ -21,7 +21,7 @@ from treadle.nn import functional as F
 from treadle.nn import init
 from treadle.nn.linear import Embedding, Linear, above_zero
 from treadle.nn.module import Module
-from treadle.nn.recurrent.layers import LSTM
+from treadle.nn.recurrent.stack import LSTM
 from treadle.ops.contract import matmul, matmul_transposed
 from treadle.ops.join import concat
 from treadle.ops.lookup import embedding

@@ -10,9 +10,8 @@ from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import align
 from treadle.ops.cast import as_float, astype, carried_wide, operands
-from treadle.ops.logarithm import log
 from treadle.ops.normalization import normalize
-from treadle.ops.power import sqrt, square, squared_modulus
+from treadle.ops.power import log, sqrt, square, squared_modulus
 from treadle.ops.reduce import sum
 from treadle.ops.rounding import abs
 from treadle.ops.select import maximum, minimum, where

@@ -1,4 +1,4 @@
-"""Elementary functions: exponentials, logarithms, roots and circular functions."""
+"""Elementary functions: the exponential, circular and hyperbolic functions, angles."""
 
 from __future__ import annotations
 
@@ -7,14 +7,32 @@ from typing import Any
 import numpy as np
 
 from treadle.graph.op import Cotangents, Input, op
-from treadle.graph.operators import provide
+from treadle.graph.operators import functions, provide
 from treadle.graph.recorded import recorded
 from treadle.graph.tensor import Tensor
-from treadle.ops.align import unary
+from treadle.ops.align import binary, unary
+from treadle.ops.cast import as_float
 from treadle.ops.elementwise import conj
-from treadle.ops.families import Unary
+from treadle.ops.families import Elementwise, Unary
 
-__all__ = ["cos", "exp", "sin"]
+__all__ = [
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "cos",
+    "cosh",
+    "degrees",
+    "exp",
+    "radians",
+    "sin",
+    "sinh",
+    "tan",
+    "tanh",
+]
 
 
 @op(primitive=True, tolerance="U")
@@ -81,3 +99,257 @@ def cos(x: Any) -> Tensor:
     1.0
     """
     return unary(Cos(), x)
+
+
+@op(primitive=True, tolerance="U")
+class Tan(Unary):
+    """The tangent of x in radians."""
+
+    ufunc = np.tan
+    domain = (Input(low=-1, high=1),)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (g * conj(y * y + 1.0),)
+
+
+@provide
+def tan(x: Any) -> Tensor:
+    """The tangent of x in radians.
+
+    >>> f"{float(td.tan(0.5)):.5f}"
+    '0.54630'
+    """
+    return unary(Tan(), x)
+
+
+@op(primitive=True, tolerance="U")
+class Asin(Unary):
+    """The angle whose sine is x."""
+
+    ufunc = np.arcsin
+    domain = (Input(low=-0.8, high=0.8),)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (g / conj(functions.sqrt(1.0 - xs[0] * xs[0])),)
+
+
+@provide
+def asin(x: Any) -> Tensor:
+    """The angle whose sine is x.
+
+    >>> f"{float(td.asin(0.5)):.5f}"
+    '0.52360'
+    """
+    return unary(Asin(), x)
+
+
+@op(primitive=True, tolerance="U")
+class Acos(Unary):
+    """The angle whose cosine is x."""
+
+    ufunc = np.arccos
+    domain = (Input(low=-0.8, high=0.8),)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (-g / conj(functions.sqrt(1.0 - xs[0] * xs[0])),)
+
+
+@provide
+def acos(x: Any) -> Tensor:
+    """The angle whose cosine is x.
+
+    >>> f"{float(td.acos(0.5)):.5f}"
+    '1.04720'
+    """
+    return unary(Acos(), x)
+
+
+@op(primitive=True, tolerance="U")
+class Atan(Unary):
+    """The angle whose tangent is x."""
+
+    ufunc = np.arctan
+    domain = (Input(low=-2, high=2),)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (g / conj(xs[0] * xs[0] + 1.0),)
+
+
+@provide
+def atan(x: Any) -> Tensor:
+    """The angle whose tangent is x.
+
+    >>> f"{float(td.atan(0.5)):.5f}"
+    '0.46365'
+    """
+    return unary(Atan(), x)
+
+
+@op(primitive=True, tolerance="U")
+class Sinh(Unary):
+    """The hyperbolic sine."""
+
+    ufunc = np.sinh
+    domain = (Input(low=-2, high=2),)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (g * conj(cosh(xs[0])),)
+
+
+@provide
+def sinh(x: Any) -> Tensor:
+    """The hyperbolic sine.
+
+    >>> f"{float(td.sinh(0.5)):.5f}"
+    '0.52110'
+    """
+    return unary(Sinh(), x)
+
+
+@op(primitive=True, tolerance="U")
+class Cosh(Unary):
+    """The hyperbolic cosine."""
+
+    ufunc = np.cosh
+    domain = (Input(low=-2, high=2),)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (g * conj(sinh(xs[0])),)
+
+
+@provide
+def cosh(x: Any) -> Tensor:
+    """The hyperbolic cosine.
+
+    >>> f"{float(td.cosh(0.5)):.5f}"
+    '1.12763'
+    """
+    return unary(Cosh(), x)
+
+
+@op(primitive=True, tolerance="U")
+class Tanh(Unary):
+    """The hyperbolic tangent."""
+
+    ufunc = np.tanh
+    domain = (Input(low=-2, high=2),)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (g * conj(1.0 - y * y),)
+
+
+@provide
+@recorded
+def tanh(x: Any) -> Tensor:
+    """The hyperbolic tangent.
+
+    >>> f"{float(td.tanh(0.5)):.5f}"
+    '0.46212'
+    """
+    return unary(Tanh(), x)
+
+
+@op(primitive=True, tolerance="U")
+class Asinh(Unary):
+    """The inverse of the hyperbolic sine."""
+
+    ufunc = np.arcsinh
+    domain = (Input(low=-2, high=2),)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (g / conj(functions.sqrt(xs[0] * xs[0] + 1.0)),)
+
+
+@provide
+def asinh(x: Any) -> Tensor:
+    """The inverse of the hyperbolic sine.
+
+    >>> f"{float(td.asinh(0.5)):.5f}"
+    '0.48121'
+    """
+    return unary(Asinh(), x)
+
+
+@op(primitive=True, tolerance="U")
+class Acosh(Unary):
+    """The inverse of the hyperbolic cosine."""
+
+    ufunc = np.arccosh
+    domain = (Input(low=1.3, high=3),)
+
+    def vjp(self, g: Any, y: Any, x: Tensor) -> Cotangents:
+        return (g / conj(functions.sqrt(x - 1.0) * functions.sqrt(x + 1.0)),)
+
+
+@provide
+def acosh(x: Any) -> Tensor:
+    """The inverse of the hyperbolic cosine.
+
+    >>> f"{float(td.acosh(1.5)):.5f}"
+    '0.96242'
+    """
+    return unary(Acosh(), x)
+
+
+@op(primitive=True, tolerance="U")
+class Atanh(Unary):
+    """The inverse of the hyperbolic tangent."""
+
+    ufunc = np.arctanh
+    domain = (Input(low=-0.8, high=0.8),)
+
+    def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
+        return (g / conj(1.0 - xs[0] * xs[0]),)
+
+
+@provide
+def atanh(x: Any) -> Tensor:
+    """The inverse of the hyperbolic tangent.
+
+    >>> f"{float(td.atanh(0.5)):.5f}"
+    '0.54931'
+    """
+    return unary(Atanh(), x)
+
+
+@op(primitive=True, tolerance="U")
+class Atan2(Elementwise):
+    """The angle of the point (x, y), given as (y, x); its derivative at 0, 0 is 0."""
+
+    arity = 2
+    takes = "float"
+    ufunc = np.arctan2
+    domain = Input(low=0.3, high=2), Input(apart=0.2)
+
+    def vjp(self, g: Any, y: Any, a: Tensor, b: Tensor) -> Cotangents:
+        r = functions.hypot(a, b)
+        r = functions.where(r == 0, 1, r)
+        return g * (b / r) / r, -g * (a / r) / r
+
+
+@provide
+def atan2(y: Any, x: Any) -> Tensor:
+    """The angle of the point (x, y) in radians, from -pi to pi.
+
+    >>> f"{float(td.atan2(1.0, -1.0)):.5f}"
+    '2.35619'
+    """
+    return binary(Atan2(), as_float(y), as_float(x))
+
+
+def degrees(x: Any) -> Tensor:
+    """An angle in radians as degrees.
+
+    >>> f"{float(td.degrees(3.14159265)):.3f}"
+    '180.000'
+    """
+    return as_float(x) * (180.0 / np.pi)
+
+
+def radians(x: Any) -> Tensor:
+    """An angle in degrees as radians.
+
+    >>> f"{float(td.radians(180.0)):.5f}"
+    '3.14159'
+    """
+    return as_float(x) * (np.pi / 180.0)

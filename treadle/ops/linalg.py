@@ -14,11 +14,9 @@ from treadle.graph.tensor import Tensor
 from treadle.graph.tolerance import unit
 from treadle.ops.cast import as_float, carried_wide, operands
 from treadle.ops.contract import matmul
-from treadle.ops.eigen import eig, eigvals
 from treadle.ops.einsum import diagonal, outer, tensordot, trace, vecdot
-from treadle.ops.exponential import matrix_exp
 from treadle.ops.factor import cholesky, lq, qr
-from treadle.ops.inverse import cofactors, det, inv, logdet, slogdet
+from treadle.ops.inverse import cofactors, det, inv, logdet, matrix_exp, pinv, slogdet
 from treadle.ops.matrices import (
     adjoint,
     identity,
@@ -28,12 +26,10 @@ from treadle.ops.movement import broadcast_to
 from treadle.ops.norms import greatest
 from treadle.ops.norms import norm as vector_norm
 from treadle.ops.products import kron, trace_of_product
-from treadle.ops.pseudoinverse import pinv
 from treadle.ops.rearrange import matrix_transpose
-from treadle.ops.riccati import care, dare
 from treadle.ops.solve import solve, triangular_solve
-from treadle.ops.spectral import eigh, eigvalsh, svd, svdvals
-from treadle.ops.sylvester import discrete_lyapunov, lyapunov, sylvester
+from treadle.ops.spectral import eig, eigh, eigvals, eigvalsh, svd, svdvals
+from treadle.ops.sylvester import care, dare, discrete_lyapunov, lyapunov, sylvester
 
 __all__ = [
     "care",

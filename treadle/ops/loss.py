@@ -28,8 +28,8 @@ from treadle.ops.labels import (
     labels_of,
     over_labels,
 )
-from treadle.ops.logarithm import log
 from treadle.ops.pick import one_hot, pick, take
+from treadle.ops.power import log
 from treadle.ops.rearrange import expand_dims, moveaxis, squeeze
 from treadle.ops.reduce import sum
 from treadle.ops.select import where

@@ -15,8 +15,8 @@ from treadle.ops.cast import carried_wide
 from treadle.ops.distance import pair, reduced
 from treadle.ops.families import Elementwise
 from treadle.ops.labels import classes_of, hot_at, labels_of, over_labels
-from treadle.ops.logarithm import log, log1p
 from treadle.ops.loss import PickLabel
+from treadle.ops.power import log, log1p
 from treadle.ops.rearrange import expand_dims
 from treadle.ops.reduce import sum
 from treadle.ops.sampling import binary_samples

@@ -1,4 +1,4 @@
-"""Running sums, products and their kin along a dimension.
+"""Running sums, products and their kin along a dimension, and differences.
 
 Derivatives take one more pass: with y[j] a fold up to j, the cotangents of later
 places come back to x[i] through y[i], by a linear recurrence from the end.
@@ -11,15 +11,16 @@ from typing import Any, cast
 import numpy as np
 
 from treadle.base.dtypes import int32
-from treadle.base.errors import AxisError
+from treadle.base.errors import ArgumentError, AxisError
 from treadle.base.symbolic import arange
-from treadle.base.types import Type, normalize_axis, resolve_axis
+from treadle.base.types import Type, as_integer, normalize_axis, resolve_axis
 from treadle.graph.leaves import as_tensor, constant_node
 from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, family, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import as_float, astype, summand
 from treadle.ops.elementwise import conj
+from treadle.ops.join import concat
 from treadle.ops.recurrence import Chain, LinearRecurrence
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "cumulative_max",
     "cumulative_prod",
     "cumulative_sum",
+    "diff",
 ]
 
 
@@ -285,3 +287,30 @@ def cumulative_max(
     """
     node = as_tensor(x)
     return CumulativeMax(resolve_axis(axis, node.type), reverse, exclusive)(node)
+
+
+@provide
+def diff(
+    x: Any, *, axis: Any = -1, n: int = 1, prepend: Any = None, append: Any = None
+) -> Tensor:
+    """x[i + 1] - x[i] along `axis`, done `n` times; of bools, where they change.
+
+    `prepend` and `append` are joined to x before. With them x[.., m, ..] becomes
+    [.., m - n, ..] of the joined extent m.
+
+    >>> td.diff([1.0, 4.0, 9.0]).tolist(), td.diff([1.0, 4.0, 9.0], n=2).tolist()
+    ([3.0, 5.0], [2.0])
+    """
+    node = as_tensor(x)
+    times = as_integer(n)
+    if times is None or times < 0:
+        raise ArgumentError(f"n is a whole number from 0 on, not {n!r}").located("diff")
+    place = resolve_axis(axis, node.type)
+    parts = [part for part in (prepend, node, append) if part is not None]
+    if len(parts) > 1:
+        node = concat(parts, place)
+    lead = (slice(None),) * place
+    differ = functions.not_equal if node.type.dtype.kind == "b" else functions.subtract
+    for _ in range(times):
+        node = differ(node[(*lead, slice(1, None))], node[(*lead, slice(None, -1))])
+    return node

@@ -14,22 +14,23 @@ from treadle.optim.algorithms import (
     AdamW,
     AMSGrad,
     CyclicalSGD,
+    ExponentiatedGradient,
     Momentum,
     Nesterov,
     RMSProp,
 )
 from treadle.optim.average import CumulativeAverage, ExponentialAverage, WeightAverage
-from treadle.optim.exponentiated import ExponentiatedGradient
-from treadle.optim.full_batch import ConjugateGradient, FullBatch
+from treadle.optim.controls import LossScale
+from treadle.optim.full_batch import ConjugateGradient, FullBatch, Newton, NewtonCG
+from treadle.optim.gradients import NormAverage
 from treadle.optim.lbfgs import LBFGS
-from treadle.optim.newton import Newton, NewtonCG
-from treadle.optim.norms import NormAverage
 from treadle.optim.optimizer import Optimizer
 from treadle.optim.quantizer import WeightQuantizer
-from treadle.optim.scaling import LossScale
 from treadle.optim.transform import Transform, chain
 
 __all__ = [
+    "LBFGS",
+    "SGD",
     "AMSGrad",
     "Adadelta",
     "Adagrad",
@@ -41,7 +42,6 @@ __all__ = [
     "ExponentialAverage",
     "ExponentiatedGradient",
     "FullBatch",
-    "LBFGS",
     "LossScale",
     "Momentum",
     "Nesterov",
@@ -50,7 +50,6 @@ __all__ = [
     "NormAverage",
     "Optimizer",
     "RMSProp",
-    "SGD",
     "Transform",
     "WeightAverage",
     "WeightQuantizer",

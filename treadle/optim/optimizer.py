@@ -21,8 +21,8 @@ from treadle.graph.serials import newest_serial
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
 from treadle.ops.create import zeros
-from treadle.optim.controls import Controls, kept_where
-from treadle.optim.gradients import prepare
+from treadle.optim.controls import Controls, LossScale, kept_where
+from treadle.optim.gradients import NormAverage, prepare
 from treadle.optim.groups import (
     Group,
     GroupMaker,
@@ -33,12 +33,9 @@ from treadle.optim.groups import (
     named,
     parameters_of,
 )
-from treadle.optim.norms import NormAverage
-from treadle.optim.release import release
-from treadle.optim.scaling import LossScale
 from treadle.optim.state import OptimizerState
 from treadle.optim.transform import Transform, identity, moving
-from treadle.optim.update import Traced, changed, next_value
+from treadle.optim.update import Traced, changed, next_value, release
 from treadle.runtime.again import Plans
 from treadle.runtime.around import settings
 from treadle.runtime.evaluate import run

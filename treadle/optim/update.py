@@ -1,19 +1,23 @@
-"""The update of one parameter, as expressions."""
+"""The update of one parameter, as expressions, and what a step cuts after it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from treadle.autodiff.dependence import behind
+from treadle.autodiff.tape import is_spent, tape_of
 from treadle.graph.body import Trace, trace
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
-from treadle.graph.variable import Variable
+from treadle.graph.traversal import reach, with_results
+from treadle.graph.variable import Variable, variable_of
 from treadle.ops.call import Call, inputs_of
 from treadle.ops.families import outputs_of
 from treadle.optim.gradients import Gradient, plain
 from treadle.optim.transform import States, Transform
+from treadle.runtime.history import forget, lasting, trained_by, trains
 
 MASTER = "master"  # the state that holds a 16-bit parameter in float32
 
@@ -117,3 +121,46 @@ class Traced:
         traced, written = known
         value, *new = outputs_of(Call(traced.body)(*inputs_of(traced, tuple(inputs))))
         return value, dict(zip(written, new, strict=True))
+
+
+def release(roots: Sequence[Tensor], chosen: set[int]) -> None:
+    """Cut the roots and the evaluated nodes that depend on the updated Variables.
+
+    What depends on none of them (a second network's part of the graph) stays whole, and
+    so does what others are trained by yet: old versions stand in the graph.
+    """
+    last = lasting(roots, chosen)
+    stale: set[int] = set()
+    tapes: dict[int, bool] = {}
+    nodes = with_results(reach(roots))
+    trained = trained_by(nodes, chosen)
+    for node in nodes:
+        variable = variable_of(node)
+        if variable is not None:
+            if id(variable) in chosen:
+                stale.add(node.serial)
+            continue
+        if is_spent(node.op):
+            stale.add(node.serial)
+            continue
+        tape = tape_of(node)
+        if tape is not None:
+            if tape.number not in tapes:
+                read = {id(variable_of(x)) for x in behind([tape])}
+                gone = not chosen.isdisjoint(read) and not trains(tape, chosen)
+                tapes[tape.number] = gone
+                if tapes[tape.number]:
+                    tape.close(trained)
+            if tapes[tape.number]:
+                stale.add(node.serial)
+            continue
+        for x in node.inputs:
+            if x.serial in stale:
+                stale.add(node.serial)
+                break
+    stale -= last | {root.serial for root in roots}  # others may be behind a root
+    for node in nodes:
+        if node.stored is not None and node.serial in stale:
+            forget(node, trained)
+    for root in roots:
+        forget(root)

@@ -1,21 +1,22 @@
 """Training: what goes around a Model's fit, and the runs of `treadle train`."""
 
 from treadle.base.boundary import guard as _guard
-from treadle.train.board import TensorBoard
-from treadle.train.callback import Callback, History, LambdaCallback
 from treadle.train.callbacks import (
     BackupAndRestore,
+    Callback,
     CSVLogger,
+    History,
+    LambdaCallback,
     LearningRateScheduler,
     SwapAverages,
     TerminateOnNaN,
     ThrowOnDivergence,
 )
-from treadle.train.confusion import Confusion, confusion_matrix
 from treadle.train.metrics import (
     F1,
     Accuracy,
     BinaryAccuracy,
+    Confusion,
     MeanAbsoluteError,
     MeanMetric,
     MeanSquaredError,
@@ -24,11 +25,12 @@ from treadle.train.metrics import (
     Recall,
     RootMeanSquaredError,
     TopKAccuracy,
+    confusion_matrix,
 )
 from treadle.train.model import Model
 from treadle.train.monitor import EarlyStopping, ModelCheckpoint, ReduceLROnPlateau
 from treadle.train.progress import ProgressBar
-from treadle.train.report import Report
+from treadle.train.report import Report, TensorBoard
 
 __all__ = [
     "F1",

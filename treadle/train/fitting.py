@@ -14,10 +14,10 @@ from treadle.base.errors import ArgumentError, ModelFileError
 from treadle.distributed.parallel import DataParallel
 from treadle.io.checkpoint import Checkpoint
 from treadle.train.batches import Batch, Batches, by_class, size_of
-from treadle.train.callback import Callback, History, Logs
+from treadle.train.callbacks import Callback, History, Logs
+from treadle.train.evaluating import Tally
 from treadle.train.metrics import Mean
 from treadle.train.snapshot import restore_snapshot, save_snapshot
-from treadle.train.tally import Tally
 
 if TYPE_CHECKING:
     from treadle.train.model import Model

@@ -26,7 +26,7 @@ from treadle.train.batches import (
     held_out,
     parts_of,
 )
-from treadle.train.callback import Callback, History
+from treadle.train.callbacks import Callback, History
 from treadle.train.evaluating import evaluated
 from treadle.train.fitting import Fit
 from treadle.train.losses import Loss

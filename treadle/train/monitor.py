@@ -12,7 +12,7 @@ import numpy as np
 from treadle.base.errors import ArgumentError, ModelFileError
 from treadle.io.files import PathLike, guarded
 from treadle.io.tensors import save_arrays
-from treadle.train.callback import Callback, Logs
+from treadle.train.callbacks import Callback, Logs
 
 _GREATER = ("accuracy", "f1", "precision", "recall", "auc")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from treadle.base.errors import MissingExtraError
 from treadle.base.extras import extra
 from treadle.base.notebook import in_notebook
-from treadle.train.callback import Callback, Logs
+from treadle.train.callbacks import Callback, Logs
 from treadle.train.run import Run, Step
 
 if TYPE_CHECKING:

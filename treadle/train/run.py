@@ -1,19 +1,19 @@
-"""A training run: steps, accuracy, and snapshots from which it goes on bit for bit."""
+"""A training run and its settings: steps, accuracy, snapshots to go on from."""
 
 from __future__ import annotations
 
 import math
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from treadle.base.errors import ModelFileError, RunError
+from treadle.base.errors import ModelFileError, OptionError, RunError
 from treadle.base.options import options
 from treadle.data.dataset import ArrayDataset, Images
 from treadle.data.loader import Loader
@@ -22,19 +22,88 @@ from treadle.distributed.fixed import all_reduce
 from treadle.distributed.parallel import DataParallel
 from treadle.distributed.world import world
 from treadle.graph.frame import no_grad
-from treadle.io.atomic import write_atomically
 from treadle.io.checkpoint import Checkpoint, load_checkpoint
-from treadle.io.files import guarded
+from treadle.io.files import guarded, write_atomically
 from treadle.io.tensors import save_arrays
 from treadle.nn.functional import cross_entropy
 from treadle.nn.module import Module
 from treadle.ops.create import constant
-from treadle.train.folder import CHECKPOINTS
 from treadle.train.networks import network
 from treadle.train.optimizers import optimizer
-from treadle.train.settings import Settings
-from treadle.train.snapshot import restore_snapshot, save_snapshot
+from treadle.train.snapshot import CHECKPOINTS, restore_snapshot, save_snapshot
 from treadle.viz.curve import curve_svg
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The options of `treadle train`; `lr` None is the optimizer's usual rate.
+
+    The `batch` images of a step are `shards` parts, which ranks share out.
+
+    >>> Settings().changed(epochs=3, network=None).epochs
+    3
+    """
+
+    data: str = "digits"
+    data_dir: str | None = None
+    network: str = "lenet"
+    optimizer: str = "adam"
+    lr: float | None = None
+    epochs: int = 15
+    batch: int = 32
+    shards: int = 1
+    seed: int = 0
+    engine: str = "auto"
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch", "shards"):
+            if getattr(self, name) < 1:
+                raise OptionError(f"--{name} is at least 1")
+        if self.batch % self.shards:
+            raise OptionError(
+                f"--batch {self.batch} is not a multiple of {self.shards} shards"
+            )
+        if not 0 <= self.seed < 2**63:
+            raise OptionError("--seed is a whole number from 0, below 2**63")
+        if self.lr is not None and not (math.isfinite(self.lr) and self.lr > 0):
+            raise OptionError(f"--lr is a positive number, not {self.lr}")
+
+    def changed(self, **changes: Any) -> Settings:
+        """These settings with those changes that are not None."""
+        chosen = {name: value for name, value in changes.items() if value is not None}
+        return Settings(**{**asdict(self), **chosen})
+
+    def resumed(self, **changes: Any) -> Settings:
+        """The settings a run goes on with: what decides its bits may not change."""
+        for name in ("data", "network", "optimizer", "lr", "batch", "shards", "seed"):
+            value, had = changes.get(name), getattr(self, name)
+            if value is not None and value != had:
+                raise OptionError(
+                    f"the run has --{name} {had}; it cannot become {value}"
+                )
+        return self.changed(**changes)
+
+    def facts(self) -> dict[str, Any]:
+        """The settings as JSON can say them."""
+        return asdict(self)
+
+    @classmethod
+    def from_facts(cls, facts: Any, place: str) -> Settings:
+        """The settings that `facts` gave; ModelFileError names `place` otherwise."""
+        kinds: dict[str, tuple[type, ...]] = {
+            "int": (int,),
+            "str": (str,),
+            "str | None": (str, type(None)),
+            "float | None": (float, type(None)),
+        }
+        expected = {f.name: kinds[str(f.type)] for f in fields(cls)}
+        if not isinstance(facts, Mapping) or set(facts) != set(expected):
+            raise ModelFileError(f"{place}: the run's settings are not complete")
+        for name, types in expected.items():
+            if not isinstance(facts[name], types) or isinstance(facts[name], bool):
+                raise ModelFileError(f"{place}: {name} cannot be {facts[name]!r}")
+        return cls(**facts)
+
 
 _EVERY = 20.0  # seconds between snapshots within an epoch
 _AT_ONCE = 250  # held-out images

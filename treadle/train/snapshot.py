@@ -1,18 +1,20 @@
-"""Snapshots: everything the next step of a training depends on, written at once."""
+"""Snapshots, all that the next step depends on in one file, and folders of runs."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from treadle.base.errors import ModelFileError, TreadleError
+from treadle.base.errors import ModelFileError, OptionError, TreadleError
 from treadle.base.options import current
 from treadle.data.loader import Loader
 from treadle.distributed.parallel import DataParallel
 from treadle.io.checkpoint import Checkpoint, save_checkpoint
+from treadle.io.files import PathLike
 from treadle.nn.module import Module
 from treadle.optim.optimizer import Optimizer
 
@@ -77,3 +79,44 @@ def restore_snapshot(
     if not isinstance(optimizer, DataParallel):  # it has placed each rank's already
         current().scope.count = draws
     return history
+
+
+CHECKPOINTS = "checkpoints"
+_ROOT = "runs"
+
+
+def _points(folder: Path) -> list[Path]:
+    return sorted((folder / CHECKPOINTS).glob("step-*/manifest.json"))
+
+
+def new_folder(name: str, output: PathLike | None = None) -> Path:
+    """`output`, else runs/NAME, runs/NAME-2, ...: never one that holds a run."""
+    if output is not None:
+        folder = Path(output)
+        if _points(folder):
+            raise OptionError(
+                f"{folder} holds a run already; add --resume to go on with it, "
+                "or choose another --output"
+            )
+        return folder
+    for k in itertools.count(1):
+        folder = Path(_ROOT) / (name if k == 1 else f"{name}-{k}")
+        if not _points(folder):
+            break
+    return folder
+
+
+def folder_to_resume(output: PathLike | None = None) -> Path:
+    """`output`, else the run below runs/ that was saved last."""
+    if output is not None:
+        folder = Path(output)
+        if not _points(folder):
+            raise OptionError(f"there is no run to resume in {folder}")
+        return folder
+    root = Path(_ROOT)
+    candidates = sorted(root.iterdir()) if root.is_dir() else []
+    runs = [(max(p.stat().st_mtime_ns for p in _points(f)), f)
+            for f in candidates if _points(f)]  # fmt: skip
+    if not runs:
+        raise OptionError(f"there is no run to resume in {root}")
+    return max(runs)[1]

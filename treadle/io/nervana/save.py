@@ -15,8 +15,7 @@ from treadle.graph.body import Body
 from treadle.graph.leaves import Argument
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Placeholder, Variable
-from treadle.io.atomic import write_atomically
-from treadle.io.files import PathLike, guarded
+from treadle.io.files import PathLike, guarded, write_atomically
 from treadle.io.nervana.ops import BINARY, REDUCTIONS, UNARY
 from treadle.io.nervana.schema import DATA, DTYPES, GRAPH, HANDLE, OTHER
 from treadle.io.protobuf import encode

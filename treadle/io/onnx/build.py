@@ -28,9 +28,8 @@ from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach
 from treadle.graph.variable import Placeholder, Variable
 from treadle.io.files import guarded
-from treadle.io.onnx.file import CODES
+from treadle.io.onnx.file import CODES, STORED
 from treadle.io.onnx.parse import Graph
-from treadle.io.onnx.stored import STORED
 from treadle.io.onnx.table import IMPORTS, Node
 
 # A tuple is a sequence of ONNX; None stands for an optional value that is left out.

@@ -10,9 +10,13 @@ import numpy as np
 
 from treadle.base.types import TupleType, broadcast_shapes
 from treadle.graph.tensor import Tensor
-from treadle.io.onnx.exports_channels import as_batch_norm, with_channel_bias
 from treadle.io.onnx.exports_elements import number, type_of
-from treadle.io.onnx.exports_recurrent import as_layer, in_parts
+from treadle.io.onnx.exports_recurrent import (
+    as_batch_norm,
+    as_layer,
+    in_parts,
+    with_channel_bias,
+)
 from treadle.io.onnx.file import CODES
 from treadle.io.onnx.writer import LAST, Names, Writer, export
 from treadle.ops.contract import letters

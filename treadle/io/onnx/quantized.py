@@ -17,9 +17,8 @@ from treadle.base.extras import extra
 from treadle.graph.leaves import as_tensor, constant_node
 from treadle.graph.tensor import Tensor
 from treadle.io.onnx.build import Value, value_of
-from treadle.io.onnx.file import DTYPES
+from treadle.io.onnx.file import DTYPES, STORED
 from treadle.io.onnx.networks import WINDOWS, convolved
-from treadle.io.onnx.stored import STORED
 from treadle.io.onnx.table import Node, row
 
 _NARROW = set(STORED.values())

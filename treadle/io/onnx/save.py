@@ -16,8 +16,7 @@ from treadle.base.extras import extra
 from treadle.base.types import Type
 from treadle.graph.leaves import as_tensor
 from treadle.graph.variable import Placeholder
-from treadle.io.atomic import write_atomically
-from treadle.io.files import PathLike, guarded
+from treadle.io.files import PathLike, guarded, write_atomically
 from treadle.io.onnx import exports_elements, exports_structure
 from treadle.io.onnx.dynamic import (
     Axes,

@@ -11,7 +11,7 @@ import numpy as np
 
 from treadle.base.errors import ArgumentError
 from treadle.io.protobuf import decode, encode
-from treadle.io.tensorboard.schema import EVENTS
+from treadle.io.tensorboard.record import EVENTS
 
 PLUGIN = "hparams"
 _FLOAT = 1  # TensorFlow's number of the type

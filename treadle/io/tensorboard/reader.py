@@ -10,8 +10,7 @@ from treadle.io.files import PathLike
 from treadle.io.protobuf import decode
 from treadle.io.source import Buffer, opened
 from treadle.io.tensorboard.hparams import PLUGIN, values_of
-from treadle.io.tensorboard.record import records
-from treadle.io.tensorboard.schema import EVENTS
+from treadle.io.tensorboard.record import EVENTS, records
 
 _KINDS = {
     "simple_value": "scalar",

@@ -18,9 +18,8 @@ from treadle.base.locks import lock
 from treadle.io.files import PathLike, guarded
 from treadle.io.protobuf import encode
 from treadle.io.tensorboard import hparams, summary
-from treadle.io.tensorboard.graph import graph_def
-from treadle.io.tensorboard.record import framed
-from treadle.io.tensorboard.schema import EVENTS
+from treadle.io.tensorboard.record import EVENTS, framed
+from treadle.io.tensorboard.summary import graph_def
 
 _VERSION = "brain.Event:2"
 _START = 1  # of a session

@@ -26,8 +26,7 @@ from treadle.io.format import (
     by_name,
 )
 from treadle.io.npz import check_directory
-from treadle.io.torch.pickle import STORAGES, View, loads
-from treadle.io.torch.write import written
+from treadle.io.torch.pickle import STORAGES, View, loads, written
 
 _LONGEST_PICKLE = 1 << 26
 _DEEPEST = 64

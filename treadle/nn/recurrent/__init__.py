@@ -2,14 +2,11 @@
 # ruff: noqa: F403
 
 from treadle.nn.recurrent.cell import *
-from treadle.nn.recurrent.elman import *
 from treadle.nn.recurrent.encoder import *
 from treadle.nn.recurrent.gru import *
-from treadle.nn.recurrent.layers import *
 from treadle.nn.recurrent.lstm import *
 from treadle.nn.recurrent.multiplicative import *
-from treadle.nn.recurrent.simple import *
+from treadle.nn.recurrent.sequence import *
 from treadle.nn.recurrent.stack import *
 from treadle.nn.recurrent.state import *
-from treadle.nn.recurrent.transition import *
 from treadle.nn.recurrent.tree import *

@@ -1,17 +1,24 @@
-"""Gated recurrent units: as torch and DyNet write them, and Nematus's."""
+"""Cells with one state and gates, or none: torch's, DyNet's, Nematus's, SRU."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
+from treadle.base.errors import ArgumentError
 from treadle.nn import functional as F
-from treadle.nn.recurrent.cell import Gated, State, normed, shifted
+from treadle.nn.recurrent.cell import Gated, State, normed, shifted, total
 from treadle.ops.contract import matmul_transposed
 from treadle.ops.create import zeros
 from treadle.ops.join import concat
-from treadle.ops.recurrent import gru_cell
+from treadle.ops.recurrent import gru_cell, parts
 
-__all__ = ["GRUCell", "NematusGRUCell"]
+__all__ = [
+    "GRUCell",
+    "NematusGRUCell",
+    "RNNCell",
+    "SRUCell",
+    "SSRUCell",
+]
 
 
 class GRUCell(Gated):
@@ -124,3 +131,117 @@ class NematusGRUCell(Gated):
         if projected is None:
             projected = shifted(zeros(past.shape, past.dtype), self.bias_ih)
         return gru_cell(projected, past, state)
+
+
+class RNNCell(Gated):
+    """h' = tanh(W x + b + U h + c), or relu in tanh's place.
+
+    Elman, Finding structure in time, 1990; with relu Le, Jaitly and Hinton 2015.
+
+    >>> td.nn.RNNCell(3, 4)(td.ones((2, 3))).shape
+    (2, 4)
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        nonlinearity: str = "tanh",
+        dtype: Any = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(input_size, hidden_size, bias, dtype, **settings)
+        if nonlinearity not in ("tanh", "relu"):
+            raise ArgumentError(
+                f'nonlinearity is "tanh" or "relu", not {nonlinearity!r}'
+            )
+        self.nonlinearity = nonlinearity
+
+    def step(self, projected: Any, state: State, mask: Any = None) -> State:
+        y = total(projected, self.past(state, mask))
+        return F.tanh(y) if self.nonlinearity == "tanh" else F.relu(y)
+
+
+class _Simple(Gated):
+    """Maps of the input side by side: the candidate, gates, and a way past them."""
+
+    gates: ClassVar[int] = 2
+    states = 2
+    wide = False  # whether an input of another width gets a map of its own
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        dtype: Any = None,
+        *,
+        layer_norm: bool = False,
+        weight_noise: float = 0.0,
+    ) -> None:
+        super().__init__(
+            input_size, hidden_size, False, dtype, weight_noise=weight_noise
+        )
+        del self.weight_hh
+        self.weight_hh = None
+        n, gates = hidden_size, self.gates
+        self.mapped = self.wide and input_size != hidden_size
+        rows = n * (gates + self.mapped)
+        self.weight_ih = self.drawn((rows, input_size))
+        self.bias_ih = self.filled(((gates - 1) * n,), 0.0) if bias else None
+        self.norm_ih = self.filled((gates * n,), 1.0) if layer_norm else None
+
+    def project(self, x: Any) -> Any:
+        n, y = self.hidden_size, matmul_transposed(x, self.matrix("weight_ih"))
+        pieces = parts(y, self.gates + self.mapped)
+        for k in range(self.gates):
+            gain: Any = self.norm_ih
+            bias: Any = self.bias_ih if k else None
+            if gain is not None:
+                gain = gain[k * n : (k + 1) * n]
+            if bias is not None:
+                bias = bias[(k - 1) * n : k * n]
+            pieces[k] = shifted(normed(pieces[k], gain), bias)
+        return tuple(pieces)
+
+
+class SRUCell(_Simple):
+    """f, r = sigmoid(W x + b); c' = f c + (1 - f) W x; h' = r tanh(c') + (1 - r) x.
+
+    The weights hold W of the candidate, of f and of r; where input and state differ in
+    width, a fourth makes x fit. Lei et al., Simple recurrent units for highly
+    parallelizable recurrence, 2018, as Marian writes it.
+
+    >>> h, c = td.nn.SRUCell(4, 4)(td.ones((2, 4)))
+    >>> h.shape, c.shape
+    ((2, 4), (2, 4))
+    """
+
+    gates, wide = 3, True
+
+    def project(self, x: Any) -> Any:
+        pieces = super().project(x)
+        return pieces if self.mapped else (*pieces, x)
+
+    def step(self, projected: Any, state: State, mask: Any = None) -> State:
+        new, f, r, x = projected
+        c = new + F.sigmoid(f) * (state[1] - new)
+        return x + F.sigmoid(r) * (F.tanh(c) - x), c
+
+
+class SSRUCell(_Simple):
+    """f = sigmoid(W x + b); c' = f c + (1 - f) W x; h' = relu(c').
+
+    The weights hold W of the candidate and of f. Kim et al., From research to
+    production and back: ludicrously fast neural machine translation, 2019.
+
+    >>> h, c = td.nn.SSRUCell(3, 4)(td.ones((2, 3)))
+    >>> h.shape, c.shape
+    ((2, 4), (2, 4))
+    """
+
+    def step(self, projected: Any, state: State, mask: Any = None) -> State:
+        new, f = projected
+        c = new + F.sigmoid(f) * (state[1] - new)
+        return F.relu(c), c

@@ -1,10 +1,10 @@
-"""Layers of recurrent cells over sequences, written once for every kind of cell."""
+"""Layers of recurrent cells of any kind over sequences, and torch's RNN, LSTM, GRU."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from treadle.base.errors import ArgumentError
 from treadle.graph.operators import Operand
@@ -15,6 +15,8 @@ from treadle.nn.linear import above_zero
 from treadle.nn.module import Module
 from treadle.nn.recurrent.batch import Batch, batch_of
 from treadle.nn.recurrent.cell import Cell, State, checked, first
+from treadle.nn.recurrent.gru import GRUCell, RNNCell
+from treadle.nn.recurrent.lstm import LSTMCell
 from treadle.nn.recurrent.sequence import (
     concatenated,
     joined,
@@ -29,7 +31,12 @@ from treadle.ops.join import stack
 from treadle.ops.naming import named_like, unname
 from treadle.runtime.function import function
 
-__all__ = ["Recurrent"]
+__all__ = [
+    "GRU",
+    "LSTM",
+    "RNN",
+    "Recurrent",
+]
 
 
 class Recurrent(Module):
@@ -305,3 +312,85 @@ class _Layers:
 def _advance(cell: Cell, x: Any, state: State, mask: Any) -> State:
     """A step; the cell is an argument, so that it is traced for what the cell is."""
     return cell.advance(x, state, mask)
+
+
+class _Torch(Recurrent):
+    """A network of one kind of cell; its arguments stand where torch has them."""
+
+    kind: ClassVar[type[Cell]]
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        dtype: Any = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(
+            self.kind,
+            input_size,
+            hidden_size,
+            num_layers,
+            bias=bias,
+            batch_first=batch_first,
+            dropout=dropout,
+            bidirectional=bidirectional,
+            dtype=dtype,
+            **settings,
+        )
+
+
+class RNN(_Torch):
+    """Elman's network: h' = tanh(W x + b + U h + c) over a sequence. Elman 1990.
+
+    Further settings are those of `Recurrent` and `RNNCell`.
+
+    >>> output, last = td.nn.RNN(3, 4, bidirectional=True)(td.ones((5, 2, 3)))
+    >>> output.shape, last.shape
+    ((5, 2, 8), (2, 2, 4))
+    """
+
+    kind = RNNCell
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "tanh",
+        *places: Any,
+        **settings: Any,
+    ) -> None:
+        settings["nonlinearity"] = nonlinearity
+        super().__init__(input_size, hidden_size, num_layers, *places, **settings)
+
+
+class LSTM(_Torch):
+    """Long short-term memory over a sequence. Hochreiter and Schmidhuber 1997.
+
+    Further settings are those of `Recurrent` and `LSTMCell`.
+
+    >>> output, (h, c) = td.nn.LSTM(3, 4, 2, batch_first=True)(td.ones((2, 5, 3)))
+    >>> output.shape, h.shape, c.shape
+    ((2, 5, 4), (2, 2, 4), (2, 2, 4))
+    """
+
+    kind = LSTMCell
+
+
+class GRU(_Torch):
+    """Gated recurrent units over a sequence, as torch writes them. Cho et al. 2014.
+
+    Further settings are those of `Recurrent` and `GRUCell`.
+
+    >>> output, last = td.nn.GRU(3, 4)(td.ones((5, 2, 3)))
+    >>> output.shape, last.shape
+    ((5, 2, 4), (1, 2, 4))
+    """
+
+    kind = GRUCell

@@ -12,7 +12,7 @@ from treadle.nn import functional as F
 from treadle.nn.linear import Linear
 from treadle.nn.module import Module
 from treadle.nn.normalization import LayerNorm, RMSNorm
-from treadle.nn.recurrent.simple import SSRUCell
+from treadle.nn.recurrent.gru import SSRUCell
 from treadle.nn.transformer.heads import MultiHeadAttention
 from treadle.nn.transformer.mixers import (
     AverageAttention,

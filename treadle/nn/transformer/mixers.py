@@ -17,8 +17,8 @@ from treadle.nn.container import ModuleList
 from treadle.nn.linear import Linear, above_zero
 from treadle.nn.module import Module
 from treadle.nn.recurrent.cell import Cell
+from treadle.nn.recurrent.gru import SSRUCell
 from treadle.nn.recurrent.sequence import one_by_one
-from treadle.nn.recurrent.simple import SSRUCell
 from treadle.ops.create import zeros
 from treadle.ops.join import stack
 from treadle.ops.scan import cumulative_sum

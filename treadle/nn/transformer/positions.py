@@ -13,7 +13,7 @@ from treadle.nn import functional as F
 from treadle.nn import init
 from treadle.nn.linear import Embedding, above_zero
 from treadle.nn.module import Module
-from treadle.ops.positions import sinusoidal_positions
+from treadle.ops.attention import sinusoidal_positions
 
 __all__ = ["LearnedPositions", "SinusoidalPositions"]
 
