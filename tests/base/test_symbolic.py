@@ -29,7 +29,7 @@ from treadle.base.symbolic import (
     stays_below,
     whole,
 )
-from treadle.loops.index import Axis
+from treadle.loops.index import LoopAxis
 
 ARITHMETIC = (operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod)
 COMPARISONS = (operator.lt, operator.le, operator.gt, operator.ge, operator.eq)
@@ -160,10 +160,12 @@ def test_what_stays_below_is_guarded_where_it_is_far() -> None:
 def test_axes_are_equal_if_they_are_for_all_sizes() -> None:
     trace = SymbolicTrace([12, 12])
     n, m = trace.symbols
-    assert Axis("i", n) != Axis("i", m) and Axis("i", n) != Axis("i", 12)
+    assert LoopAxis("i", n) != LoopAxis("i", m) and LoopAxis("i", n) != LoopAxis(
+        "i", 12
+    )
     assert not trace.guards
     assert n == m
-    assert {Axis("i", n): 1}[Axis("i", m)] == 1
+    assert {LoopAxis("i", n): 1}[LoopAxis("i", m)] == 1
 
 
 def test_speed_alone_may_be_left_aside() -> None:

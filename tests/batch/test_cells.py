@@ -26,7 +26,7 @@ from treadle.batch.grow import (
     SHARED,
     grown,
 )
-from treadle.batch.members import Graph, members_of
+from treadle.batch.members import CellGraph, members_of
 from treadle.runtime.rows import counts
 
 F = td.nn.functional
@@ -171,7 +171,7 @@ def test_python_finds_the_same_kinds(
     codes, types = draw.integers(0, 2, (2, count))
     read = np.bincount(operands, minlength=count)
     held = read + draw.integers(0, 2, count)
-    given = Graph(starts, operands, roles, shares, codes, types, held)
+    given = CellGraph(starts, operands, roles, shares, codes, types, held)
     found = members_of(given)
     with in_python(grow, members):
         own = members_of(given)
@@ -188,7 +188,7 @@ def test_cells_are_alike_word_for_word() -> None:
     count = len(graph)
     shares = np.where(roles == SHARED, 0, -1)
     zeros = np.zeros(count, np.int64)
-    given = Graph(starts, operands, roles, shares, zeros, zeros, zeros)
+    given = CellGraph(starts, operands, roles, shares, zeros, zeros, zeros)
     with in_python(grow, members):
         python = members_of(given)
     for found in (python, members_of(given)):

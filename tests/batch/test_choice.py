@@ -11,7 +11,7 @@ import pytest
 import treadle as td
 from tests.batch.nets import Net, trees
 from treadle import nn
-from treadle.engines.native.forest.program import Program
+from treadle.engines.native.forest.program import ForestProgram
 from treadle.runtime.rows import counts
 
 F = nn.functional
@@ -210,15 +210,15 @@ def test_what_is_not_counted_to_the_end_does_not_pay(
     models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Counting may end early: the whole counts say the same."""
-    pays, told = Program.pays, []
+    pays, told = ForestProgram.pays, []
 
-    def compared(program: Program) -> bool:
+    def compared(program: ForestProgram) -> bool:
         answer, (together, alone) = pays(program), program.costs()
         assert answer == (2 * together <= alone or bool(program.forest.varies))
         told.append(answer)
         return answer
 
-    monkeypatch.setattr(Program, "pays", compared)
+    monkeypatch.setattr(ForestProgram, "pays", compared)
     td.clear_cache()
     for make, *_ in GRAPHS.values():
         float(make(models))

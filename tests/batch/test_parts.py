@@ -141,7 +141,7 @@ def test_a_derivative_by_an_expression_of_variables_goes_node_by_node() -> None:
 # -- numbers of rows -------------------------------------------------------------------
 
 
-def cell_rows() -> parts.Rows:
+def cell_rows() -> parts.RowKernels:
     """The forward pass of a cell by numbers of rows."""
     net = Net(dtype="float32")
     x = [td.constant(np.ones(6, "float32")) for _ in range(40)]

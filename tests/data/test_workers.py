@@ -17,7 +17,7 @@ import treadle as td
 from tests.cases import each
 from treadle.base.errors import ArgumentError, StateError
 from treadle.data import ArrayDataset, ListDataset, Loader, generator
-from treadle.data.shared import Lease, Packed, SharedBlock
+from treadle.data.shared import Packed, SharedBlock, SharedLease
 from treadle.data.workers import WorkerTraceback
 
 unix = pytest.mark.skipif(sys.platform == "win32", reason="needs Unix's signals")
@@ -173,7 +173,7 @@ def test_a_block_is_free_when_its_arrays_are_gone() -> None:
     packed = Packed({"a": np.arange(6).reshape(2, 3), "b": read_only, "c": np.ones(0)})
     block, free = SharedBlock(packed.size), list[SharedBlock]()
     packed.write(block)
-    value = Lease(block, free).read(packed.spans)
+    value = SharedLease(block, free).read(packed.spans)
     part = value["a"][1:]
     assert (value["b"] == read_only).all() and not value["b"].flags.writeable
     del value

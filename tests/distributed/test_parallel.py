@@ -21,7 +21,7 @@ from treadle.distributed.layout import GradientLayout
 from treadle.distributed.share import Buffers, RowGradients, shards_of
 from treadle.distributed.sums import ShardSums
 from treadle.runtime.again import Plans
-from treadle.runtime.steps import Plan
+from treadle.runtime.steps import RunPlan
 from treadle.runtime.store import store
 
 UPDATES = 3
@@ -207,7 +207,7 @@ def test_the_update_of_one_rank_is_one_plan_of_one_call_of_the_core() -> None:
     assert int(calls) == 20 and int(net[1].num_batches_tracked) == 5
     tables = opt._gradients.plans._table, inner.plans._table
     newest = [list(x.values())[-n:] for x, n in zip(tables, (2, 1), strict=True)]
-    plans = [x for each in newest for x in each if isinstance(x, Plan)]
+    plans = [x for each in newest for x in each if isinstance(x, RunPlan)]
     # The gradients, their sums, and the update by the last shard's.
     assert [len(x.parts) for x in plans] == [2, 2, 3]
     assert native is None or all(x.small is not None for x in plans)

@@ -25,7 +25,7 @@ from treadle.base.errors import OptionError, RunError
 from treadle.engines.native.execution import blocks
 from treadle.engines.native.execution import guarded as guarded_module
 from treadle.engines.native.execution.arena import MODES, Arena, Results
-from treadle.engines.native.execution.blocks import WINDOW, Pool, next_run
+from treadle.engines.native.execution.blocks import WINDOW, BlockPool, next_run
 from treadle.engines.native.system.block import HUGE, PAGE, Block, rounded
 from treadle.program.memory import Range, plan
 
@@ -353,7 +353,7 @@ def test_new_memory_is_paid_for_by_what_lay_idle() -> None:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="no mremap")
 def test_a_loose_block_grows_and_serves_smaller_ones() -> None:
-    pool = Pool(fitting=True)
+    pool = BlockPool(fitting=True)
     small = pool.take(5 << 20, loose=True)
     np.frombuffer(small.memory, np.uint8)[:] = 7
     pool.give(small)
@@ -378,7 +378,7 @@ def test_a_loose_block_grows_and_serves_smaller_ones() -> None:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="no mremap")
 def test_what_a_pool_would_not_keep_is_made_as_large_as_what_comes() -> None:
-    pool = Pool(fitting=True, keep=1 << 20)
+    pool = BlockPool(fitting=True, keep=1 << 20)
     sizes = [8, 9, 12, 11, 10]  # MB: a loop over results of several lengths
     first = pool.take(sizes[0] << 20)
     pool.give(first)
@@ -398,7 +398,7 @@ def test_what_a_pool_would_not_keep_is_made_as_large_as_what_comes() -> None:
 
 
 def test_idle_memory_is_bounded() -> None:
-    pool = Pool(fitting=True, keep=1 << 20)
+    pool = BlockPool(fitting=True, keep=1 << 20)
     held = [pool.take(300_000) for _ in range(20)]
     most = pool.live_bytes()
     while held:
@@ -417,7 +417,7 @@ def test_idle_memory_is_bounded() -> None:
 
 
 def test_what_a_step_takes_is_there_for_the_next() -> None:
-    pool = Pool(fitting=True, keep=1 << 20)
+    pool = BlockPool(fitting=True, keep=1 << 20)
 
     def step() -> None:
         next_run()
@@ -461,7 +461,7 @@ def test_eight_threads_share_one_pool_and_one_arena() -> None:
 
 
 def test_a_destructor_inside_the_lock_does_not_wait_for_it() -> None:
-    pool = Pool(fitting=True)
+    pool = BlockPool(fitting=True)
     block = pool.take(100)
     with pool._lock:
         pool.give(block)
@@ -470,7 +470,7 @@ def test_a_destructor_inside_the_lock_does_not_wait_for_it() -> None:
 
 def test_an_interrupt_while_a_block_comes_back_leaves_the_pool_usable() -> None:
     for at in range(1, 40):
-        pool = Pool(fitting=True)
+        pool = BlockPool(fitting=True)
         block, left = pool.take(1 << 18), [at]
 
         def trace(frame: Any, kind: str, argument: Any, left: list[int] = left) -> Any:
@@ -608,7 +608,7 @@ def test_an_exit_with_memory_in_use_is_silent() -> None:
 
 
 def test_a_block_may_be_given_back_by_another_thread() -> None:
-    pool = Pool(fitting=True)
+    pool = BlockPool(fitting=True)
     block = pool.take(100)
     thread = threading.Thread(target=pool.give, args=(block,))
     thread.start()

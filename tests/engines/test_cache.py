@@ -106,7 +106,7 @@ TEXT = "define i32 @f() {\n ret i32 42\n}\n"
 def load(monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
     """As a new process: functions compiled, functions read from disk."""
     monkeypatch.setattr(jit, "_table", type(jit._table)())
-    monkeypatch.setattr(jit, "_stats", jit.Stats())
+    monkeypatch.setattr(jit, "_stats", jit.CompileStats())
     found = jit.compile_functions({"f": TEXT})
     assert ctypes.CFUNCTYPE(ctypes.c_int)(found["f"])() == 42
     return jit.stats().compiled, jit.stats().from_disk

@@ -15,7 +15,7 @@ from tests.numerics import unit
 from treadle.engines.native.codegen.builder import Builder, Value
 from treadle.engines.native.codegen.contraction import Epilogue, Site, store
 from treadle.engines.native.codegen.contraction.machine import Machine, machine
-from treadle.engines.native.codegen.convolution import Plan, Step, plan_convolution
+from treadle.engines.native.codegen.convolution import ConvPlan, Step, plan_convolution
 from treadle.engines.native.codegen.jit import compile_functions
 from treadle.ops.convolution import Conv, ConvInputGradient, ConvWeightGradient
 from treadle.ops.window import windows_along
@@ -98,7 +98,7 @@ class Case:
 
 
 def run(
-    plan: Plan,
+    plan: ConvPlan,
     arrays: dict[str, Array],
     cut: bool = False,
     extra: tuple[Array, ...] = (),

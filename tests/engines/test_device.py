@@ -27,7 +27,7 @@ from treadle.base.types import Type
 from treadle.engines.base import engine, provide_engine
 from treadle.engines.gpu.engine import Gpu, provide
 from treadle.engines.gpu.host import HostDriver
-from treadle.engines.gpu.memory import GRAIN, GpuValue, Store, rounded
+from treadle.engines.gpu.memory import GRAIN, DeviceBlocks, GpuValue, rounded
 from treadle.graph.operators import functions
 from treadle.graph.resident import Resident
 from treadle.io.checkpoint import load_checkpoint, save_checkpoint
@@ -45,7 +45,7 @@ def device(name: str = "device") -> Gpu:
     return found
 
 
-def memory(name: str = "device") -> Store:
+def memory(name: str = "device") -> DeviceBlocks:
     gc.collect()
     return device(name).store
 
@@ -380,7 +380,7 @@ def test_what_is_not_bound_is_told() -> None:
 
 
 def test_blocks_are_found_again() -> None:
-    store = Store(HostDriver(1 << 20), lambda: None)
+    store = DeviceBlocks(HostDriver(1 << 20), lambda: None)
     rng = random.Random(0)
     alive: dict[int, tuple[GpuValue, Any]] = {}
     for k in range(2000):

@@ -39,7 +39,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("TREADLE_CACHE", "0")
     monkeypatch.delenv("TREADLE_CPU", raising=False)
     monkeypatch.setattr(jit, "_table", type(jit._table)())
-    monkeypatch.setattr(jit, "_stats", jit.Stats())
+    monkeypatch.setattr(jit, "_stats", jit.CompileStats())
     yield
 
 

@@ -12,7 +12,7 @@ import pytest
 import treadle as td
 from treadle.engines.native.execution import blocks, linked
 from treadle.engines.native.execution.arena import Results
-from treadle.engines.native.execution.kept import Kept, Packed, Panels
+from treadle.engines.native.execution.kept import Kept, PackedBuffers, Panels
 
 RNG = np.random.default_rng(3)
 IMAGES = RNG.standard_normal((2, 8, 9, 9), np.float32)
@@ -146,7 +146,7 @@ def test_weights_trained_in_between_are_seen_by_what_is_made_of_them() -> None:
 
 
 def test_panels_go_with_their_array() -> None:
-    kept = Kept([Packed(((0, 1 << 16),), (1,), (5,))])
+    kept = Kept([PackedBuffers(((0, 1 << 16),), (1,), (5,))])
     addresses = np.zeros(1, np.int64)
     results = Results()
     x: Any = np.zeros(3)
@@ -162,7 +162,7 @@ def test_panels_go_with_their_array() -> None:
 
 
 def test_panels_of_a_run_that_fails_are_not_kept() -> None:
-    kept = Kept([Packed(((0, 1 << 10),), (1,), (5,))])
+    kept = Kept([PackedBuffers(((0, 1 << 10),), (1,), (5,))])
     addresses = np.zeros(1, np.int64)
     lend = Results().lend
     x: Any = np.zeros(3)
@@ -176,7 +176,7 @@ def test_panels_of_a_run_that_fails_are_not_kept() -> None:
 def test_memory_comes_back_when_modules_are_empty(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    pool = blocks.Pool(fitting=True)
+    pool = blocks.BlockPool(fitting=True)
     block = pool.take(1 << 10)
     monkeypatch.setattr(blocks, "_clock", None)  # as at the end of the interpreter
     pool.give(block)

@@ -13,7 +13,7 @@ from tests.programs import kernels_of, program_of
 from treadle.engines.native.codegen import code, texts
 from treadle.engines.native.codegen.contraction import pack
 from treadle.engines.native.codegen.contraction.machine import machine
-from treadle.engines.native.codegen.contraction.text import Function, kept
+from treadle.engines.native.codegen.contraction.text import FunctionText, kept
 from treadle.engines.native.codegen.emit import emit
 from treadle.loops.kernel import Kernel
 
@@ -46,7 +46,7 @@ def kernel() -> Kernel:
     return launch.kernel
 
 
-def text_of(k: Kernel) -> Function:
+def text_of(k: Kernel) -> FunctionText:
     """As another process finds it, which remembers nothing."""
     code._text.cache_clear()
     return code._text(k)
@@ -118,13 +118,13 @@ def test_what_an_epilogue_of_this_process_writes_is_not_kept_on_disk(
 ) -> None:
     count = 0
 
-    def make() -> Function:
+    def make() -> FunctionText:
         nonlocal count
         count += 1
-        return Function("f", "text")
+        return FunctionText("f", "text")
 
     for fact in ("", "", "a fact", "a fact"):
-        assert kept({}, "key", fact, make) == Function("f", "text")
+        assert kept({}, "key", fact, make) == FunctionText("f", "text")
     assert count == 3
 
 

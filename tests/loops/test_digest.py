@@ -13,7 +13,7 @@ import treadle as td
 from tests.ops.test_contract import CASES
 from tests.programs import kernels_of, program_of
 from treadle.loops.digest import digest
-from treadle.loops.index import Axis
+from treadle.loops.index import LoopAxis
 from treadle.loops.kernel import Kernel, Loop
 from treadle.loops.text import kernel_text
 from treadle.ops.families import Family
@@ -76,7 +76,7 @@ def changed(kernel: Kernel, change: str) -> Kernel:
     if change == "kind":
         return kernel.with_body((replace(loop, kind="serial"),))
     if change == "extent":
-        return kernel.with_body((replace(loop, axis=Axis(loop.axis.name, 3)),))
+        return kernel.with_body((replace(loop, axis=LoopAxis(loop.axis.name, 3)),))
     if change == "arguments":
         first, *rest = kernel.arguments
         return replace(kernel, arguments=(replace(first, streamed=True), *rest))

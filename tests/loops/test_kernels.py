@@ -16,8 +16,8 @@ from treadle.graph.leaves import constant_node
 from treadle.graph.meaning import compute
 from treadle.graph.op import Sample
 from treadle.graph.tensor import Tensor
-from treadle.loops.index import Axis, Index
-from treadle.loops.kernel import Fold, Folded, Loop, Store
+from treadle.loops.index import Index, LoopAxis
+from treadle.loops.kernel import Accumulate, Accumulated, Loop, Store
 from treadle.loops.parameters import bound, parameterize
 from treadle.loops.text import kernel_text
 from treadle.loops.verify import kernel_problems
@@ -209,14 +209,14 @@ def test_what_is_wrong_is_told() -> None:
     (step,) = kernels_of(program_of(x.sum(1)))
     kernel = bound(step.kernel, step.integers)
     assert kernel_problems(kernel) == []
-    stray = Store(9, Index.of(Axis("z", 4)), kernel.body[0].body[1].value)  # type: ignore[union-attr]
+    stray = Store(9, Index.of(LoopAxis("z", 4)), kernel.body[0].body[1].value)  # type: ignore[union-attr]
     found = kernel_problems(kernel.with_body((*kernel.body, stray)))
     assert "b9 is no buffer" in found
     assert "a0 is read before it starts" in found
     own = kernel.body[0].body[0]  # type: ignore[union-attr]
     carried = replace(own.folds[0], combine=None)
-    read = Fold(carried, Folded(carried, carried.dtype))
-    late = replace(stray, value=Folded(carried, carried.dtype))
+    read = Accumulate(carried, Accumulated(carried, carried.dtype))
+    late = replace(stray, value=Accumulated(carried, carried.dtype))
     lost = replace(own, body=(read, read, late), folds=(carried,))
     told = " ".join(kernel_problems(kernel.with_body((lost,))))
     assert "a0 is carried across lanes" in told
@@ -248,7 +248,7 @@ def test_a_program_as_text() -> None:
 @each("seed", [pytest.param(k, id=f"{k // 50}/{k}") for k in range(200)])
 def test_index_arithmetic_is_integer_arithmetic(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    axes = [Axis(f"i{k}", int(n)) for k, n in enumerate(rng.integers(1, 7, 3))]
+    axes = [LoopAxis(f"i{k}", int(n)) for k, n in enumerate(rng.integers(1, 7, 3))]
     made = Index.of(int(rng.integers(0, 9)))
     at = {a: int(rng.integers(a.extent)) for a in axes}
 

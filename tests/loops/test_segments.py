@@ -17,7 +17,7 @@ from tests.programs import interpreted, kernels_of, program_of
 from treadle.base.errors import RunError
 from treadle.graph.leaves import constant_node
 from treadle.graph.meaning import compute
-from treadle.loops.index import Axis, Index
+from treadle.loops.index import Index, LoopAxis
 from treadle.loops.kernel import Loop, statements
 from treadle.loops.parameters import bound, parameterize
 from treadle.loops.text import kernel_text
@@ -220,7 +220,9 @@ def test_wrong_bounds_are_told() -> None:
 
     name, end = inner.axis.name, Index.of(lanes.axis)
     assert f"loop {name} ends elsewhere in each lane" in told(stop=(end,))
-    assert "axis z is used outside of its loop" in told(start=Index.of(Axis("z", 4)))
+    assert "axis z is used outside of its loop" in told(
+        start=Index.of(LoopAxis("z", 4))
+    )
     outer = replace(right.body[0], stop=(Index.of(3),))
     found = kernel_problems(right.with_body((outer,)))
     assert f"parallel loop {outer.axis.name} is bounded" in found

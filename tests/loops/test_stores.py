@@ -9,8 +9,8 @@ import pytest
 
 import treadle as td
 from tests.programs import kernels_of, program_of
-from treadle.loops.index import Axis, Index
-from treadle.loops.kernel import Argument, Guard, Kernel, Loop, Store, statements
+from treadle.loops.index import Index, LoopAxis
+from treadle.loops.kernel import Guard, Kernel, KernelArgument, Loop, Store, statements
 from treadle.loops.parameters import bound
 from treadle.loops.verify import store_problems, verified
 from treadle.program.program import Launch, Program
@@ -59,7 +59,7 @@ def test_a_store_beyond_its_buffer_is_refused() -> None:
 def test_a_buffer_without_elements_is_stored_to_in_loops_without_steps() -> None:
     """The loop of an empty result went: its store ran once for each column."""
     _, _, kernel = _two_results()
-    rows = Axis("r", 0)
+    rows = LoopAxis("r", 0)
     (told,) = store_problems(kernel, [30, 0, 1500], True)
     assert "b1 has 0 elements and is stored to" in told
     empty = Loop(rows, kernel.body, "parallel")
@@ -71,10 +71,10 @@ def test_a_buffer_without_elements_is_stored_to_in_loops_without_steps() -> None
 
 def test_scratch_is_filled_as_far_as_it_is_read() -> None:
     _, _, kernel = _two_results()
-    scratch = Argument(np.dtype(np.float32), True, 16)
+    scratch = KernelArgument(np.dtype(np.float32), True, 16)
     (store,) = [s for s in statements(kernel.body) if isinstance(s, Store)][:1]
-    wait = Store(len(kernel.arguments), Index.of(Axis("i", 10)), store.value)
-    body = (*kernel.body, Loop(Axis("i", 10), (wait,), "serial"))
+    wait = Store(len(kernel.arguments), Index.of(LoopAxis("i", 10)), store.value)
+    body = (*kernel.body, Loop(LoopAxis("i", 10), (wait,), "serial"))
     own = replace(kernel, arguments=(*kernel.arguments, scratch), body=body)
     assert store_problems(own, [30, 1500, 1500], True) == []
     small = replace(own, arguments=(*kernel.arguments, replace(scratch, scratch=9)))
@@ -84,7 +84,7 @@ def test_scratch_is_filled_as_far_as_it_is_read() -> None:
 
 def test_guards_narrow_what_is_reached() -> None:
     _, _, kernel = _two_results()
-    axis = Axis("i", 10)
+    axis = LoopAxis("i", 10)
     (store,) = [s for s in statements(kernel.body) if isinstance(s, Store)][:1]
     place = Index.of(axis) - 2
     inside = Store(0, place, store.value, guards=(Guard(place, 0, 5),))

@@ -11,7 +11,7 @@ import pytest
 
 import treadle as td
 from treadle.engines.base import engine
-from treadle.loops.index import Axis, Index
+from treadle.loops.index import Index, LoopAxis
 from treadle.program.alias import _meet
 
 RNG = np.random.default_rng(7)
@@ -148,7 +148,9 @@ def test_all_states_of_an_embedding_are_updated_in_place() -> None:
     assert large <= shared
 
 
-def _all_places(i: Index, outer: list[Axis], inner: list[Axis]) -> dict[Any, set[int]]:
+def _all_places(
+    i: Index, outer: list[LoopAxis], inner: list[LoopAxis]
+) -> dict[Any, set[int]]:
     """The places that each step of the outer loops takes in."""
     axes = [*outer, *inner]
     found: dict[Any, set[int]] = {}
@@ -162,8 +164,8 @@ def test_two_steps_meet_exactly_where_they_do() -> None:
     rng = np.random.default_rng(5)
     seen = {True: 0, False: 0}
     for _ in range(400):
-        outer = [Axis(f"i{k}", int(n)) for k, n in enumerate(rng.integers(2, 5, 2))]
-        inner = Axis("j", int(rng.integers(2, 4)))
+        outer = [LoopAxis(f"i{k}", int(n)) for k, n in enumerate(rng.integers(2, 5, 2))]
+        inner = LoopAxis("j", int(rng.integers(2, 4)))
         sizes = rng.integers(-12, 13, 2)
         base = sum(
             (Index.of(x) * s for x, s in zip(outer, sizes, strict=True)), Index()

@@ -27,7 +27,13 @@ from treadle.engines.native.execution.linked import Linked
 from treadle.engines.native.translation import workspace
 from treadle.program import chains
 from treadle.program.lives import lives
-from treadle.program.program import Buffer, Fallback, Program, Region, program_text
+from treadle.program.program import (
+    Buffer,
+    Fallback,
+    ParallelRegion,
+    Program,
+    program_text,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -58,12 +64,12 @@ def test_the_judge_sees_what_chains_share() -> None:
 def programs(draw: Any) -> Program:
     """Steps without meaning that make and read buffers, with regions among them."""
     drawn = random.Random(draw(st.integers(0, 1 << 30)))
-    regions: list[Region] = []
+    regions: list[ParallelRegion] = []
     at = 0
     for _ in range(drawn.randrange(1, 4)):
         at += drawn.randrange(0, 4)
         own = tuple(drawn.randrange(1, 7) for _ in range(drawn.randrange(2, 5)))
-        regions.append(Region(at, own))
+        regions.append(ParallelRegion(at, own))
         at = regions[-1].stop
     count = at + drawn.randrange(0, 4)
     where = {

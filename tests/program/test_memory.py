@@ -14,7 +14,7 @@ from tests.program.workloads import Workload, chain, dag, residual, u_shape
 from treadle.base.errors import ArgumentError
 from treadle.program import memory
 from treadle.program.check import Owners, check, replay
-from treadle.program.memory import Plan, Range, largest_live_set, plan
+from treadle.program.memory import MemoryPlan, Range, largest_live_set, plan
 
 
 def drawn(count: int, seed: int, kind: str = "any", first: int = 0) -> list[Range]:
@@ -122,7 +122,7 @@ def test_time_may_start_anywhere() -> None:
 
 def test_ranges_that_never_meet_share_their_bytes() -> None:
     found = plan([Range(100, k, k) for k in range(50)])
-    assert found == Plan((0,) * 50, 128)
+    assert found == MemoryPlan((0,) * 50, 128)
 
 
 def test_a_step_shared_by_an_end_and_a_start_separates_them() -> None:
@@ -131,8 +131,8 @@ def test_a_step_shared_by_an_end_and_a_start_separates_them() -> None:
 
 
 def test_ranges_without_bytes_cost_nothing() -> None:
-    assert plan([]) == Plan((), 0)
-    assert plan([Range(0, 0, 9)] * 3) == Plan((0, 0, 0), 0)
+    assert plan([]) == MemoryPlan((), 0)
+    assert plan([Range(0, 0, 9)] * 3) == MemoryPlan((0, 0, 0), 0)
     found = plan([Range(0, 0, 9), Range(65, 0, 9), Range(0, 4, 4), Range(1, 2, 3)])
     assert found.size == 192 and found.offsets[0] == found.offsets[2] == 0
     assert largest_live_set([]) == 0
@@ -173,22 +173,24 @@ def test_the_checker_agrees_with_all_pairs(
     ranges = ranges[:8]
     offsets = [64 * draw.randrange(0, 120) for _ in ranges]
     size = max((o + r.bytes for o, r in zip(offsets, ranges, strict=True)), default=0)
-    wrong = check(Plan(tuple(offsets), size), ranges)
+    wrong = check(MemoryPlan(tuple(offsets), size), ranges)
     assert bool(wrong) == overlap(offsets, ranges), wrong
 
 
 def test_the_checker_names_what_is_wrong() -> None:
     ranges = [Range(64, 0, 2), Range(64, 1, 3)]
-    assert check(Plan((0, 64), 128), ranges) == []
-    (sentence,) = check(Plan((0, 0), 64), ranges)
+    assert check(MemoryPlan((0, 64), 128), ranges) == []
+    (sentence,) = check(MemoryPlan((0, 0), 64), ranges)
     assert sentence == (
         "range 0 (bytes 0 to 64) is overwritten by [1] before step 2 ends"
     )
-    assert "outside the arena of 100 bytes" in check(Plan((0, 64), 100), ranges)[0]
-    assert "outside" in check(Plan((-64, 0), 128), ranges)[0]
-    assert "not aligned" in check(Plan((0, 72), 136), ranges)[0]
-    assert check(Plan((0,), 64), ranges) == ["2 ranges have 1 offsets"]
-    assert "before it starts" in check(Plan((0,), 64), [Range(8, 2, 1)])[0]
+    assert (
+        "outside the arena of 100 bytes" in check(MemoryPlan((0, 64), 100), ranges)[0]
+    )
+    assert "outside" in check(MemoryPlan((-64, 0), 128), ranges)[0]
+    assert "not aligned" in check(MemoryPlan((0, 72), 136), ranges)[0]
+    assert check(MemoryPlan((0,), 64), ranges) == ["2 ranges have 1 offsets"]
+    assert "before it starts" in check(MemoryPlan((0,), 64), [Range(8, 2, 1)])[0]
 
 
 @settings(max_examples=200, deadline=None)

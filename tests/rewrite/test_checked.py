@@ -14,7 +14,7 @@ from treadle.engines.native.engine import Native
 from treadle.graph.tensor import Tensor
 from treadle.graph.tolerance import strays
 from treadle.rewrite import pipeline
-from treadle.rewrite.values import Reference
+from treadle.rewrite.values import ReferenceValues
 
 (x,) = td.captures("x")
 sin, exp = td.of("Sin"), td.of("Exp")
@@ -127,10 +127,10 @@ def test_what_is_right_passes() -> None:
 
 def test_noise_is_told_from_mistakes() -> None:
     big = td.asarray(np.array([1e8, 1.0, -1e8, 3.0], np.float32))
-    total = Reference({0: big.sum()}, {})
+    total = ReferenceValues({0: big.sum()}, {})
     assert not total.wrong(0, np.float32(0.0)) and not total.wrong(0, np.float32(4.0))
     assert "differ" in total.wrong(0, np.float32(4000.0))
-    kink = Reference({0: (td.sin(rows()) * 1.0 > 0.5).sum()}, {})
+    kink = ReferenceValues({0: (td.sin(rows()) * 1.0 > 0.5).sum()}, {})
     assert "differ" in kink.wrong(
         0, np.array(11, kink.expected[kink.roots[0].serial].dtype)
     )

@@ -12,7 +12,7 @@ from treadle.graph.traversal import reach
 from treadle.ops.elementary import Exp
 from treadle.ops.elementwise import Add, Divide, Multiply
 from treadle.rewrite.driver import Driver
-from treadle.rewrite.index import Index, Within
+from treadle.rewrite.index import RuleIndex, Within
 from treadle.rewrite.pattern import captures
 from treadle.rewrite.rule import Rule
 from treadle.rewrite.simplify import COMPILED
@@ -26,7 +26,7 @@ def rule(within: Within) -> Rule:
     return Rule("a product", x * y, x, within=within)
 
 
-def found(index: Index, root: Tensor) -> list[str]:
+def found(index: RuleIndex, root: Tensor) -> list[str]:
     signs: dict[int, int] = {}
     rules: tuple[Rule, ...] = ()
     for node in reach([root]):
@@ -49,7 +49,7 @@ def test_what_is_left_out_would_not_have_fitted(seed: int) -> None:
 
 def test_what_must_stand_within_is_seen_through_some_ops_alone() -> None:
     a, b = td.param("a", init=[1.0]), td.param("b", init=[2.0])
-    index = Index([rule(INSIDE)])
+    index = RuleIndex([rule(INSIDE)])
     assert found(index, (td.exp(a) * a + b) * b) == ["a product"]
     assert found(index, (td.sigmoid(td.exp(a)) + b) * b) == []
     assert found(index, (a + b) * b) == []
@@ -57,7 +57,7 @@ def test_what_must_stand_within_is_seen_through_some_ops_alone() -> None:
 
 def test_something_is_sought_over_something() -> None:
     a, b, c = (td.param(n, init=[2.0]) for n in "abc")
-    index = Index([rule(SUM_OF_QUOTIENTS)])
+    index = RuleIndex([rule(SUM_OF_QUOTIENTS)])
     assert found(index, (a / c * b + b) * c) == ["a product"]
     assert found(index, (a / c) * (a + b)) == []
     assert found(index, ((a / c + b) + a) * b) == []  # not through a second sum
@@ -65,13 +65,13 @@ def test_something_is_sought_over_something() -> None:
 
 def test_a_node_whose_operands_are_not_known_may_have_anything_within() -> None:
     a, b = td.param("a", init=[1.0]), td.param("b", init=[2.0])
-    index = Index([rule(INSIDE)])
+    index = RuleIndex([rule(INSIDE)])
     assert index.of((a + b) * b, {}) and index.of((a + b) * b)
 
 
 def test_what_a_node_itself_tells_is_asked_of_each() -> None:
     pairs = Within((Multiply,), (), when=lambda node: node.type.shape == (2,))
-    index = Index([rule(pairs)])
+    index = RuleIndex([rule(pairs)])
     for n in (2, 3, 2):  # the signs of the operands are the same each time
         a, b = td.param(init=[1.0] * n), td.param(init=[2.0] * n)
         assert found(index, a * b) == ["a product"] * (n == 2)

@@ -14,13 +14,13 @@ from treadle.runtime import steps
 def hits(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """A list with an entry for each step that went by a plan."""
     found: list[Any] = []
-    run = steps.Plan.run
+    run = steps.RunPlan.run
 
-    def counted(self: steps.Plan, look: look.Look) -> Any:
+    def counted(self: steps.RunPlan, look: look.Look) -> Any:
         done = run(self, look)
         if self.parts[-1].changes:  # type: ignore[union-attr]
             found.append(None)
         return done
 
-    monkeypatch.setattr(steps.Plan, "run", counted)
+    monkeypatch.setattr(steps.RunPlan, "run", counted)
     return found

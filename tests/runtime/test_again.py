@@ -259,7 +259,7 @@ def test_a_variable_changed_by_another_thread(
     w, _, step = stepper()
     for _ in range(5):
         step()
-    parts = steps.Plan._run_parts
+    parts = steps.RunPlan._run_parts
 
     def meddling(plan: Any, values: Any) -> None:
         other = threading.Thread(target=change)
@@ -271,8 +271,8 @@ def test_a_variable_changed_by_another_thread(
         w.assign([5.0, 5.0])
         w.numpy()
 
-    monkeypatch.setattr(steps.Plan, "_run_at_once", lambda plan, look: None)
-    monkeypatch.setattr(steps.Plan, "_run_parts", meddling)
+    monkeypatch.setattr(steps.RunPlan, "_run_at_once", lambda plan, look: None)
+    monkeypatch.setattr(steps.RunPlan, "_run_parts", meddling)
     with pytest.raises(td.StateError, match="was changed since"):
         step()
     np.testing.assert_array_equal(w.numpy(), [5.0, 5.0])

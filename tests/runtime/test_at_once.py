@@ -166,7 +166,7 @@ def test_another_thread_assigns_between_the_look_and_the_run(
     w, step = stepper(3)
     for _ in range(4):
         step()
-    run = steps.Plan.run
+    run = steps.RunPlan.run
 
     def assigned(plan: Any, look: Any) -> Any:
         w.assign(np.full(3, 20.0, np.float32))
@@ -174,7 +174,7 @@ def test_another_thread_assigns_between_the_look_and_the_run(
         return run(plan, look)
 
     with monkeypatch.context() as patch, pytest.raises(td.StateError, match="changed"):
-        patch.setattr(steps.Plan, "run", assigned)
+        patch.setattr(steps.RunPlan, "run", assigned)
         step()
     assert (w.numpy() == 20.0).all()
 

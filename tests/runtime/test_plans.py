@@ -110,7 +110,7 @@ def test_plans_are_followed_and_change_nothing(
         other, saw, none = ran(program)
     assert none == 0 and seen == saw and state == other
     with monkeypatch.context() as patch:  # the same plans, part by part
-        patch.setattr(steps.Plan, "_run_at_once", lambda *given: None)
+        patch.setattr(steps.RunPlan, "_run_at_once", lambda *given: None)
         other, saw, followed = ran(program)
     # How many go before the first plan hangs on what has numbers already.
     assert followed >= runs * (STEPS - 4) and seen == saw and state == other

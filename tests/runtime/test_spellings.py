@@ -164,7 +164,7 @@ def test_plans_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
         other, saw, none = ran(SPELLINGS[name])
     assert none == 0 and seen == saw and state == other
     with monkeypatch.context() as patch:  # the same plans, part by part
-        patch.setattr(steps.Plan, "_run_at_once", lambda *given: None)
+        patch.setattr(steps.RunPlan, "_run_at_once", lambda *given: None)
         other, saw, followed = ran(SPELLINGS[name])
     assert followed == hits and seen == saw and state == other
 

@@ -15,7 +15,7 @@ from treadle.data.dataset import ArrayDataset, Images
 from treadle.data.images import load_images
 from treadle.train.networks import NETWORKS, network
 from treadle.train.optimizers import OPTIMIZERS
-from treadle.train.run import Run, Settings, saved_run, training
+from treadle.train.run import Settings, TrainingRun, saved_run, training
 from treadle.train.snapshot import folder_to_resume, new_folder
 
 
@@ -31,13 +31,13 @@ def few(count: int = 70) -> Images:
     )
 
 
-def finish(run: Run) -> dict[str, bytes]:
+def finish(run: TrainingRun) -> dict[str, bytes]:
     for _ in run.steps():
         pass
     return bits(run)
 
 
-def bits(run: Run) -> dict[str, bytes]:
+def bits(run: TrainingRun) -> dict[str, bytes]:
     state = run.model.state_dict() | run.optimizer.state_dict()
     return {name: np.asarray(a).tobytes() for name, a in state.items()}
 

@@ -13,7 +13,7 @@ import treadle as td
 from tests.browser import browse, needs_browser
 from treadle.viz.explorer import entries_of, explorer
 from treadle.viz.page import Page
-from treadle.viz.tree import Group, contiguous, grouped
+from treadle.viz.tree import NodeGroup, contiguous, grouped
 
 # What the tests do in a page: its viewer, a box by the text of it, a click on one.
 HANDS = """
@@ -169,7 +169,7 @@ def test_groups_are_runs_that_no_cycle_joins() -> None:
     order = contiguous(inputs, paths)
     assert order == [0, 2, 1, 3, 4]
     tree = grouped([paths[k] for k in order], [""] * 5)
-    assert [m.name if isinstance(m, Group) else m for m in tree.members] == [
+    assert [m.name if isinstance(m, NodeGroup) else m for m in tree.members] == [
         "a",
         "b",
         4,
@@ -177,12 +177,12 @@ def test_groups_are_runs_that_no_cycle_joins() -> None:
 
 
 def test_no_group_has_more_members_than_can_be_shown() -> None:
-    def widest(group: Group) -> int:
-        inner = [widest(m) for m in group.members if isinstance(m, Group)]
+    def widest(group: NodeGroup) -> int:
+        inner = [widest(m) for m in group.members if isinstance(m, NodeGroup)]
         return max([len(group.members), *inner])
 
-    def count(group: Group) -> int:
-        return sum(count(m) if isinstance(m, Group) else 1 for m in group.members)
+    def count(group: NodeGroup) -> int:
+        return sum(count(m) if isinstance(m, NodeGroup) else 1 for m in group.members)
 
     for lines in ([""] * 9000, [f"a.py:{k // 500}" for k in range(9000)],
                   [f"a.py:{k % 3}" for k in range(9000)]):  # fmt: skip

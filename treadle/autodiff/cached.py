@@ -40,7 +40,7 @@ _known: Cache[Any, _Known] = Cache("gradients of losses", LOSSES)
 
 
 @dataclass
-class Seen:
+class SeenResults:
     """How results look with what they are derived by, and if some that looked alike
     were derived, the op and the type of the node that was recorded, and its groups.
     """
@@ -61,7 +61,9 @@ class Seen:
             _known[self.key] = _Known(derivative.op, derivative.type, kept)
 
 
-def seen(ys: Sequence[Tensor], xs: Sequence[Operand] | None = None) -> Seen | None:
+def seen(
+    ys: Sequence[Tensor], xs: Sequence[Operand] | None = None
+) -> SeenResults | None:
     """The key of results that are derived by `xs`, or by all that is trained, with what
     was recorded of it before; None without a key."""
     now, frame = modes.get(), top()
@@ -79,12 +81,12 @@ def seen(ys: Sequence[Tensor], xs: Sequence[Operand] | None = None) -> Seen | No
     key = columns.key, now.options.compilation, bool(now.no_grad), places, variables
     known, nodes = _known.get(key), columns.nodes
     if known is None or not (by or _are_different(columns)):
-        return Seen(key, {x.serial: k for k, x in enumerate(nodes)})
+        return SeenResults(key, {x.serial: k for k, x in enumerate(nodes)})
     _known.renew(key)
     groups = [
         TargetGroup(k, [nodes[n] for n in at], reads) for k, at, reads in known.groups
     ]
-    return Seen(key, {}, known.op, known.type, groups)
+    return SeenResults(key, {}, known.op, known.type, groups)
 
 
 def _targets(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain
 
-from treadle.autodiff.cached import Seen, TargetGroup, seen
+from treadle.autodiff.cached import SeenResults, TargetGroup, seen
 from treadle.autodiff.dependence import Reached, reached
 from treadle.autodiff.reverse import (
     cotangents_of,
@@ -115,7 +115,7 @@ def recorded(
     gs: Sequence[Tensor],
     xs: Sequence[Operand],
     used: bool = True,
-    before: Seen | None = None,
+    before: SeenResults | None = None,
 ) -> dict[int, Tensor]:
     """The cotangents where it is known what they reach, which is noted for what looks
     as they did `before`.
@@ -151,7 +151,7 @@ def recorded(
 
 
 def recorded_as(
-    before: Seen, ys: Sequence[Tensor], gs: Sequence[Tensor]
+    before: SeenResults, ys: Sequence[Tensor], gs: Sequence[Tensor]
 ) -> dict[int, Tensor]:
     """The cotangents of results that look like some that were derived before."""
     targets = [x for group in before.groups for x in group.nodes]

@@ -47,7 +47,7 @@ class Pull(Protocol):
 
 
 @dataclass(frozen=True)
-class Part:
+class GradientPart:
     """A piece of the gradient of a source: dense, or at the rows `ids` of a table."""
 
     source: Tensor
@@ -67,7 +67,7 @@ class Tape:
         self,
         run: Pull,
         sources: Sequence[Tensor],
-        parts: Sequence[Part],
+        parts: Sequence[GradientPart],
         data: Set[int] = frozenset(),
     ) -> None:
         self.number = next(_numbers)

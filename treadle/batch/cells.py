@@ -16,7 +16,7 @@ from treadle.base.types import TupleType
 from treadle.batch.bodies import body_of
 from treadle.batch.grow import ENDS, LEAF, LONE, MOVES, PART, PRODUCT, RESULT, SHARED
 from treadle.batch.kinds import LEFT, MOVE, OUTPUT, PLAIN, WIDE, Ops
-from treadle.batch.members import Graph, Members, members_of
+from treadle.batch.members import CellGraph, Members, members_of
 from treadle.batch.signature import Signature
 from treadle.batch.walk import Walk
 from treadle.graph.leaves import LITERAL
@@ -61,7 +61,7 @@ def join_cells(
     codes = ops.sign * (int(ops.position.max()) + 1) + ops.position
     types, references = walk.columns.types, walk.columns.references
     columns = walk.starts, walk.operands, roles, shares, codes, types, references
-    graph = Graph(*columns)
+    graph = CellGraph(*columns)
     members = members_of(graph)
     often = np.flatnonzero(np.bincount(members.kinds) >= LEAST)
     joined = []
@@ -92,7 +92,9 @@ def _roles(
     return roles
 
 
-def _cells(walk: Walk, graph: Graph, members: Members, chosen: Numbers) -> Cells | None:
+def _cells(
+    walk: Walk, graph: CellGraph, members: Members, chosen: Numbers
+) -> Cells | None:
     """Cells of one kind; None if they can be no rows."""
     inside = members.inside(chosen)
     rows, which = _once(members.read(chosen))

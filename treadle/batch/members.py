@@ -19,7 +19,7 @@ INSIDE, ROW, SHARES = range(3)
 
 
 @dataclass(frozen=True)
-class Graph:
+class CellGraph:
     """The nodes of a run, in creation order, as far as cells are concerned.
 
     Node k reads operands[starts[k] : starts[k + 1]]. `roles` are those of `grow.py`,
@@ -73,7 +73,7 @@ def _ranges(starts: Numbers, cells: Numbers) -> Numbers:
     return starts[cells][:, None] + np.arange(starts[first + 1] - starts[first])
 
 
-def members_of(graph: Graph) -> Members:
+def members_of(graph: CellGraph) -> Members:
     """The cells of a graph."""
     cells = grown(graph.starts, graph.operands, graph.roles)
     if native is None:
@@ -85,7 +85,7 @@ def members_of(graph: Graph) -> Members:
 class _Found:
     """The search for members in Python, with kinds by what they do word for word."""
 
-    def __init__(self, graph: Graph, cells: list[int]) -> None:
+    def __init__(self, graph: CellGraph, cells: list[int]) -> None:
         self.cell_of = cells
         starts, operands = graph.starts.tolist(), graph.operands.tolist()
         self.read = [operands[a:b] for a, b in pairwise(starts)]

@@ -62,7 +62,7 @@ class Units:
     kinds: list[Kind]
     value: Numbers  # of each node
     leaves: Leaves
-    views: list[View]  # the leaves that are parts of others
+    views: list[LeafView]  # the leaves that are parts of others
     outside: Numbers
     count: int  # values
     expressions: list[Tensor] = field(default_factory=list)  # of Variables alone
@@ -94,7 +94,7 @@ class Units:
 
 
 @dataclass(frozen=True)
-class View:
+class LeafView:
     """A leaf that lies inside another one, from a byte of it on."""
 
     leaf: int
@@ -336,7 +336,7 @@ def _numbered(
         sources = np.array([inside[k][0] for k in inner], np.int64)
         leaves = np.union1d(leaves, sources)
         place = dict(zip(leaves.tolist(), range(len(leaves)), strict=True))
-        views = [View(place[k], place[inside[k][0]], inside[k][1]) for k in inner]
+        views = [LeafView(place[k], place[inside[k][0]], inside[k][1]) for k in inner]
     value[leaves] = -1 - np.arange(len(leaves))
     value = value[one]
     for kind in kinds:

@@ -24,7 +24,7 @@ from treadle.engines.base import engine
 from treadle.train.networks import NETWORKS, network
 from treadle.train.optimizers import OPTIMIZERS, optimizer
 from treadle.train.progress import show_progress
-from treadle.train.run import Run, Settings, saved_run, training
+from treadle.train.run import Settings, TrainingRun, saved_run, training
 from treadle.train.snapshot import folder_to_resume, new_folder
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def _interruptible() -> Iterator[list[int]]:
         signal.signal(signal.SIGINT, before)
 
 
-def _follow(run: Run, console: Console) -> int:
+def _follow(run: TrainingRun, console: Console) -> int:
     stopped = False
     try:
         with _interruptible() as asked:
@@ -185,7 +185,7 @@ def _follow(run: Run, console: Console) -> int:
     return 0
 
 
-def _saved(run: Run) -> str:
+def _saved(run: TrainingRun) -> str:
     if run.saved_step is None:
         return "nothing was saved yet"
     ranks = f" --ranks {run.comm.size}" if run.comm.size > 1 else ""

@@ -96,7 +96,7 @@ class Packed:
             block.map[start : start + size] = part
 
 
-class Lease:
+class SharedLease:
     """A block in the hands of who reads arrays in it: then it is `free` again."""
 
     def __init__(self, block: SharedBlock, free: list[SharedBlock]) -> None:
@@ -122,7 +122,7 @@ class Lease:
 class _Part:
     """Bytes of a lease, as NumPy asks for them: an array of them keeps the lease."""
 
-    def __init__(self, lease: Lease, start: int, size: int) -> None:
+    def __init__(self, lease: SharedLease, start: int, size: int) -> None:
         self._lease = lease
         self.__array_interface__ = {
             "data": (lease.address + start, False),

@@ -19,7 +19,7 @@ import numpy as np
 from treadle.base.errors import ArgumentError, RunError, StateError
 from treadle.base.options import current, options, set_options
 from treadle.data.draws import Key, batch_draws, seed_globals
-from treadle.data.shared import Lease, Packed, SharedBlock, Spans
+from treadle.data.shared import Packed, SharedBlock, SharedLease, Spans
 
 Task = tuple[Key, np.ndarray[Any, Any]]  # what the draws follow from; the examples
 _PATIENCE = 1.0  # seconds until a worker that should end is ended
@@ -61,7 +61,7 @@ def _work(
     with suppress(EOFError, OSError):
         if shared:
             spans = connection.recv()
-            dataset = Lease(SharedBlock.receive(connection), []).read(spans)
+            dataset = SharedLease(SharedBlock.receive(connection), []).read(spans)
         while True:
             serial, task, offered = connection.recv()
             good, packed = _answer(dataset, task)
@@ -214,7 +214,7 @@ class Workers:
                     self._receive(worker)
         worker, good, block, spans = self._answers.pop(serial)
         lent = len(worker.blocks) - len(worker.free) - len(worker.asked)
-        value = Lease(block, worker.free).read(spans, not good or lent > _LENT)
+        value = SharedLease(block, worker.free).read(spans, not good or lent > _LENT)
         if good:
             return value
         error, text = value

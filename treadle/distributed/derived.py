@@ -37,7 +37,7 @@ from treadle.runtime.evaluate import run
 from treadle.runtime.history import forget
 from treadle.runtime.moved import let_go
 from treadle.runtime.recorder import recording
-from treadle.runtime.recording import Recording
+from treadle.runtime.recording import PlanRecording
 from treadle.runtime.rows import rerolled
 from treadle.runtime.store import Changes, updates_of
 
@@ -274,7 +274,7 @@ class DerivedGradients:
 
     owner: LossGradients
     loss: Tensor | None
-    note: Recording | None
+    note: PlanRecording | None
     variables: Sequence[Variable]
     asked: dict[int, list[Tensor]]
     waiting: Sequence[Variable | None]  # Variables that the loss assigns

@@ -17,7 +17,7 @@ from treadle.graph.variable import Variable
 from treadle.runtime.store import store
 
 
-class Exchange:
+class GradientExchange:
     """The exchange of one update, bucket by bucket in the order of the layout, while
     the gradients of later ones are made: a thread of its own carries it out.
 

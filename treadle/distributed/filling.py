@@ -9,7 +9,7 @@ import numpy as np
 
 from treadle.base.arrays import Array
 from treadle.distributed.derived import Parts, rows_of
-from treadle.distributed.exchange import Exchange
+from treadle.distributed.exchange import GradientExchange
 from treadle.distributed.layout import GradientLayout
 from treadle.distributed.share import Share
 from treadle.distributed.sums import ShardSums
@@ -23,7 +23,11 @@ class Filling:
     """
 
     def __init__(
-        self, layout: GradientLayout, sums: ShardSums, share: Share, exchange: Exchange
+        self,
+        layout: GradientLayout,
+        sums: ShardSums,
+        share: Share,
+        exchange: GradientExchange,
     ) -> None:
         self.layout, self.sums = layout, sums
         self.share, self.exchange = share, exchange

@@ -24,7 +24,7 @@ from treadle.distributed.agreement import (
 from treadle.distributed.buffers import Statistics
 from treadle.distributed.communicator import Communicator
 from treadle.distributed.derived import LossGradients, PlannedGradients
-from treadle.distributed.exchange import Exchange, send_variables
+from treadle.distributed.exchange import GradientExchange, send_variables
 from treadle.distributed.filling import Filling
 from treadle.distributed.layout import GradientLayout
 from treadle.distributed.sharded import ShardedUpdate
@@ -286,9 +286,9 @@ class DataParallel:
         share.used[list(used)] = True
         return share
 
-    def _exchange(self, share: Share, joined: bool) -> Exchange:
+    def _exchange(self, share: Share, joined: bool) -> GradientExchange:
         """The exchange of the update at hand, which begins when it is told to."""
-        return Exchange(
+        return GradientExchange(
             self.communicator, self.layout, share, self.updates, joined, capture(),
             partial(standing, self.optimizer),
         )  # fmt: skip
@@ -300,7 +300,7 @@ class DataParallel:
         Filling(self.layout, self._sums, share, exchange).finish({})
         return self._update(exchange)
 
-    def _update(self, exchange: Exchange) -> bool:
+    def _update(self, exchange: GradientExchange) -> bool:
         """Exchange the shares and update; whether all ranks have joined."""
         share, ended = exchange.finish()
         self._sums.clear()

@@ -25,7 +25,7 @@ MANY = 50_000  # nodes of a graph that takes seconds to compile
 TINY = 256  # bytes of a node on average
 
 
-class Program(Protocol):
+class CompiledProgram(Protocol):
     """A compiled graph, to be run on other values."""
 
     def small(self) -> Any:
@@ -66,7 +66,7 @@ class Found:
     to be made by a key, with the numbers of nodes by serial, and those that were given.
     """
 
-    program: Program
+    program: CompiledProgram
     arguments: Sequence[Tensor]
     results: Mapping[int, int]
     reused: Mapping[int, int]
@@ -79,6 +79,10 @@ class Found:
 
 class Failed(Exception):
     """A run could not go on; run node by node, it is told which node it was."""
+
+
+class PositionError(Failed):
+    """A position read from data was out of range; the reference engine says which."""
 
 
 def nothing(type_: Type) -> np.ndarray[Any, Any]:
@@ -134,7 +138,11 @@ class Engine:
         return None
 
     def at_once(
-        self, plan: Any, nodes: Sequence[Any], others: list[int] | None, last: Program
+        self,
+        plan: Any,
+        nodes: Sequence[Any],
+        others: list[int] | None,
+        last: CompiledProgram,
     ) -> list[Any] | None:
         """What small programs make of a graph, by the core's plan of them, which gives
         it to nodes and Variables; None where not all is plain. Nodes that are read may

@@ -9,7 +9,7 @@ from treadle.engines.lowered import Occupancy, Outlined, Piece, Stay
 from treadle.graph.origin import describe
 from treadle.loops.text import kernel_text
 from treadle.program.lives import Lives
-from treadle.program.memory import Plan
+from treadle.program.memory import MemoryPlan
 from treadle.program.program import Fallback, Launch, Product, Program, all_steps, title
 
 
@@ -21,7 +21,7 @@ class Planned(Protocol):
     @property
     def lives(self) -> Lives: ...
     @property
-    def plan(self) -> Plan: ...
+    def plan(self) -> MemoryPlan: ...
     @property
     def arena(self) -> int: ...
     @property

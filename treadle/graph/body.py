@@ -142,7 +142,7 @@ class Body:
         return f"<body {self.name}: {len(self.nodes)} nodes>"
 
 
-class Called(Body):
+class CalledBody(Body):
     """A body as an op's rule calls it where an engine runs it in a way of its own."""
 
     __slots__ = ("run",)

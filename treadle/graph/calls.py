@@ -2,7 +2,7 @@
 
 A loop that builds its graph anew calls the same functions with operands of the same
 types, thousands of times between two runs. What such a call makes is put down as a
-`Plan` by the signature of the call, and the core follows plans.
+`NodePlan` by the signature of the call, and the core follows plans.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ from treadle.graph.variable import Variable, VariableItem
 
 __all__ = [
     "Called",
-    "Plan",
+    "NodePlan",
     "Seen",
-    "Step",
+    "PlanStep",
     "Where",
     "signature",
     "things_of",
@@ -64,7 +64,7 @@ NOTHING = b"-"  # no key: those are whole numbers
 
 
 @dataclass(frozen=True)
-class Step:
+class PlanStep:
     """A node of a plan: its op, the places of the values it reads, its type."""
 
     op: Op
@@ -96,7 +96,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Plan:
+class NodePlan:
     """The nodes of a call. Values are numbered: the tensors among the arguments, the
     newest versions of `variables` (each a Variable, or the place in the signature of
     one that is an argument, which a plan does not keep alive), what is `captured`, the
@@ -113,7 +113,7 @@ class Plan:
     variables: tuple[Any, ...]
     captured: tuple[Tensor, ...]
     leaves: tuple[Tensor, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[PlanStep, ...]
     form: int
     results: tuple[int, ...]
     things: tuple[Any, ...]
@@ -177,7 +177,7 @@ class Called:
     def know(
         self,
         args: Sequence[Any],
-        plan: Plan,
+        plan: NodePlan,
         named: Mapping[str, Any] = NONE,
         key: bytes | None = None,
     ) -> None:
@@ -205,7 +205,7 @@ class Called:
                 kept.pop(key, None)
 
 
-def _written(plan: Plan) -> Any:
+def _written(plan: NodePlan) -> Any:
     """A plan as the core follows it."""
     assert native_calls is not None
     return native_calls.plan(

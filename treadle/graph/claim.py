@@ -24,7 +24,7 @@ from treadle.base.locks import lock
 from treadle.base.options import modes
 from treadle.core import native
 from treadle.graph.leaves import Unbound
-from treadle.graph.resident import Future, Resident, Runs, Ticket, newer, order
+from treadle.graph.resident import Future, Resident, Runs, RunTicket, newer, order
 from treadle.graph.serials import next_serial
 from treadle.graph.tensor import Tensor, remade, settle
 
@@ -64,7 +64,7 @@ class Claim:
 
     def _reset(self) -> None:
         self.copies: list[Array] | None = None  # of the values before
-        self._ticket: Ticket | None = None
+        self._ticket: RunTicket | None = None
         self._has_begun: Callable[[], bool] = lambda: False
         self._thread = 0  # which runs it without a queue
 
@@ -112,7 +112,7 @@ class Claim:
         if self.values is None:
             self.values = [results[k] for k in self.keys]
 
-    def begin(self, has_begun: Callable[[], bool], ticket: Ticket | None) -> None:
+    def begin(self, has_begun: Callable[[], bool], ticket: RunTicket | None) -> None:
         """The run is about to begin or to be queued, as this tells exactly; `order` is
         held."""
         self._ticket, self._has_begun = ticket, has_begun

@@ -14,7 +14,7 @@ import numpy as np
 from treadle.base.boundary import guarded
 from treadle.base.errors import TreadleError
 from treadle.base.types import Type
-from treadle.graph.calls import PLANS, SINGLE, Called, Plan, Step
+from treadle.graph.calls import PLANS, SINGLE, Called, NodePlan, PlanStep
 from treadle.graph.frame import top
 from treadle.graph.leaves import CONSTANT, INTEGER, LITERAL, as_tensor
 from treadle.graph.marks import NO_GRAD
@@ -151,7 +151,7 @@ def _operator(f: F, recorded: _Recorded) -> F:
     return cast(F, recorded)
 
 
-def _plan(args: Sequence[Any], result: Any, start: int, key: bytes) -> Plan | None:
+def _plan(args: Sequence[Any], result: Any, start: int, key: bytes) -> NodePlan | None:
     """The plan of the nodes made from serial `start` on; None where that is no plan."""
     things = list(things_of(args))
     pairs = [*zip(things, kinds_of(key), strict=True)]
@@ -183,7 +183,7 @@ def _plan(args: Sequence[Any], result: Any, start: int, key: bytes) -> Plan | No
         leaves = [x for x in leaves if x.op is LITERAL]
     first = len(operands) + len(variables)
     place.update({x.serial: k for k, x in enumerate(leaves, first)})
-    steps: list[Step] = []
+    steps: list[PlanStep] = []
     first += len(leaves)
     for node in nodes:
         if node.serial in place:
@@ -192,11 +192,11 @@ def _plan(args: Sequence[Any], result: Any, start: int, key: bytes) -> Plan | No
             return None
         read = tuple(place[x.serial] for x in node.inputs)
         place[node.serial] = first + len(steps)
-        steps.append(Step(node.op, read, node.type))
+        steps.append(PlanStep(node.op, read, node.type))
     if any(y.serial not in place for y in results):
         return None
     form = SINGLE if isinstance(result, Tensor) else told_as(result)
-    return Plan(
+    return NodePlan(
         len(operands),
         tuple(array("q", key).index(id(v)) for v in variables),
         (),

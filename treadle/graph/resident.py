@@ -123,10 +123,10 @@ if native is not None:
 class LateError(RunError):
     """A run that was begun has failed: that with this `ticket`."""
 
-    ticket: Ticket
+    ticket: RunTicket
 
 
-class Ticket(Protocol):
+class RunTicket(Protocol):
     """The ticket of an asynchronous run."""
 
     @property
@@ -149,7 +149,7 @@ class Futures:
     claim: InPlace | None = None  # while a run is about to write over them
 
     def __init__(self) -> None:
-        self.ticket: Ticket | None = None
+        self.ticket: RunTicket | None = None
         self.lost = self._over = False
         self._every: list[Future] = []
 

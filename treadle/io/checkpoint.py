@@ -42,7 +42,7 @@ class Checkpoint:
     facts: dict[str, Any]
 
 
-class Together(Protocol):
+class WriterGroup(Protocol):
     """Processes that write one snapshot, by number."""
 
     rank: int
@@ -58,7 +58,7 @@ def save_checkpoint(
     facts: Mapping[str, Any],
     *,
     keep: int = 2,
-    together: Together | None = None,
+    together: WriterGroup | None = None,
 ) -> Path:
     """Write snapshot `step` and drop all but the newest `keep`; raises ModelFileError.
 
@@ -89,7 +89,7 @@ def _save_together(
     parts: Mapping[str, Mapping[str, Array]],
     facts: Mapping[str, Any],
     keep: int,
-    together: Together,
+    together: WriterGroup,
 ) -> None:
     """Each writes its parts between what the first one does before and after."""
     root, first = target.parent, together.rank == 0

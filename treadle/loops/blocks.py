@@ -15,18 +15,18 @@ from operator import le
 
 from treadle.base.dtypes import bool_
 from treadle.base.symbolic import is_same, stays_below
-from treadle.loops.index import Axis, Index
+from treadle.loops.index import Index, LoopAxis
 from treadle.loops.intervals import decided
 from treadle.loops.kernel import (
+    Accumulate,
+    Accumulated,
     Accumulator,
     Apply,
+    Const,
     Expression,
-    Fold,
-    Folded,
     Guard,
     Inside,
     Kernel,
-    Literal,
     Load,
     Loop,
     Statement,
@@ -71,7 +71,7 @@ class _Blocks:
         self.numbers = numbers
         self.totals: dict[Accumulator, tuple[Accumulator, Accumulator]] = {}
 
-    def statement(self, s: Statement, lanes: Axis | None) -> Statement:
+    def statement(self, s: Statement, lanes: LoopAxis | None) -> Statement:
         """A statement inside of a loop over rows that are `lanes`, if that is given."""
         if not isinstance(s, Loop):
             return s
@@ -80,7 +80,7 @@ class _Blocks:
         inner = s.axis if s.lanes else lanes
         return replace(s, body=tuple([self.statement(t, inner) for t in s.body]))
 
-    def fold(self, s: Loop, lanes: Axis | None) -> Loop:
+    def fold(self, s: Loop, lanes: LoopAxis | None) -> Loop:
         """A loop in which folds begin."""
         nest, body = _nest(s)
         if any(loop.folds for loop in nest[1:]):
@@ -99,9 +99,9 @@ class _Blocks:
             total = replace(a, number=next(self.numbers))
             lost = replace(a, number=next(self.numbers))
             self.totals[a] = total, lost
-            part = Folded(parts[a], a.dtype)
-            flush.append(Fold(lost, _lost(Folded(total, a.dtype), part)))
-            flush.append(Fold(total, part))
+            part = Accumulated(parts[a], a.dtype)
+            flush.append(Accumulate(lost, _lost(Accumulated(total, a.dtype), part)))
+            flush.append(Accumulate(total, part))
         body = tuple([_into(s, parts) for s in body])
         outer, loop, inner = nest[:place], nest[place], nest[place + 1 :]
         folds = tuple(parts.values())
@@ -110,7 +110,7 @@ class _Blocks:
             outer.append(loop)
         else:
             width = size * max(loop.lanes, 1)
-            block = Axis(f"{loop.axis.name}b", loop.axis.extent)
+            block = LoopAxis(f"{loop.axis.name}b", loop.axis.extent)
             first = Index(((block, 1),))
             stop = (first + width, *loop.stop)
             inner = [replace(loop, folds=folds, start=first, stop=stop), *inner]
@@ -123,9 +123,9 @@ class _Blocks:
 
     def total(self, x: Expression | Statement) -> Expression | Statement:
         """The value of a sum that was cut."""
-        if not isinstance(x, Folded) or x.accumulator not in self.totals:
+        if not isinstance(x, Accumulated) or x.accumulator not in self.totals:
             return x
-        total, lost = [Folded(a, a.dtype) for a in self.totals[x.accumulator]]
+        total, lost = [Accumulated(a, a.dtype) for a in self.totals[x.accumulator]]
         return _whole(total, lost)
 
 
@@ -147,15 +147,15 @@ def _lost(total: Expression, part: Expression) -> Expression:
 def _whole(total: Expression, lost: Expression) -> Expression:
     """A total with what its additions have lost, which is no number if it is none."""
     dtype = total.dtype
-    some = Apply(Less(), (Literal(0, dtype), Apply(Abs(), (lost,), dtype)), bool_)
+    some = Apply(Less(), (Const(0, dtype), Apply(Abs(), (lost,), dtype)), bool_)
     both = Apply(Add(), (total, lost), dtype)
     return Apply(Select(), (some, both, total), dtype)
 
 
 def _into(s: Statement, parts: dict[Accumulator, Accumulator]) -> Statement:
     """A statement that folds into the part of a sum."""
-    if isinstance(s, Fold) and s.accumulator in parts:
-        return Fold(parts[s.accumulator], s.value)
+    if isinstance(s, Accumulate) and s.accumulator in parts:
+        return Accumulate(parts[s.accumulator], s.value)
     return s
 
 
@@ -197,7 +197,7 @@ def _block(nest: Sequence[Loop]) -> tuple[int, int]:
 
 
 def _bounded(
-    nest: list[Loop], body: tuple[Statement, ...], lanes: Axis | None
+    nest: list[Loop], body: tuple[Statement, ...], lanes: LoopAxis | None
 ) -> tuple[list[Loop], tuple[Statement, ...]]:
     """A fold of the steps for which a guard holds as one that ends with them.
 
@@ -210,7 +210,7 @@ def _bounded(
     for g in common or ():
         inner = [k for k, loop in enumerate(nest) if g.index.coefficient(loop.axis)]
         plain = all(
-            isinstance(atom, Axis) and atom != lanes for atom, _ in g.index.terms
+            isinstance(atom, LoopAxis) and atom != lanes for atom, _ in g.index.terms
         )
         if len(inner) != 1 or not plain or g.index.bounds()[0] < g.low:
             continue
@@ -226,7 +226,7 @@ def _bounded(
 
 def _guards(s: Statement) -> list[Guard]:
     """The guards outside of which a statement folds what changes nothing."""
-    if not isinstance(s, Fold):
+    if not isinstance(s, Accumulate):
         return []
     value = s.value
     while isinstance(value, Apply) and isinstance(value.op, Cast):
@@ -234,7 +234,7 @@ def _guards(s: Statement) -> list[Guard]:
     if not isinstance(value, Apply) or not isinstance(value.op, Select):
         return []
     condition, _, other = value.inputs
-    idle = isinstance(other, Literal) and other.value == s.accumulator.start
+    idle = isinstance(other, Const) and other.value == s.accumulator.start
     return list(condition.guards) if isinstance(condition, Inside) and idle else []
 
 
@@ -246,4 +246,4 @@ def _under(guard: Guard, x: Expression | Statement) -> Expression | Statement:
     return decided(x)
 
 
-_true = Literal(1, bool_)
+_true = Const(1, bool_)

@@ -12,19 +12,19 @@ from typing import Any
 
 from treadle.base.caches import cached
 from treadle.graph.op import Op
-from treadle.loops.index import Axis, Datum, Index, Parameter
+from treadle.loops.index import Datum, Index, IndexParameter, LoopAxis
 from treadle.loops.kernel import (
+    Accumulate,
+    Accumulated,
     Accumulator,
     Apply,
+    Const,
     Counter,
     Expression,
     Fetch,
-    Fold,
-    Folded,
     Guard,
     Inside,
     Kernel,
-    Literal,
     Load,
     Statement,
     Store,
@@ -71,7 +71,7 @@ class _Speller:
             where = self.guards(s.guards)
             to = f"{s.buffer} {self.index(s.index)}"
             return f"store {to} {self.value(s.value)} {_op(s.combine)} {where}"
-        if isinstance(s, Fold):
+        if isinstance(s, Accumulate):
             return f"fold {self.accumulator(s.accumulator)} {self.value(s.value)}"
         if isinstance(s, Fetch):
             return f"fetch {s.buffer} {self.index(s.index)}"
@@ -103,15 +103,15 @@ class _Speller:
         if isinstance(x, Load):
             where = self.guards(x.guards)
             return f"load {dtype} {x.buffer} {self.index(x.index)} {where}"
-        if isinstance(x, Literal):
+        if isinstance(x, Const):
             bits, _ = x.key()
-            known = self.size(bits) if isinstance(bits, Parameter) else bits.hex()
+            known = self.size(bits) if isinstance(bits, IndexParameter) else bits.hex()
             return f"literal {dtype} {known}"
         if isinstance(x, Counter):
             return f"counter {dtype} {self.index(x.index)}"
         if isinstance(x, Inside):
             return f"inside {dtype} {self.guards(x.guards)}"
-        assert isinstance(x, Folded)
+        assert isinstance(x, Accumulated)
         return f"folded {dtype} {self.accumulator(x.accumulator)}"
 
     def index(self, i: Index) -> str:
@@ -124,7 +124,7 @@ class _Speller:
         return name
 
     def atom(self, a: Any) -> str:
-        if isinstance(a, Axis):
+        if isinstance(a, LoopAxis):
             return f"{a.name}<{self.size(a.extent)}"
         if isinstance(a, Datum):
             return f"datum({self.value(a.value)} {self.size(a.extent)})"
@@ -132,7 +132,7 @@ class _Speller:
         return f"{kind}({self.index(a.index)} {self.size(a.divisor)})"
 
     def size(self, n: Any) -> str:
-        return f"n{n.slot}" if isinstance(n, Parameter) else repr(n)
+        return f"n{n.slot}" if isinstance(n, IndexParameter) else repr(n)
 
 
 def _op(op: Op | None) -> str:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from treadle.graph.tensor import Tensor
-from treadle.loops.index import Axis, Index
-from treadle.loops.kernel import Argument, Kernel, Literal, Loop, Statement, Store
+from treadle.loops.index import Index, LoopAxis
+from treadle.loops.kernel import Const, Kernel, KernelArgument, Loop, Statement, Store
 from treadle.loops.lower import Strides, placed
 
 Kernels = list[tuple[Kernel, list[Tensor]]]
 
 
 def nested(
-    axes: list[Axis], body: tuple[Statement, ...], kind: str
+    axes: list[LoopAxis], body: tuple[Statement, ...], kind: str
 ) -> tuple[Statement, ...]:
     """Loops of one kind around a body."""
     for axis in reversed(axes):
@@ -21,8 +21,8 @@ def nested(
 
 def zeros(node: Tensor, strides: Strides) -> tuple[Kernel, list[Tensor]]:
     """The kernel that fills a node's buffer with zeros."""
-    axes = [Axis(f"i{k}", n) for k, n in enumerate(node.type.shape)]
+    axes = [LoopAxis(f"i{k}", n) for k, n in enumerate(node.type.shape)]
     place = placed([Index.of(a) for a in axes], strides(node))
-    store = Store(0, place, Literal(0, node.type.dtype))
+    store = Store(0, place, Const(0, node.type.dtype))
     loops = nested([a for a in axes if a.extent != 1], (store,), "parallel")
-    return Kernel("zeros", (Argument(node.type.dtype, True),), loops), [node]
+    return Kernel("zeros", (KernelArgument(node.type.dtype, True),), loops), [node]

@@ -15,7 +15,7 @@ from treadle.base.symbolic import gcd, is_same, whole
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Axis:
+class LoopAxis:
     """A loop variable that runs from 0 to its extent.
 
     Of several sizes it is the same as another one if it is that for all of them.
@@ -27,7 +27,7 @@ class Axis:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        if type(other) is not Axis or self.name != other.name:
+        if type(other) is not LoopAxis or self.name != other.name:
             return False
         return is_same(self.extent, other.extent)
 
@@ -36,7 +36,7 @@ class Axis:
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class IndexParameter:
     """An integer the machine code reads from its arguments: the number of its slot."""
 
     slot: int
@@ -66,7 +66,7 @@ class Datum:
     extent: Any
 
 
-Atom = Union[Axis, Quotient, Remainder, Datum]  # noqa: UP007 (names not yet defined)
+Atom = Union[LoopAxis, Quotient, Remainder, Datum]  # noqa: UP007 (names not yet defined)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -88,7 +88,7 @@ class Index:
         """The index of an atom or an integer; an axis of one step is 0."""
         if isinstance(x, Index):
             return x
-        if isinstance(x, (Axis, Datum)):
+        if isinstance(x, (LoopAxis, Datum)):
             return Index() if x.extent == 1 else Index(((x, 1),))
         if isinstance(x, (Quotient, Remainder)):
             return Index(((x, 1),))
@@ -102,7 +102,7 @@ class Index:
         for i, factor in zip(parts, factors, strict=True):
             constant += i.constant * factor
             for atom, c in i.terms if factor else ():
-                if not isinstance(atom, Axis):  # it may meet what it is a part of
+                if not isinstance(atom, LoopAxis):  # it may meet what it is a part of
                     pairs = zip(parts, factors, strict=True)
                     return sum((j * n for j, n in pairs), start=Index())
                 terms[atom] = terms.get(atom, 0) + c * factor
@@ -201,18 +201,18 @@ class Index:
             Index.of(Remainder(rest, n)),
         )
 
-    def coefficient(self, axis: Axis) -> Any:
+    def coefficient(self, axis: LoopAxis) -> Any:
         """The stride along `axis`; 0 where it does not occur."""
         for atom, c in self.terms:
             if atom == axis:
                 return c
         return 0
 
-    def axes(self) -> list[Axis]:
+    def axes(self) -> list[LoopAxis]:
         """The axes it depends on, those inside quotients included."""
-        axes: list[Axis] = []
+        axes: list[LoopAxis] = []
         for atom, _ in self.terms:
-            if isinstance(atom, Axis):
+            if isinstance(atom, LoopAxis):
                 axes.append(atom)
             elif isinstance(atom, (Quotient, Remainder)):
                 axes += atom.index.axes()
@@ -239,13 +239,13 @@ class Index:
             terms.append((atom, c))
         return Index(tuple(terms), self.constant)
 
-    def replaced(self, by: Mapping[Axis, Index]) -> Index:
+    def replaced(self, by: Mapping[LoopAxis, Index]) -> Index:
         """The index with axes replaced by indices, simplified again."""
         if not any(axis in by for axis in self.axes()):
             return self
         total = Index((), self.constant)
         for atom, c in self.terms:
-            if isinstance(atom, Axis):
+            if isinstance(atom, LoopAxis):
                 total += by.get(atom, Index.of(atom)) * c
             elif isinstance(atom, Quotient):
                 total += atom.index.replaced(by) // atom.divisor * c
@@ -255,11 +255,11 @@ class Index:
                 total += Index(((atom, c),))
         return total
 
-    def value(self, at: Mapping[Axis, Any], datum: Any = None) -> Any:
+    def value(self, at: Mapping[LoopAxis, Any], datum: Any = None) -> Any:
         """Its value where axes have these integers (or arrays of them)."""
         total: Any = self.constant
         for atom, c in self.terms:
-            if isinstance(atom, Axis):
+            if isinstance(atom, LoopAxis):
                 value = at[atom]
             elif isinstance(atom, Quotient):
                 value = atom.index.value(at, datum) // atom.divisor
@@ -281,7 +281,7 @@ class Index:
 
 
 def _bounds(atom: Atom) -> tuple[int, int]:
-    if isinstance(atom, (Axis, Datum)):
+    if isinstance(atom, (LoopAxis, Datum)):
         return 0, max(atom.extent - 1, 0)
     if isinstance(atom, Remainder):
         return 0, atom.divisor - 1
@@ -290,11 +290,11 @@ def _bounds(atom: Atom) -> tuple[int, int]:
 
 
 def _number(x: Any) -> str:
-    return f"n{x.slot}" if isinstance(x, Parameter) else str(x)
+    return f"n{x.slot}" if isinstance(x, IndexParameter) else str(x)
 
 
 def _written(atom: Atom) -> str:
-    if isinstance(atom, Axis):
+    if isinstance(atom, LoopAxis):
         return atom.name
     if isinstance(atom, Datum):
         return f"[{atom.value}]"

@@ -12,18 +12,18 @@ from treadle.base.caches import cached
 from treadle.base.types import Type
 from treadle.graph.meaning import compute
 from treadle.graph.op import Op
-from treadle.loops.index import Axis, Index
+from treadle.loops.index import Index, LoopAxis
 from treadle.loops.kernel import (
+    Accumulate,
+    Accumulated,
     Apply,
+    Const,
     Counter,
     Expression,
     Fetch,
-    Fold,
-    Folded,
     Guard,
     Inside,
     Kernel,
-    Literal,
     Load,
     Loop,
     Statement,
@@ -36,7 +36,7 @@ class _Run:
 
     def __init__(self, buffers: Sequence[Array]) -> None:
         self.buffers = buffers
-        self.at: dict[Axis, int] = {}
+        self.at: dict[LoopAxis, int] = {}
         self.folds: dict[int, Any] = {}
 
     def run(self, body: Sequence[Statement]) -> None:
@@ -55,7 +55,7 @@ class _Run:
                 for k in range(begin, end, s.stride):
                     self.at[s.axis] = k
                     self.run(s.body)
-            elif isinstance(s, Fold):
+            elif isinstance(s, Accumulate):
                 a = s.accumulator
                 if a.combine is None:
                     self.folds[a.number] = new.pop(a.number)
@@ -79,7 +79,7 @@ class _Run:
         return all(g.low <= self.index(g.index) < g.high for g in guards)
 
     def value(self, x: Expression) -> Any:
-        if isinstance(x, Literal):
+        if isinstance(x, Const):
             return np.asarray(x.value, x.dtype)
         if isinstance(x, Load):
             if not self.holds(x.guards):
@@ -90,7 +90,7 @@ class _Run:
             return np.asarray(self.index(x.index)).astype(x.dtype)
         if isinstance(x, Inside):
             return np.asarray(self.holds(x.guards))
-        if isinstance(x, Folded):
+        if isinstance(x, Accumulated):
             return self.folds[x.accumulator.number]
         assert isinstance(x, Apply)
         return _scalar(x.op, [self.value(c) for c in x.inputs], x.dtype)

@@ -14,14 +14,14 @@ from itertools import pairwise
 
 from treadle.base.dtypes import bool_
 from treadle.base.symbolic import at_least
-from treadle.loops.index import Axis, Index, Remainder
+from treadle.loops.index import Index, LoopAxis, Remainder
 from treadle.loops.kernel import (
     Apply,
+    Const,
     Expression,
     Guard,
     Inside,
     Kernel,
-    Literal,
     Load,
     Loop,
     Statement,
@@ -45,7 +45,7 @@ def without_certain(kernel: Kernel) -> Kernel:
     return kernel.with_body(rewritten(kernel.body, lambda i: i, shared=decided))
 
 
-def without_wraps(kernel: Kernel, axis: Axis) -> Kernel:
+def without_wraps(kernel: Kernel, axis: LoopAxis) -> Kernel:
     """The kernel with loads that wrap around along an axis as choices between two.
 
     Whole vectors are loaded where an index modulo an extent would gather elements.
@@ -68,7 +68,7 @@ def without_wraps(kernel: Kernel, axis: Axis) -> Kernel:
     return kernel.with_body(rewritten(kernel.body, lambda i: i, load=chosen))
 
 
-def _wrap(index: Index, axis: Axis) -> Remainder | None:
+def _wrap(index: Index, axis: LoopAxis) -> Remainder | None:
     """The part of an index that follows the axis and wraps around once at most."""
     for atom, _ in index.terms:
         if isinstance(atom, Remainder) and atom.index.coefficient(axis) == 1:
@@ -137,7 +137,7 @@ def _part(
     loop: Loop, number: int, start: int, end: int, lanes: Callable[[int], int]
 ) -> Loop:
     """The steps of a loop from `start` to `end`."""
-    axis = Axis(f"{loop.axis.name}_{number}", end - start)
+    axis = LoopAxis(f"{loop.axis.name}_{number}", end - start)
     by = {loop.axis: Index.of(axis) + start}
     body = rewritten(loop.body, lambda i: i.replaced(by), shared=decided)
     return replace(loop, axis=axis, body=body, lanes=lanes(axis.extent))
@@ -151,7 +151,7 @@ def _guards(body: tuple[Statement, ...]) -> list[Guard]:
     return guards
 
 
-def _turns(guard: Guard, axis: Axis) -> tuple[int, ...]:
+def _turns(guard: Guard, axis: LoopAxis) -> tuple[int, ...]:
     """The steps from which on a guard holds, or does no more, if it asks no others."""
     ((atom, c), *more) = guard.index.terms or ((None, 0),)
     if more or atom != axis or abs(c) != 1:
@@ -172,14 +172,14 @@ def decided(x: Expression | Statement) -> Expression | Statement:
     """An expression or a statement without the conditions that are known."""
     if isinstance(x, Apply) and isinstance(x.op, Select):
         condition, yes, no = x.inputs
-        if isinstance(condition, Literal):
+        if isinstance(condition, Const):
             return yes if condition.value else no
     if not isinstance(x, (Load, Inside, Store)) or not x.guards:
         return x
     known = [(g, _holds(g)) for g in x.guards]
     if not isinstance(x, Store) and any(holds is False for _, holds in known):
-        return Literal(0, x.dtype)
+        return Const(0, x.dtype)
     left = tuple([g for g, holds in known if holds is not True])
     if isinstance(x, Inside) and not left:
-        return Literal(1, bool_)
+        return Const(1, bool_)
     return x if left == x.guards else replace(x, guards=left)

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
 from treadle.loops.fill import Kernels, nested
-from treadle.loops.index import Axis, Index
-from treadle.loops.kernel import Argument, Kernel, Load, Store
+from treadle.loops.index import Index, LoopAxis
+from treadle.loops.kernel import Kernel, KernelArgument, Load, Store
 from treadle.loops.lower import Strides, placed
 from treadle.ops.join import Concat
 
@@ -22,7 +22,7 @@ def _joined(node: Tensor, strides: Strides) -> Kernels:
     kernels: Kernels = []
     start = 0
     for x in node.inputs:
-        axes = [Axis(f"i{k}", n) for k, n in enumerate(x.type.shape)]
+        axes = [LoopAxis(f"i{k}", n) for k, n in enumerate(x.type.shape)]
         place = [Index.of(a) for a in axes]
         target = list(place)
         target[axis] = place[axis] + start
@@ -32,7 +32,7 @@ def _joined(node: Tensor, strides: Strides) -> Kernels:
         load = Load(0, placed(place, strides(x)), x.type.dtype)
         store = Store(1, placed(target, strides(node)), load)
         loops = nested([a for a in axes if a.extent != 1], (store,), "parallel")
-        arguments = Argument(x.type.dtype), Argument(node.type.dtype, True)
+        arguments = KernelArgument(x.type.dtype), KernelArgument(node.type.dtype, True)
         kernels.append((Kernel("join", arguments, loops), [x, node]))
     return kernels
 

@@ -19,7 +19,7 @@ from treadle.base.caches import lazy
 from treadle.base.dtypes import DType
 from treadle.base.symbolic import Symbolic, SymbolicNumber, least
 from treadle.graph.op import Op
-from treadle.loops.index import Axis, Index, Parameter
+from treadle.loops.index import Index, IndexParameter, LoopAxis
 
 
 class Node:
@@ -57,7 +57,7 @@ class Guard:
 
 
 @dataclass(frozen=True, eq=False)
-class Literal(Node):
+class Const(Node):
     """A number; equal numbers of one dtype are one literal, and -0.0 is not 0.0.
 
     The value may be a Parameter, once the kernel has no concrete numbers.
@@ -71,7 +71,7 @@ class Literal(Node):
 
     @lazy
     def _bits(self) -> Any:
-        known = type(self.value) in (Parameter, SymbolicNumber, Symbolic)
+        known = type(self.value) in (IndexParameter, SymbolicNumber, Symbolic)
         return self.value if known else np.asarray(self.value, self.dtype).tobytes()
 
 
@@ -137,7 +137,7 @@ class Accumulator:
 
 
 @dataclass(frozen=True, eq=False)
-class Folded(Node):
+class Accumulated(Node):
     """The value of an accumulator: inside its loops so far, after them in all."""
 
     accumulator: Accumulator
@@ -147,7 +147,7 @@ class Folded(Node):
         return (self.accumulator,)
 
 
-Expression = Union[Literal, Load, Counter, Inside, Apply, Folded]  # noqa: UP007
+Expression = Union[Const, Load, Counter, Inside, Apply, Accumulated]  # noqa: UP007
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ class Store:
 
 
 @dataclass(frozen=True)
-class Fold:
+class Accumulate:
     """Combine a value into an accumulator; after it the step does not read it.
 
     Those that replace what is carried, one behind the other, do so at once.
@@ -193,7 +193,7 @@ class Loop:
     above 1 leaves steps out, which a loop inside does.
     """
 
-    axis: Axis
+    axis: LoopAxis
     body: tuple[Statement, ...]
     kind: str = "serial"
     lanes: int = 0
@@ -224,11 +224,11 @@ class Loop:
         return -(-most // self.stride)
 
 
-Statement = Union[Store, Fold, Fetch, Loop]  # noqa: UP007
+Statement = Union[Store, Accumulate, Fetch, Loop]  # noqa: UP007
 
 
 @dataclass(frozen=True)
-class Argument:
+class KernelArgument:
     """A buffer of a kernel: its element type, and whether it is written."""
 
     dtype: DType
@@ -246,7 +246,7 @@ class Kernel:
     """
 
     name: str
-    arguments: tuple[Argument, ...]
+    arguments: tuple[KernelArgument, ...]
     body: tuple[Statement, ...]
     integers: int = 0
     checks: bool = False
@@ -331,10 +331,10 @@ def places(s: Statement) -> list[Index]:
     return [s.index, *[g.index for g in s.guards]] if isinstance(s, Store) else []
 
 
-def replacing(body: Sequence[Statement]) -> list[Fold]:
+def replacing(body: Sequence[Statement]) -> list[Accumulate]:
     """The folds that a body begins with which replace what is carried."""
-    folds = takewhile(lambda s: isinstance(s, Fold), body)
-    leading = [s for s in folds if isinstance(s, Fold)]
+    folds = takewhile(lambda s: isinstance(s, Accumulate), body)
+    leading = [s for s in folds if isinstance(s, Accumulate)]
     return [*takewhile(lambda s: s.accumulator.combine is None, leading)]
 
 
@@ -365,7 +365,7 @@ def expressions(body: tuple[Statement, ...]) -> list[Expression]:
             stack.pop()
 
     for s in statements(body):
-        if isinstance(s, (Store, Fold)):
+        if isinstance(s, (Store, Accumulate)):
             visit(s.value)
         for i in places(s):
             for e in i.data():

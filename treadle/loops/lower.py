@@ -15,17 +15,17 @@ from treadle.base.caches import cached
 from treadle.base.dtypes import DType, bool_, float32, uint32
 from treadle.base.slices import SliceRange
 from treadle.base.types import Shape, Type
-from treadle.graph.leaves import Argument as BodyArgument
+from treadle.graph.leaves import Argument
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
 from treadle.loops.index import Datum, Index
 from treadle.loops.kernel import (
     Apply,
+    Const,
     Counter,
     Expression,
     Guard,
     Inside,
-    Literal,
     Load,
 )
 from treadle.loops.random import halves, normal_bits, uniform_bits
@@ -95,7 +95,7 @@ def wide(dtype: DType) -> DType:
 @cached(256)
 def combiner(op: Reduction, dtype: DType) -> Op:
     """The scalar op that a reduction folds with."""
-    a, b = (Tensor(BodyArgument(k), (), Type((), dtype)) for k in range(2))
+    a, b = (Tensor(Argument(k), (), Type((), dtype)) for k in range(2))
     return op.combine(a, b).op
 
 
@@ -184,7 +184,7 @@ class Lowering:
         op = node.op
         number = node.array
         if number is not None:  # one that a rule has written
-            return Literal(number[()], node.type.dtype)
+            return Const(number[()], node.type.dtype)
         if isinstance(op, Elementwise):
             values = [
                 self.value(x, broadcast(at, x.type.shape), guards) for x in node.inputs
@@ -265,7 +265,7 @@ def _within(op: Any, at: At) -> tuple[At, Guards]:
 def _unslice(self: Lowering, node: Tensor, at: At, guards: Guards) -> Expression:
     source, inside = _within(node.op, at)
     value = self.value(node.inputs[0], source, guards + inside)
-    zero = Literal(0, node.type.dtype)
+    zero = Const(0, node.type.dtype)
     return select(inside, value, zero) if inside else value
 
 
@@ -284,7 +284,7 @@ def _position(
     value = self.value(ids, at, guards)
     dtype = ids.type.dtype
     if negative and dtype.kind == "i":
-        below = Apply(Less(), (value, Literal(0, dtype)), bool_)
+        below = Apply(Less(), (value, Const(0, dtype)), bool_)
         size = Counter(Index.of(extent), dtype)
         wrapped = Apply(Add(), (value, size), dtype)
         value = Apply(Select(), (below, wrapped, value), dtype)
@@ -338,7 +338,7 @@ def _unfold(self: Lowering, node: Tensor, at: At, guards: Guards) -> Expression:
             inside.append(Guard(position, 0, n))
     here = tuple(inside)
     value = self.value(x, tuple(source), guards + here)
-    return select(here, value, Literal(0, node.type.dtype)) if here else value
+    return select(here, value, Const(0, node.type.dtype)) if here else value
 
 
 def _one_hot(self: Lowering, node: Tensor, at: At, guards: Guards) -> Expression:
@@ -346,7 +346,7 @@ def _one_hot(self: Lowering, node: Tensor, at: At, guards: Guards) -> Expression
     op: Any = node.op
     label = _position(self, ids, at[:-1], op.count, False, guards)
     hit = Inside((Guard(label - at[-1], 0, 1),), bool_)
-    one, zero = Literal(1, op.dtype), Literal(0, op.dtype)
+    one, zero = Const(1, op.dtype), Const(0, op.dtype)
     return Apply(Select(), (hit, one, zero), op.dtype)
 
 

@@ -13,14 +13,14 @@ from dataclasses import replace
 from treadle.graph.tensor import Tensor
 from treadle.loops.index import Index
 from treadle.loops.kernel import (
+    Accumulate,
+    Accumulated,
     Accumulator,
     Apply,
-    Argument,
+    Const,
     Expression,
-    Fold,
-    Folded,
     Kernel,
-    Literal,
+    KernelArgument,
     Load,
     Loop,
     Statement,
@@ -80,7 +80,8 @@ def kernel_of(
     work = _Work(region, Lowering(buffers, strides), stored)
     work.compute()
     arguments = tuple(
-        Argument(n.type.dtype, k < len(stored)) for k, n in enumerate(buffers.nodes)
+        KernelArgument(n.type.dtype, k < len(stored))
+        for k, n in enumerate(buffers.nodes)
     )
     name = "_".join(dict.fromkeys(n.op.name.lower() for n in region.nodes))[:48]
     return Kernel(name, arguments, work.nest()), buffers.nodes
@@ -102,7 +103,7 @@ class _Work:
         self.kept = Nodes(stored)
         self.known_after = passes(region)
         count = 1 + max(self.known_after.values(), default=0)
-        self.folds: list[list[Fold]] = [[] for _ in range(count)]
+        self.folds: list[list[Accumulate]] = [[] for _ in range(count)]
         self.stores: list[list[Store]] = [[] for _ in range(count)]
         self.at_rows: list[list[Store]] = [[] for _ in range(count)]
         self.starts: list[Store] = []  # of what is folded from row to row
@@ -159,7 +160,7 @@ class _Work:
             number = sum(map(len, self.folds))
             accumulator, value = _fold(region, lowering, node, number)
             accumulator = self._fold(self.turn(node), accumulator, value)
-            member_value: Expression = Folded(accumulator, accumulator.dtype)
+            member_value: Expression = Accumulated(accumulator, accumulator.dtype)
             if accumulator.dtype != node.type.dtype:
                 member_value = _cast(member_value, node)
         else:
@@ -175,7 +176,7 @@ class _Work:
         for k, stored in enumerate(self.stored):
             if stored is node:
                 place = self._place(node, node)
-                start = Literal(accumulator.start, accumulator.dtype)
+                start = Const(accumulator.start, accumulator.dtype)
                 self.starts.append(Store(k, place, start))
                 joined = Store(k, place, value, accumulator.combine)
                 self.stores[self.turn(node)].append(joined)
@@ -191,7 +192,7 @@ class _Work:
             )
             if same and known.value == value:
                 return known.accumulator
-        self.folds[turn].append(Fold(accumulator, value))
+        self.folds[turn].append(Accumulate(accumulator, value))
         return accumulator
 
     def _value(self, node: Tensor) -> Expression:

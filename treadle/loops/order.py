@@ -11,17 +11,17 @@ from treadle.base.dtypes import DType, bool_, int32, int64
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
 from treadle.loops.fill import Kernels, nested
-from treadle.loops.index import Axis, Datum, Index
+from treadle.loops.index import Datum, Index, LoopAxis
 from treadle.loops.kernel import (
+    Accumulate,
+    Accumulated,
     Accumulator,
     Apply,
-    Argument,
+    Const,
     Counter,
     Expression,
-    Fold,
-    Folded,
     Kernel,
-    Literal,
+    KernelArgument,
     Load,
     Loop,
     Statement,
@@ -61,11 +61,14 @@ def _not_after(x: Expression, y: Expression, descending: bool = False) -> Expres
 
 
 def _kernel(
-    node: Tensor, axes: list[Axis], body: tuple[Statement, ...], ordered: bool = True
+    node: Tensor,
+    axes: list[LoopAxis],
+    body: tuple[Statement, ...],
+    ordered: bool = True,
 ) -> Kernels:
     real = [a for a in axes if a.extent != 1]
-    arguments = [Argument(x.type.dtype) for x in node.inputs]
-    arguments.append(Argument(node.type.dtype, True))
+    arguments = [KernelArgument(x.type.dtype) for x in node.inputs]
+    arguments.append(KernelArgument(node.type.dtype, True))
     loops = nested(real, body, "parallel")
     kernel = Kernel(node.op.name.lower(), tuple(arguments), loops, ordered=ordered)
     return [(kernel, [*node.inputs, node])]
@@ -78,9 +81,9 @@ def argsort(node: Tensor, strides: Strides) -> Kernels | None:
     n = x.type.shape[op.axis]
     if n > SHORT:
         return None
-    axes = [Axis(f"i{k}", m) for k, m in enumerate(x.type.shape)]
+    axes = [LoopAxis(f"i{k}", m) for k, m in enumerate(x.type.shape)]
     at = [Index.of(a) for a in axes]
-    other = Axis("j", n)
+    other = LoopAxis("j", n)
     there = [Index.of(other) if k == op.axis else i for k, i in enumerate(at)]
     mine = Load(0, placed(at, strides(x)), x.type.dtype)
     its = Load(0, placed(there, strides(x)), x.type.dtype)
@@ -90,9 +93,9 @@ def argsort(node: Tensor, strides: Strides) -> Kernels | None:
     first = _not_after(its, mine, op.descending)
     before = _scalar(Select(), earlier, first, _before(its, mine, op.descending))
     count = Accumulator(0, Add(), 0, int32)
-    fold = Fold(count, _scalar(Cast(int32), before, dtype=int32))
+    fold = Accumulate(count, _scalar(Cast(int32), before, dtype=int32))
     target = list(at)
-    target[op.axis] = Index(((Datum(Folded(count, int32), n), 1),))
+    target[op.axis] = Index(((Datum(Accumulated(count, int32), n), 1),))
     store = Store(1, placed(target, strides(node)), Counter(at[op.axis], int64))
     return _kernel(node, axes, (Loop(other, (fold,), folds=(count,)), store))
 
@@ -103,7 +106,7 @@ def position(node: Tensor, strides: Strides) -> Kernels:
     (x,) = node.inputs
     dtype, least = wide(x.type.dtype), Min((op.axis,))
     fold = Max((op.axis,)) if isinstance(op, ArgMax) else least
-    axes = [Axis(f"i{k}", m) for k, m in enumerate(x.type.shape)]
+    axes = [LoopAxis(f"i{k}", m) for k, m in enumerate(x.type.shape)]
     at = [Index.of(a) for a in axes]
     along, n = axes[op.axis], x.type.shape[op.axis]
     value: Expression = Load(0, placed(at, strides(x)), x.type.dtype)
@@ -111,19 +114,21 @@ def position(node: Tensor, strides: Strides) -> Kernels:
         value = _scalar(Cast(dtype), value, dtype=dtype)
     start = fold.start(x.type.dtype)
     best = Accumulator(0, combiner(fold, dtype), start, dtype)
-    hit = _scalar(Equal(), value, Folded(best, dtype), dtype=bool_)
+    hit = _scalar(Equal(), value, Accumulated(best, dtype), dtype=bool_)
     hit = _scalar(BitwiseOr(), hit, _scalar(IsNan(), value, dtype=bool_))
     counted = int32 if n < 1 << 31 else int64  # half the width: twice as many lanes
-    places = Counter(at[op.axis], counted), Literal(np.iinfo(counted).max, counted)
+    places = Counter(at[op.axis], counted), Const(np.iinfo(counted).max, counted)
     first = Accumulator(1, combiner(least, counted), places[1].value, counted)
-    first_place = _scalar(Cast(int64), Folded(first, counted), dtype=int64)
+    first_place = _scalar(Cast(int64), Accumulated(first, counted), dtype=int64)
     if not op.keepdims:
         del at[op.axis]
     else:
         at[op.axis] = Index()
     body = (
-        Loop(along, (Fold(best, value),), folds=(best,)),
-        Loop(along, (Fold(first, _scalar(Select(), hit, *places)),), folds=(first,)),
+        Loop(along, (Accumulate(best, value),), folds=(best,)),
+        Loop(
+            along, (Accumulate(first, _scalar(Select(), hit, *places)),), folds=(first,)
+        ),
         Store(1, placed(at, strides(node)), first_place),
     )
     rows = [a for a in axes if a is not along]
@@ -135,22 +140,22 @@ def search(node: Tensor, strides: Strides) -> Kernels:
     op: Any = node.op
     row, values = node.inputs
     (n,) = row.type.shape
-    axes = [Axis(f"i{k}", m) for k, m in enumerate(values.type.shape)]
+    axes = [LoopAxis(f"i{k}", m) for k, m in enumerate(values.type.shape)]
     at = [Index.of(a) for a in axes]
-    bit = Axis("bit", n.bit_length())
+    bit = LoopAxis("bit", n.bit_length())
     count_before = Accumulator(0, None, 0, int64)
-    count = Folded(count_before, int64)
+    count = Accumulated(count_before, int64)
     top = Counter(Index.of(1 << max(n.bit_length() - 1, 0)), int64)
     step = _scalar(RightShift(), top, Counter(Index.of(bit), int64))
     more, whole = _scalar(Add(), count, step), Counter(Index.of(n), int64)
     inside = _scalar(LessEqual(), more, whole, dtype=bool_)
-    last = _scalar(Subtract(), _scalar(Minimum(), more, whole), Literal(1, int64))
+    last = _scalar(Subtract(), _scalar(Minimum(), more, whole), Const(1, int64))
     place = Index(((Datum(last, max(n, 1)), 1),))
     element = Load(0, placed([place], strides(row)), row.type.dtype)
     value = Load(1, placed(at, strides(values)), values.type.dtype)
     passed = (_not_after if op.right else _before)(element, value)
     taken = _scalar(BitwiseAnd(), inside, passed)
-    fold = Fold(count_before, _scalar(Select(), taken, more, count))
+    fold = Accumulate(count_before, _scalar(Select(), taken, more, count))
     store = Store(2, placed(at, strides(node)), count)
     return _kernel(node, axes, (Loop(bit, (fold,), folds=(count_before,)), store))
 

@@ -18,8 +18,15 @@ import numpy as np
 
 from treadle.base.caches import Cache
 from treadle.base.symbolic import Symbolic, SymbolicNumber, whole
-from treadle.loops.index import Axis, Datum, Index, Parameter, Quotient, Remainder
-from treadle.loops.kernel import Apply, Expression, Kernel, Literal, Loop
+from treadle.loops.index import (
+    Datum,
+    Index,
+    IndexParameter,
+    LoopAxis,
+    Quotient,
+    Remainder,
+)
+from treadle.loops.kernel import Apply, Const, Expression, Kernel, Loop
 from treadle.loops.rewriting import rewritten
 from treadle.ops import bitwise, elementwise
 
@@ -61,9 +68,9 @@ class _Slots:
 
     def __init__(self) -> None:
         self.values: list[int] = []
-        self.axes: dict[Axis, Axis] = {}
+        self.axes: dict[LoopAxis, LoopAxis] = {}
         self.indices: dict[Index, Index] = {}
-        self.literals: dict[tuple[str, int], Parameter] = {}
+        self.literals: dict[tuple[str, int], IndexParameter] = {}
         self.divisors: set[Expression] = set()
         self.checks = False
 
@@ -71,17 +78,17 @@ class _Slots:
         if n in (-1, 0, 1):
             return n
         self.values.append(whole(n))
-        return Parameter(len(self.values) - 1)
+        return IndexParameter(len(self.values) - 1)
 
-    def axis(self, axis: Axis) -> Axis:
+    def axis(self, axis: LoopAxis) -> LoopAxis:
         if axis not in self.axes:
             self.values.append(axis.extent)
             name = f"i{len(self.axes)}"
-            self.axes[axis] = Axis(name, Parameter(len(self.values) - 1))
+            self.axes[axis] = LoopAxis(name, IndexParameter(len(self.values) - 1))
         return self.axes[axis]
 
     def atom(self, atom: Any) -> Any:
-        if isinstance(atom, Axis):
+        if isinstance(atom, LoopAxis):
             return self.axis(atom)
         if isinstance(atom, Datum):
             self.checks = True
@@ -98,18 +105,18 @@ class _Slots:
     def loop(self, s: Loop) -> Loop:
         return replace(s, axis=self.axis(s.axis))
 
-    def sized(self, x: Literal) -> Literal:
+    def sized(self, x: Const) -> Const:
         """A literal that is computed from sizes."""
         number: SymbolicNumber = x.value
         if x in self.divisors or number.integer(_is_plain) == 1:
-            return self.literal(Literal(number.item(), x.dtype))
+            return self.literal(Const(number.item(), x.dtype))
         bits = number.integer(bits_of if x.dtype.kind != "i" else int)
         if ("n", bits) not in self.literals:
             self.values.append(bits)
-            self.literals["n", bits] = Parameter(len(self.values) - 1)
-        return Literal(self.literals["n", bits], x.dtype)
+            self.literals["n", bits] = IndexParameter(len(self.values) - 1)
+        return Const(self.literals["n", bits], x.dtype)
 
-    def literal(self, x: Literal) -> Literal:
+    def literal(self, x: Const) -> Const:
         kind = x.dtype.kind
         if type(x.value) is SymbolicNumber:
             return self.sized(x)
@@ -120,8 +127,8 @@ class _Slots:
         bits = int(x.value) if kind == "i" else bits_of(float(x.value))
         if (kind, bits) not in self.literals:
             self.values.append(bits)
-            self.literals[kind, bits] = Parameter(len(self.values) - 1)
-        return Literal(self.literals[kind, bits], x.dtype)
+            self.literals[kind, bits] = IndexParameter(len(self.values) - 1)
+        return Const(self.literals[kind, bits], x.dtype)
 
 
 def parameterize(kernel: Kernel) -> tuple[Kernel, list[int]]:
@@ -154,9 +161,9 @@ def parameterize(kernel: Kernel) -> tuple[Kernel, list[int]]:
     return structure, slots.values
 
 
-def number_of(x: Literal, integers: Sequence[int]) -> Any:
+def number_of(x: Const, integers: Sequence[int]) -> Any:
     """The value of a literal of a kernel whose slots these integers fill."""
-    if not isinstance(x.value, Parameter):
+    if not isinstance(x.value, IndexParameter):
         return x.value
     bits: Any = integers[x.value.slot]
     if type(bits) is Symbolic and x.dtype.kind != "i":
@@ -168,13 +175,13 @@ def bound(kernel: Kernel, integers: Sequence[int]) -> Kernel:
     """A kernel with its slots filled again: the inverse of `parameterize`."""
 
     def number(n: Any) -> Any:
-        return integers[n.slot] if isinstance(n, Parameter) else n
+        return integers[n.slot] if isinstance(n, IndexParameter) else n
 
-    def axis(a: Axis) -> Axis:
-        return Axis(a.name, number(a.extent))
+    def axis(a: LoopAxis) -> LoopAxis:
+        return LoopAxis(a.name, number(a.extent))
 
     def atom(a: Any) -> Any:
-        if isinstance(a, Axis):
+        if isinstance(a, LoopAxis):
             return axis(a)
         if isinstance(a, Datum):
             return Datum(a.value, number(a.extent))
@@ -187,8 +194,8 @@ def bound(kernel: Kernel, integers: Sequence[int]) -> Kernel:
     def loop(s: Loop) -> Loop:
         return replace(s, axis=axis(s.axis))
 
-    def literal(x: Literal) -> Literal:
-        return Literal(number_of(x, integers), x.dtype)
+    def literal(x: Const) -> Const:
+        return Const(number_of(x, integers), x.dtype)
 
     body = rewritten(kernel.body, index, loop, number, literal=literal)
     arguments = tuple(replace(a, scratch=number(a.scratch)) for a in kernel.arguments)

@@ -18,7 +18,7 @@ from treadle.base.dtypes import (
 )
 from treadle.graph.op import Op
 from treadle.loops.index import Index
-from treadle.loops.kernel import Apply, Counter, Expression, Literal
+from treadle.loops.kernel import Apply, Const, Counter, Expression
 from treadle.ops.bitwise import BitwiseAnd, BitwiseOr, BitwiseXor, LeftShift, RightShift
 from treadle.ops.cast import Cast
 from treadle.ops.compare import Equal
@@ -37,7 +37,7 @@ _BITS = {bfloat16: 8, float16: 11, float32: 24}
 @cached(1024)
 def _number(value: float, dtype: DType) -> Expression:
     """A literal; each is one object, as equal ones are soonest found equal."""
-    return Literal(value, dtype)
+    return Const(value, dtype)
 
 
 def _apply(op: Op, *xs: Expression) -> Expression:

@@ -17,18 +17,18 @@ from treadle.base.dtypes import bool_, float32, float64, int32, int64
 from treadle.base.types import Shape, Type
 from treadle.graph.tensor import Tensor
 from treadle.loops.fill import Kernels, nested
-from treadle.loops.index import Axis, Index
+from treadle.loops.index import Index, LoopAxis
 from treadle.loops.kernel import (
+    Accumulate,
+    Accumulated,
     Accumulator,
     Apply,
-    Argument,
+    Const,
     Expression,
-    Fold,
-    Folded,
     Guard,
     Inside,
     Kernel,
-    Literal,
+    KernelArgument,
     Load,
     Loop,
     Statement,
@@ -64,7 +64,7 @@ class _Traversal:
     """How the elements of a state are gone through: in loops over these axes, or, where
     there is no `at`, each is written out."""
 
-    axes: tuple[Axis, ...] = ()
+    axes: tuple[LoopAxis, ...] = ()
     at: At | None = None
 
     def places(self, shape: Shape) -> list[At]:
@@ -104,7 +104,7 @@ def _loop(
     """The kernel of a loop, of all inputs and then results; None where its body looks
     at other elements than its own."""
     op: Scan = node.op  # type: ignore[assignment]
-    along = Axis("t", op.length)
+    along = LoopAxis("t", op.length)
     step = Index.of(along)
     now = along.extent - 1 - step if op.reverse else step
     states = list(op.body.arguments[: op.carries])
@@ -126,12 +126,14 @@ def _loop(
         y, carried = results[k], accumulators[k]
         pairs = zip(carried.items(), values[k], strict=True)
         for (at, a), x in pairs:
-            inside.append(Fold(a, x))
-            last.append(Store(first + k, placed(at, strides(y)), Folded(a, a.dtype)))
+            inside.append(Accumulate(a, x))
+            last.append(
+                Store(first + k, placed(at, strides(y)), Accumulated(a, a.dtype))
+            )
     folds = tuple([a for carried in accumulators for a in carried.values()])
     loop = Loop(along, tuple(inside), "serial", folds=folds)
-    arguments = [Argument(x.type.dtype) for x in node.inputs]
-    arguments += [Argument(y.type.dtype, True) for y in results]
+    arguments = [KernelArgument(x.type.dtype) for x in node.inputs]
+    arguments += [KernelArgument(y.type.dtype, True) for y in results]
     rest = [a for a in walk.axes if a.extent != 1]
     body = nested(rest, (loop, *last), "parallel")
     return Kernel("loop", tuple(arguments), body, ordered=True)
@@ -147,7 +149,7 @@ def _traversals(op: Scan) -> list[_Traversal]:
     whole, traversals = states[0].shape, list[_Traversal]()
     alike = all(t.shape == whole for t in (*states, *op.body.types))
     if alike and all(_spreads(t.shape, whole) for t in others):
-        axes = tuple([Axis(f"i{k}", n) for k, n in enumerate(whole)])
+        axes = tuple([LoopAxis(f"i{k}", n) for k, n in enumerate(whole)])
         at = tuple([Index() if a.extent == 1 else Index.of(a) for a in axes])
         traversals.append(_Traversal(axes, at))
     few = sum(t.size for t in states) <= FEW
@@ -231,7 +233,7 @@ def _arguments(
         def element(at: At) -> Expression:
             a = accumulators[k][at]
             begin = Load(k, placed(at, strides(x)), a.dtype)
-            return Apply(Select(), (begins, begin, Folded(a, a.dtype)), a.dtype)
+            return Apply(Select(), (begins, begin, Accumulated(a, a.dtype)), a.dtype)
 
         return element
 
@@ -263,7 +265,7 @@ class _Written(Lowering):
     def value(self, node: Tensor, at: At, guards: Guards = ()) -> Expression:
         for g in guards:
             if not g.index.terms and not g.low <= g.index.constant < g.high:
-                return Literal(0, node.type.dtype)
+                return Const(0, node.type.dtype)
         element = self.elements.get(node.serial)
         return super().value(node, at, guards) if element is None else element(at)
 
@@ -290,7 +292,7 @@ class _Written(Lowering):
                 self.value(y, tuple([of[c] for c in b]), guards),
             )
             terms.append(Apply(MULTIPLY, pair, dtype))
-        return self._joined(ADD, terms, Literal(0, dtype))
+        return self._joined(ADD, terms, Const(0, dtype))
 
     def _folded(self, node: Tensor, at: At, guards: Guards) -> Expression:
         op: Reduction = node.op  # type: ignore[assignment]
@@ -304,7 +306,7 @@ class _Written(Lowering):
             parts = tuple([where[k] for k in range(x.type.ndim)])
             terms.append(self.value(x, parts, guards))
         dtype = node.type.dtype
-        return self._joined(combiner(op, dtype), terms, Literal(op.start(dtype), dtype))
+        return self._joined(combiner(op, dtype), terms, Const(op.start(dtype), dtype))
 
     @staticmethod
     def _joined(op: object, terms: list[Expression], none: Expression) -> Expression:
@@ -354,6 +356,6 @@ def _numbers(leaf: Tensor) -> ElementAt:
             raise KeyError(at)
         number = leaf.array
         assert number is not None
-        return Literal(number[tuple([i.constant for i in at])], leaf.type.dtype)
+        return Const(number[tuple([i.constant for i in at])], leaf.type.dtype)
 
     return element

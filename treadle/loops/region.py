@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reached
-from treadle.loops.index import Axis
+from treadle.loops.index import LoopAxis
 from treadle.loops.lower import At, is_virtual
 from treadle.ops.families import Reduction
 
@@ -21,15 +21,15 @@ class Region:
     along them, beside the folds of rows.
     """
 
-    axes: tuple[Axis, ...]
-    inner: frozenset[Axis] = frozenset()
-    turns: frozenset[Axis] = frozenset()
+    axes: tuple[LoopAxis, ...]
+    inner: frozenset[LoopAxis] = frozenset()
+    turns: frozenset[LoopAxis] = frozenset()
     reads: dict[int, At] = field(default_factory=dict)  # where reductions read
     nodes: list[Tensor] = field(default_factory=list)
     placement: dict[int, At] = field(default_factory=dict)
 
     @property
-    def rows(self) -> tuple[Axis, ...]:
+    def rows(self) -> tuple[LoopAxis, ...]:
         return tuple(a for a in self.axes if a not in self.inner)
 
     def is_full(self, node: Tensor) -> bool:

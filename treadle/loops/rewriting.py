@@ -9,14 +9,14 @@ from typing import Any
 
 from treadle.loops.index import Index
 from treadle.loops.kernel import (
+    Accumulate,
     Apply,
+    Const,
     Counter,
     Expression,
     Fetch,
-    Fold,
     Guard,
     Inside,
-    Literal,
     Load,
     Loop,
     Statement,
@@ -33,7 +33,7 @@ class _Rewriting:
     loop: Callable[[Loop], Loop]
     number: Callable[[Any], Any]
     load: Callable[[Load], Expression]
-    literal: Callable[[Literal], Literal]
+    literal: Callable[[Const], Const]
     shared: Callable[[Any], Any]
     memo: dict[Expression, Expression] = field(default_factory=dict)
     same: dict[int, Expression] = field(default_factory=dict)  # by objects
@@ -62,7 +62,7 @@ class _Rewriting:
             inputs = tuple([self.value(v) for v in x.inputs])
             changed = any(map(is_not, inputs, x.inputs))
             return Apply(x.op, inputs, x.dtype) if changed else x
-        if isinstance(x, Literal):
+        if isinstance(x, Const):
             return self.literal(x)
         if isinstance(x, Load):
             place, guards = self.mapped(x.index), self.guards(x.guards)
@@ -83,8 +83,8 @@ class _Rewriting:
             stop = tuple([self.mapped(i) for i in s.stop])
             stride = self.number(s.stride)
             return replace(s, body=inner, start=start, stop=stop, stride=stride)
-        if isinstance(s, Fold):
-            return Fold(s.accumulator, self.value(s.value))
+        if isinstance(s, Accumulate):
+            return Accumulate(s.accumulator, self.value(s.value))
         if isinstance(s, Fetch):
             return Fetch(s.buffer, self.mapped(s.index))
         place, value = self.mapped(s.index), self.value(s.value)
@@ -97,7 +97,7 @@ def rewritten(
     loop: Callable[[Loop], Loop] = lambda s: s,
     number: Callable[[Any], Any] = lambda n: n,
     load: Callable[[Load], Expression] = lambda x: x,
-    literal: Callable[[Literal], Literal] = lambda x: x,
+    literal: Callable[[Const], Const] = lambda x: x,
     shared: Callable[[Any], Any] = lambda x: x,
     known: Sequence[Expression] = (),
 ) -> tuple[Statement, ...]:

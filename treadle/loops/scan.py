@@ -10,23 +10,23 @@ from typing import Any
 
 from treadle.base.dtypes import DType, bool_, float32, float64
 from treadle.base.types import Type
-from treadle.graph.leaves import Argument as BodyArgument
+from treadle.graph.leaves import Argument
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach
 from treadle.loops.fill import Kernels, nested
-from treadle.loops.index import Axis, Index
+from treadle.loops.index import Index, LoopAxis
 from treadle.loops.kernel import (
+    Accumulate,
+    Accumulated,
     Accumulator,
     Apply,
-    Argument,
+    Const,
     Expression,
-    Fold,
-    Folded,
     Guard,
     Inside,
     Kernel,
-    Literal,
+    KernelArgument,
     Load,
     Loop,
     Store,
@@ -48,9 +48,7 @@ def written(
     rule: Callable[..., Tensor], dtype: DType, values: Sequence[Expression]
 ) -> Expression:
     """A rule on tensors of no dimensions, as an expression of values of one dtype."""
-    operands = [
-        Tensor(BodyArgument(k), (), Type((), dtype)) for k in range(len(values))
-    ]
+    operands = [Tensor(Argument(k), (), Type((), dtype)) for k in range(len(values))]
     y = rule(*operands)
     values_of = {x.serial: v for x, v in zip(operands, values, strict=True)}
     graph = expand(reach([y]), values_of, {y.serial})
@@ -60,7 +58,7 @@ def written(
         if value is None:
             number = leaf.array
             assert number is not None
-            value = Literal(number[()], leaf.type.dtype)
+            value = Const(number[()], leaf.type.dtype)
         lowering.known[argument.serial] = (), value
     return lowering.value(graph.roots[y.serial], ())
 
@@ -80,7 +78,7 @@ def scan(node: Tensor, strides: Strides) -> Kernels:
     """The loop along the axis, with the result of the last step carried."""
     op: Any = node.op
     dtype = carried_in(op, node.type.dtype)
-    axes = [Axis(f"i{k}", n) for k, n in enumerate(node.type.shape)]
+    axes = [LoopAxis(f"i{k}", n) for k, n in enumerate(node.type.shape)]
     along = axes[op.axis]
     step = Index.of(along)
     at = [Index.of(a) for a in axes]
@@ -91,16 +89,16 @@ def scan(node: Tensor, strides: Strides) -> Kernels:
     ]
     exclusive = getattr(op, "exclusive", False)
     carried = Accumulator(0, None, op.identity(dtype) if exclusive else 0, dtype)
-    last = Folded(carried, dtype)
+    last = Accumulated(carried, dtype)
     following = written(op.step, dtype, (last, *xs))
     first = Inside((Guard(step, 0, 1),), bool_)
     value = Apply(Select(), (first, xs[-1], following), dtype)
     result = converted(last if exclusive else value, node.type.dtype)
     store = Store(len(xs), placed(at, strides(node)), result)
-    inner = Loop(along, (store, Fold(carried, value)), "serial", folds=(carried,))
+    inner = Loop(along, (store, Accumulate(carried, value)), "serial", folds=(carried,))
     rest = [a for a in axes if a is not along and a.extent != 1]
-    arguments = [Argument(x.type.dtype) for x in node.inputs]
-    arguments.append(Argument(node.type.dtype, True))
+    arguments = [KernelArgument(x.type.dtype) for x in node.inputs]
+    arguments.append(KernelArgument(node.type.dtype, True))
     kernel = Kernel(
         op.name.lower(),
         tuple(arguments),

@@ -10,14 +10,14 @@ from treadle.base.types import Shape
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
 from treadle.loops.fill import Kernels, nested, zeros
-from treadle.loops.index import Axis, Datum, Index
+from treadle.loops.index import Datum, Index, LoopAxis
 from treadle.loops.kernel import (
     Apply,
-    Argument,
+    Const,
     Counter,
     Expression,
     Kernel,
-    Literal,
+    KernelArgument,
     Load,
     Store,
 )
@@ -38,7 +38,7 @@ def _position(ids: Load, extent: int, negative: bool) -> Index:
     """A position read from data, counted from the end where it is negative."""
     value: Expression = ids
     if negative and ids.dtype.kind == "i":
-        below = Apply(Less(), (value, Literal(0, ids.dtype)), bool_)
+        below = Apply(Less(), (value, Const(0, ids.dtype)), bool_)
         size = Counter(Index.of(extent), ids.dtype)
         wrapped = Apply(Add(), (value, size), ids.dtype)
         value = Apply(Select(), (below, wrapped, value), ids.dtype)
@@ -49,8 +49,8 @@ def _added(
     node: Tensor,
     values: Tensor,
     ids: list[Tensor],
-    axes: Sequence[Axis],
-    ordered: Sequence[Axis],
+    axes: Sequence[LoopAxis],
+    ordered: Sequence[LoopAxis],
     target: Sequence[Index],
     strides: Strides,
     combine: Op | None = _ADD,
@@ -67,15 +67,15 @@ def _added(
     inner = nested([a for a in ordered if a.extent != 1], (store,), "serial")
     outer = [a for a in axes if a not in ordered and a.extent != 1]
     loops = nested(outer, inner, "parallel")
-    arguments = [Argument(x.type.dtype) for x in (*ids, values)]
-    arguments.append(Argument(node.type.dtype, True))
+    arguments = [KernelArgument(x.type.dtype) for x in (*ids, values)]
+    arguments.append(KernelArgument(node.type.dtype, True))
     kernel = Kernel(node.op.name.lower(), tuple(arguments), loops, ordered=True)
     return [zeros(node, strides), (kernel, [*ids, values, node])]
 
 
 def _rows(node: Tensor, strides: Strides) -> Kernels:
     ids, values = node.inputs
-    axes = [Axis(f"i{k}", n) for k, n in enumerate(values.type.shape)]
+    axes = [LoopAxis(f"i{k}", n) for k, n in enumerate(values.type.shape)]
     rank = ids.type.ndim
     at = [Index.of(a) for a in axes]
     load = Load(0, placed(at[:rank], strides(ids)), ids.type.dtype)
@@ -86,7 +86,7 @@ def _rows(node: Tensor, strides: Strides) -> Kernels:
 def _put_along(node: Tensor, strides: Strides) -> Kernels:
     values, ids = node.inputs
     op: Any = node.op
-    axes = [Axis(f"i{k}", n) for k, n in enumerate(values.type.shape)]
+    axes = [LoopAxis(f"i{k}", n) for k, n in enumerate(values.type.shape)]
     at = [Index.of(a) for a in axes]
     load = Load(0, placed(at, strides(ids)), ids.type.dtype)
     target = list(at)
@@ -108,9 +108,9 @@ def _targets(
     ids: list[Tensor],
     shape: Shape,
     strides: Strides,
-) -> tuple[list[Axis], list[Axis], list[Index]]:
+) -> tuple[list[LoopAxis], list[LoopAxis], list[Index]]:
     """The loops over values, those over positions, and where each value goes."""
-    axes = [Axis(f"i{k}", n) for k, n in enumerate(values.type.shape)]
+    axes = [LoopAxis(f"i{k}", n) for k, n in enumerate(values.type.shape)]
     at = [Index.of(a) for a in axes]
     rank = max(i.type.ndim for i in ids)
     here = axes[start : start + rank]
@@ -131,12 +131,12 @@ def _index_set(node: Tensor, strides: Strides, combine: Op | None = None) -> Ker
     """The operand copied, then its elements at the positions replaced, one by one."""
     x, values, *ids = node.inputs
     op: Any = node.op
-    whole = [Axis(f"i{k}", n) for k, n in enumerate(x.type.shape)]
+    whole = [LoopAxis(f"i{k}", n) for k, n in enumerate(x.type.shape)]
     place = [Index.of(a) for a in whole]
     load = Load(0, placed(place, strides(x)), x.type.dtype)
     store = Store(1, placed(place, strides(node)), load)
     loops = nested([a for a in whole if a.extent != 1], (store,), "parallel")
-    arguments = (Argument(x.type.dtype), Argument(node.type.dtype, True))
+    arguments = (KernelArgument(x.type.dtype), KernelArgument(node.type.dtype, True))
     copy = Kernel(COPY, arguments, loops), [x, node]
     axes, here, target = _targets(op, op.place, values, ids, x.type.shape, strides)
     kernels = _added(node, values, ids, axes, here, target, strides, combine)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from treadle.base.symbolic import at_least, gcd, least, most
 from treadle.loops.blocks import in_blocks
-from treadle.loops.index import Axis, Index, Quotient, Remainder
+from treadle.loops.index import Index, LoopAxis, Quotient, Remainder
 from treadle.loops.intervals import in_intervals, without_certain, without_wraps
 from treadle.loops.kernel import (
     Accumulator,
@@ -44,21 +44,21 @@ class Nest:
     `bounds` has where loops that do not run over all of their extent begin and end.
     """
 
-    rows: tuple[Axis, ...]
-    inner: tuple[Axis, ...]
+    rows: tuple[LoopAxis, ...]
+    inner: tuple[LoopAxis, ...]
     passes: tuple[Pass | Store, ...]
-    turns: tuple[Axis, ...] = ()
+    turns: tuple[LoopAxis, ...] = ()
     starts: tuple[Statement, ...] = ()
-    bounds: tuple[tuple[Axis, Bounds], ...] = ()
+    bounds: tuple[tuple[LoopAxis, Bounds], ...] = ()
 
-    def bounded(self) -> set[Axis]:
+    def bounded(self) -> set[LoopAxis]:
         """The axes that are bounded, and those that they are bounded by."""
         by = [i for _, (start, stop) in self.bounds for i in (start, *stop) if i]
         axes = {a for i in by for index in within(i) for a in index.axes()}
         return axes | {axis for axis, _ in self.bounds}
 
     @property
-    def groups(self) -> tuple[tuple[Axis, ...], ...]:
+    def groups(self) -> tuple[tuple[LoopAxis, ...], ...]:
         """Axes that may become others among their kind."""
         return self.rows, self.turns, self.inner
 
@@ -73,19 +73,19 @@ class Pass:
 
 def taken_apart(kernel: Kernel) -> Nest:
     """The loops of a kernel as `kernel_of` makes them."""
-    rows: list[Axis] = []
+    rows: list[LoopAxis] = []
     body = kernel.body
     while len(body) == 1 and isinstance(body[0], Loop) and body[0].kind == "parallel":
         rows.append(body[0].axis)
         body = body[0].body
-    turns: list[Axis] = []
+    turns: list[LoopAxis] = []
     starts: tuple[Statement, ...] = ()
     while body and isinstance(body[-1], Loop) and body[-1].kind == "ordered":
         for s in body[:-1]:
             starts += _innermost(s)[1]
         turns.append(body[-1].axis)
         body = body[-1].body
-    inner: tuple[Axis, ...] = ()
+    inner: tuple[LoopAxis, ...] = ()
     passes: list[Pass | Store] = []
     for s in body:
         if not isinstance(s, Loop):
@@ -99,9 +99,9 @@ def taken_apart(kernel: Kernel) -> Nest:
     return Nest(tuple(rows), inner, tuple(passes), tuple(turns), starts, bounds)
 
 
-def _innermost(s: Statement) -> tuple[tuple[Axis, ...], tuple[Statement, ...]]:
+def _innermost(s: Statement) -> tuple[tuple[LoopAxis, ...], tuple[Statement, ...]]:
     """The axes of loops that stand one in another, and what is inside of them all."""
-    axes: list[Axis] = []
+    axes: list[LoopAxis] = []
     body: tuple[Statement, ...] = (s,)
     while len(body) == 1 and isinstance(body[0], Loop):
         axes.append(body[0].axis)
@@ -109,7 +109,9 @@ def _innermost(s: Statement) -> tuple[tuple[Axis, ...], tuple[Statement, ...]]:
     return tuple(axes), body
 
 
-def put_together(kernel: Kernel, nest: Nest, vector: Axis | None, lanes: int) -> Kernel:
+def put_together(
+    kernel: Kernel, nest: Nest, vector: LoopAxis | None, lanes: int
+) -> Kernel:
     """The kernel of a nest, `vector` innermost among its kind and done `lanes` wide."""
     rows, inner, ends = list(nest.rows), list(nest.inner), dict(nest.bounds)
     for axes in (rows, inner):
@@ -142,12 +144,14 @@ def put_together(kernel: Kernel, nest: Nest, vector: Axis | None, lanes: int) ->
     return kernel.with_loops(nested)
 
 
-def replaced(kernel: Kernel, by: Mapping[Axis, Index], axes: list[Axis]) -> Kernel:
+def replaced(
+    kernel: Kernel, by: Mapping[LoopAxis, Index], axes: list[LoopAxis]
+) -> Kernel:
     """The kernel with axes replaced by indices; `axes` are all loops of its kind."""
     nest = taken_apart(kernel)
     changed = set(by)
 
-    def loops(old: tuple[Axis, ...]) -> tuple[Axis, ...]:
+    def loops(old: tuple[LoopAxis, ...]) -> tuple[LoopAxis, ...]:
         return tuple(axes) if changed & set(old) else old
 
     body = rewritten(kernel.body, lambda i: i.replaced(by), known=kernel.expressions)
@@ -184,13 +188,13 @@ def _split_for(kernel: Kernel, atom: Quotient | Remainder) -> Kernel | None:
     nest = taken_apart(kernel)
     before = _divisions(kernel)
     for axis, c in atom.index.terms:
-        if not isinstance(axis, Axis) or axis in nest.bounded():
+        if not isinstance(axis, LoopAxis) or axis in nest.bounded():
             continue
         part = atom.divisor // gcd(c, atom.divisor)
         if not 1 < part < axis.extent or axis.extent % part:
             continue
-        high = Axis(f"{axis.name}h", axis.extent // part)
-        low = Axis(f"{axis.name}l", part)
+        high = LoopAxis(f"{axis.name}h", axis.extent // part)
+        low = LoopAxis(f"{axis.name}l", part)
         by = {axis: Index.of(high) * part + Index.of(low)}
         group = next((g for g in nest.groups if axis in g), nest.inner)
         axes = [x for a in group for x in ((high, low) if a == axis else (a,))]
@@ -213,7 +217,7 @@ def reorder(kernel: Kernel) -> Kernel:
     nest = taken_apart(kernel)
     touched = _touched(kernel)
 
-    def sorted_by_steps(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+    def sorted_by_steps(axes: tuple[LoopAxis, ...]) -> tuple[LoopAxis, ...]:
         for i in touched:
             if all(i.coefficient(a) for a in axes):
                 return tuple(sorted(axes, key=lambda a: -abs(i.coefficient(a))))
@@ -254,7 +258,7 @@ def merge(kernel: Kernel) -> Kernel:
             return kernel
 
 
-def _runs_on(i: Index, a: Axis, b: Axis) -> bool:
+def _runs_on(i: Index, a: LoopAxis, b: LoopAxis) -> bool:
     """Whether an index passes from the last step of b to the next of a evenly."""
     for atom, _ in i.terms:
         if isinstance(atom, (Quotient, Remainder)):
@@ -264,15 +268,17 @@ def _runs_on(i: Index, a: Axis, b: Axis) -> bool:
     return bool(i.coefficient(a) == i.coefficient(b) * b.extent)
 
 
-def _merged(kernel: Kernel, group: tuple[Axis, ...], a: Axis, b: Axis) -> Kernel:
+def _merged(
+    kernel: Kernel, group: tuple[LoopAxis, ...], a: LoopAxis, b: LoopAxis
+) -> Kernel:
     """The kernel with b standing for both axes."""
-    one = Axis(f"{a.name}{b.name}", a.extent * b.extent)
+    one = LoopAxis(f"{a.name}{b.name}", a.extent * b.extent)
     axes = [one if x == b else x for x in group if x != a]
     by = {a: Index(), b: Index.of(one)}
     return replaced(kernel, by, axes)
 
 
-def vector_axis(kernel: Kernel) -> Axis | None:
+def vector_axis(kernel: Kernel) -> LoopAxis | None:
     """The axis along which most memory is next to each other.
 
     None that is bounded, or that others are bounded by: lanes have the same bounds.

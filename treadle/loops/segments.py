@@ -13,16 +13,16 @@ from treadle.base.dtypes import bool_, int64
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
 from treadle.loops.fill import Kernels, nested, zeros
-from treadle.loops.index import Axis, Datum, Index
+from treadle.loops.index import Datum, Index, LoopAxis
 from treadle.loops.kernel import (
+    Accumulate,
+    Accumulated,
     Accumulator,
     Apply,
-    Argument,
+    Const,
     Expression,
-    Fold,
-    Folded,
     Kernel,
-    Literal,
+    KernelArgument,
     Load,
     Loop,
     Statement,
@@ -40,7 +40,7 @@ _ADD = Add()
 
 
 def segment(
-    axis: Axis,
+    axis: LoopAxis,
     body: tuple[Statement, ...],
     starts: Sequence[Expression],
     kind: str = "serial",
@@ -53,7 +53,7 @@ def segment(
     extent = axis.extent + 1
     begin, end = [converted(x, int64) for x in starts]
     falls = Apply(Less(), (end, begin), bool_)
-    last = Apply(Select(), (falls, Literal(-1, int64), end), int64)
+    last = Apply(Select(), (falls, Const(-1, int64), end), int64)
     bounds = [Index(((Datum(x, extent), 1),)) for x in (begin, last)]
     return Loop(axis, body, kind, folds=folds, start=bounds[0], stop=(bounds[1],))
 
@@ -67,8 +67,8 @@ class _Parts:
         """`starts` is an operand, `count` the number of elements."""
         self.node, self.strides, self.starts = node, of, starts
         rows = node.inputs[starts].type.size - 1
-        self.row, self.element = Axis("i0", rows), Axis("k", count)
-        self.columns = [Axis(f"i{k + 1}", n) for k, n in enumerate(width)]
+        self.row, self.element = LoopAxis("i0", rows), LoopAxis("k", count)
+        self.columns = [LoopAxis(f"i{k + 1}", n) for k, n in enumerate(width)]
         self.at = Index.of(self.row)
         self.place = Index(((self.element, 1),))  # the only one of its extent, too
         self.column_indices = [Index.of(a) for a in self.columns]
@@ -111,16 +111,18 @@ class _Parts:
     def folded(self, value: Expression) -> tuple[Kernel, list[Tensor]]:
         """Each row of the result is the sum of what its elements give."""
         total = self.sum()
-        fold = self.loop((Fold(total, value),), folds=(total,))
-        store = self.store((self.at, *self.column_indices), Folded(total, total.dtype))
+        fold = self.loop((Accumulate(total, value),), folds=(total,))
+        store = self.store(
+            (self.at, *self.column_indices), Accumulated(total, total.dtype)
+        )
         return self.kernel([self.row, *self.columns], (fold, store))
 
     def kernel(
-        self, axes: list[Axis], body: tuple[Statement, ...], ordered: bool = False
+        self, axes: list[LoopAxis], body: tuple[Statement, ...], ordered: bool = False
     ) -> tuple[Kernel, list[Tensor]]:
         loops = nested([a for a in axes if a.extent != 1], body, "parallel")
-        arguments = [Argument(x.type.dtype) for x in self.node.inputs]
-        arguments.append(Argument(self.node.type.dtype, True))
+        arguments = [KernelArgument(x.type.dtype) for x in self.node.inputs]
+        arguments.append(KernelArgument(self.node.type.dtype, True))
         name = self.node.op.name.lower()
         kernel = Kernel(name, tuple(arguments), loops, ordered=ordered)
         return kernel, [*self.node.inputs, self.node]
@@ -162,8 +164,8 @@ def dots(node: Tensor, strides: Strides) -> Kernels:
     body: tuple[Statement, ...] = (parts.store((parts.place,), value),)
     if parts.columns:
         total = parts.sum()
-        along = Loop(parts.columns[0], (Fold(total, value),), folds=(total,))
-        body = along, parts.store((parts.place,), Folded(total, total.dtype))
+        along = Loop(parts.columns[0], (Accumulate(total, value),), folds=(total,))
+        body = along, parts.store((parts.place,), Accumulated(total, total.dtype))
     return [
         zeros(node, strides),
         parts.kernel([parts.row], (parts.loop(body, "ordered"),)),

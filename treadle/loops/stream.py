@@ -13,11 +13,11 @@ from dataclasses import replace
 
 from treadle.base.symbolic import at_least
 from treadle.graph.tensor import Tensor
-from treadle.loops.index import Axis, Index
+from treadle.loops.index import Index, LoopAxis
 from treadle.loops.kernel import (
-    Argument,
     Fetch,
     Kernel,
+    KernelArgument,
     Load,
     Loop,
     Statement,
@@ -54,7 +54,7 @@ def streaming(kernel: Kernel, nodes: Sequence[Tensor]) -> Kernel:
     return _fetching(replace(kernel, arguments=arguments), large)
 
 
-def _rows(kernel: Kernel) -> tuple[list[Axis], tuple[Statement, ...]]:
+def _rows(kernel: Kernel) -> tuple[list[LoopAxis], tuple[Statement, ...]]:
     """The loops over the rows of a kernel, and what is done with each row."""
     axes, body = [], kernel.body
     while body and isinstance(body[-1], Loop) and body[-1].kind in ROWS:
@@ -74,12 +74,12 @@ def _with_rows(kernel: Kernel, body: tuple[Statement, ...]) -> Kernel:
     return kernel.with_body(around(kernel.body))
 
 
-def _in_row(i: Index, rows: Sequence[Axis]) -> Index:
+def _in_row(i: Index, rows: Sequence[LoopAxis]) -> Index:
     """The place of an element in its row, the first one of loops at 0."""
     return Index(tuple((atom, c) for atom, c in i.terms if atom not in rows))
 
 
-def _bytes(i: Index, rows: Sequence[Axis], size: int) -> int:
+def _bytes(i: Index, rows: Sequence[LoopAxis], size: int) -> int:
     """The bytes of a row, in whole lines; 0 where it runs backwards."""
     low, high = _in_row(i, rows).bounds()
     return 0 if low else -(-(high + 1) * size // LINE) * LINE
@@ -116,13 +116,13 @@ def _waiting(kernel: Kernel, buffer: int) -> Kernel:
             return (wait,)
         return (s, wait) if later else (s,)
 
-    scratch = Argument(dtype, True, size // dtype.itemsize)
+    scratch = KernelArgument(dtype, True, size // dtype.itemsize)
     kernel = replace(kernel, arguments=(*kernel.arguments, scratch))
     return _with_rows(kernel, tuple(t for s in body for t in stored(s)))
 
 
 def _only_place(
-    body: tuple[Statement, ...], rows: Sequence[Axis], buffer: int
+    body: tuple[Statement, ...], rows: Sequence[LoopAxis], buffer: int
 ) -> Index | None:
     """The place at which a buffer is both stored and loaded, once in each step."""
     stores = [s for s in statements(body) if isinstance(s, Store)]
@@ -134,14 +134,14 @@ def _only_place(
     if not rows or not stores_there or not loads or len(places) != 1 or not bare:
         return None
     (place,) = places
-    plain = all(isinstance(atom, Axis) for atom, _ in place.terms)
+    plain = all(isinstance(atom, LoopAxis) for atom, _ in place.terms)
     inner = set(_in_row(place, rows).axes())
     return place if plain and _around(body, buffer, ()) <= {frozenset(inner)} else None
 
 
 def _around(
-    body: Sequence[Statement], buffer: int, axes: tuple[Axis, ...]
-) -> set[frozenset[Axis]]:
+    body: Sequence[Statement], buffer: int, axes: tuple[LoopAxis, ...]
+) -> set[frozenset[LoopAxis]]:
     """The loops around each statement that uses a buffer."""
     nests = set()
     for s in body:
@@ -200,7 +200,7 @@ def _fetching(kernel: Kernel, large: set[int]) -> Kernel:
     return _with_rows(kernel, begun)
 
 
-def _axes(within: Statement) -> set[Axis]:
+def _axes(within: Statement) -> set[LoopAxis]:
     return {s.axis for s in statements((within,)) if isinstance(s, Loop)}
 
 
@@ -215,24 +215,26 @@ def _run_ahead(s: Statement, kernel: Kernel, large: set[int]) -> Statement:
     fetches: dict[int, Fetch] = {}
     for x in expressions((s,)):
         if isinstance(x, Load) and x.buffer in large and not x.guards:
-            plain = all(isinstance(atom, Axis) for atom, _ in x.index.terms)
+            plain = all(isinstance(atom, LoopAxis) for atom, _ in x.index.terms)
             if plain and x.index.coefficient(s.axis) == 1:
                 shift = AHEAD // x.dtype.itemsize
                 fetches.setdefault(x.buffer, Fetch(x.buffer, x.index + shift))
     return _begun(s, tuple(fetches.values()), ())
 
 
-def _is_run(x: Load, rows: Sequence[Axis], within: Statement) -> bool:
+def _is_run(x: Load, rows: Sequence[LoopAxis], within: Statement) -> bool:
     """Whether a pass loads short rows one after another, in vectors."""
     lanes = [s.axis for s in statements((within,)) if isinstance(s, Loop) and s.lanes]
-    plain = all(isinstance(atom, Axis) for atom, _ in x.index.terms) and not x.guards
+    plain = (
+        all(isinstance(atom, LoopAxis) for atom, _ in x.index.terms) and not x.guards
+    )
     if not plain or not lanes or x.index.coefficient(lanes[0]) != 1:
         return False
     size = _bytes(x.index, rows, x.dtype.itemsize)
     return 0 < size <= ROW and x.index.coefficient(rows[-1]) != 0
 
 
-def _begun(s: Statement, first: Sequence[Fetch], rows: Sequence[Axis]) -> Statement:
+def _begun(s: Statement, first: Sequence[Fetch], rows: Sequence[LoopAxis]) -> Statement:
     """A loop with more to fetch at the beginning of each innermost step, or as far
     inside as all axes are known; what no loop knows all axes of is left out.
     """

@@ -6,18 +6,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from treadle.loops.index import Index, Parameter
+from treadle.loops.index import Index, IndexParameter
 from treadle.loops.kernel import (
+    Accumulate,
+    Accumulated,
     Apply,
+    Const,
     Counter,
     Expression,
     Fetch,
-    Fold,
-    Folded,
     Guard,
     Inside,
     Kernel,
-    Literal,
     Load,
     Loop,
     Statement,
@@ -41,7 +41,7 @@ class _Writer:
         self.shared = {x for x, n in uses.items() if n > 1}
         loops = [s for s in statements(kernel.body) if isinstance(s, Loop)]
         for body in (kernel.body, *[s.body for s in loops]):
-            values = [s.value for s in body if isinstance(s, (Fold, Store))]
+            values = [s.value for s in body if isinstance(s, (Accumulate, Store))]
             self.shared |= {x for x in values if values.count(x) > 1}
 
     def text(self) -> str:
@@ -74,7 +74,7 @@ class _Writer:
                 self.put(depth, f"{s.kind} {s.axis.name} < {size}{lanes}{bounds}")
                 self.body(s.body, depth + 1)
                 self.names = {}
-            elif isinstance(s, Fold):
+            elif isinstance(s, Accumulate):
                 value = self.value(s.value, depth)
                 combine = s.accumulator.combine
                 joined = f"{combine.name} with " if combine else ""
@@ -112,7 +112,7 @@ class _Writer:
         return written
 
     def _written(self, x: Expression, depth: int) -> str:
-        if isinstance(x, Literal):
+        if isinstance(x, Const):
             return _literal(x)
         if isinstance(x, Load):
             return f"b{x.buffer}[{self.index(x.index)}]{self.where(x.guards)}"
@@ -120,7 +120,7 @@ class _Writer:
             return f"({self.index(x.index)})"
         if isinstance(x, Inside):
             return f"({self.where(x.guards).removeprefix(' where ')})"
-        if isinstance(x, Folded):
+        if isinstance(x, Accumulated):
             return f"a{x.accumulator.number}"
         inputs = ", ".join(self.value(c, depth) for c in x.inputs)
         fields = ", ".join(f"{k}={v!r}" for k, v in x.op.attributes())
@@ -129,9 +129,9 @@ class _Writer:
         return f"{x.op.name.lower()}({inputs}{', ' + fields if fields else ''})"
 
 
-def _literal(x: Literal) -> str:
+def _literal(x: Const) -> str:
     """A number as text, the same for all literals that are equal."""
-    if isinstance(x.value, Parameter):
+    if isinstance(x.value, IndexParameter):
         return _size(x.value)
     return str(np.asarray(x.value, x.dtype)[()])
 

@@ -8,14 +8,14 @@ from treadle.base.dtypes import DType, bool_
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
 from treadle.loops.fill import Kernels, nested, zeros
-from treadle.loops.index import Axis, Index
+from treadle.loops.index import Index, LoopAxis
 from treadle.loops.kernel import (
     Apply,
-    Argument,
+    Const,
     Expression,
     Guard,
     Kernel,
-    Literal,
+    KernelArgument,
     Load,
     Statement,
     Store,
@@ -48,10 +48,10 @@ def max_pool_gradient(node: Tensor, strides: Strides) -> Kernels:
     op: Any = node.op
     x, g = node.inputs
     shape, dtype = x.type.shape, node.type.dtype
-    axes = [Axis(f"w{k}", n) for k, n in enumerate(g.type.shape)]
+    axes = [LoopAxis(f"w{k}", n) for k, n in enumerate(g.type.shape)]
     at = tuple(map(Index.of, axes))
     share = Load(1, placed(at, strides(g)), g.type.dtype)
-    zero = Literal(0, dtype)
+    zero = Const(0, dtype)
     body: list[Statement] = []
     values: list[tuple[Index, Guards, Expression]] = []
     for source, inside in taps(op, at, shape):
@@ -61,7 +61,7 @@ def max_pool_gradient(node: Tensor, strides: Strides) -> Kernels:
     greatest: Expression = values[0][2]
     for _, _, value in values[1:]:
         greatest = _scalar(Maximum(), greatest, value)
-    taken: Expression = Literal(False, bool_)
+    taken: Expression = Const(False, bool_)
     overlap = _overlap(op)
     for element, inside, value in values:
         hit = _scalar(Equal(), value, greatest, dtype=bool_)
@@ -72,7 +72,11 @@ def max_pool_gradient(node: Tensor, strides: Strides) -> Kernels:
         body.append(
             Store(2, element, element_value, Add() if overlap else None, inside)
         )
-    arguments = (Argument(x.type.dtype), Argument(g.type.dtype), Argument(dtype, True))
+    arguments = (
+        KernelArgument(x.type.dtype),
+        KernelArgument(g.type.dtype),
+        KernelArgument(dtype, True),
+    )
     real = [a for a in axes if a.extent != 1]
     if overlap:  # windows that share elements are done one after the other
         outer = [a for a in axes[:2] if a.extent != 1]

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 
 from treadle.base.errors import RunError
 from treadle.graph.tensor import Tensor
-from treadle.loops.index import Axis, Index
+from treadle.loops.index import Index, LoopAxis
 from treadle.loops.kernel import (
+    Accumulate,
+    Accumulated,
     Accumulator,
     Fetch,
-    Fold,
-    Folded,
     Kernel,
     Load,
     Loop,
@@ -60,8 +60,8 @@ def kernel_problems(kernel: Kernel) -> list[str]:
 def _check(
     kernel: Kernel,
     body: tuple[Statement, ...],
-    axes: list[Axis],
-    lanes: list[Axis],
+    axes: list[LoopAxis],
+    lanes: list[LoopAxis],
     folds: list[Accumulator],
     problems: list[str],
 ) -> None:
@@ -97,25 +97,25 @@ def _check(
             inner_lanes = [*lanes, s.axis] if s.lanes else lanes
             _check(kernel, s.body, [*axes, s.axis], inner_lanes, known, problems)
             continue
-        if isinstance(s, Fold) and s.accumulator not in known:
+        if isinstance(s, Accumulate) and s.accumulator not in known:
             problems.append(f"a{s.accumulator.number} is folded into before it starts")
         if isinstance(s, Fetch):
             problems += _outside(s.index, axes)
         for x in expressions((s,)):
-            if isinstance(x, Folded) and x.accumulator not in known:
+            if isinstance(x, Accumulated) and x.accumulator not in known:
                 problems.append(f"a{x.accumulator.number} is read before it starts")
-            if isinstance(x, Folded) and x.accumulator in replaced:
+            if isinstance(x, Accumulated) and x.accumulator in replaced:
                 problems.append(f"a{x.accumulator.number} is read after its step")
             for i in indices(x):
                 problems += _outside(i, axes)
-        if isinstance(s, Fold) and s.accumulator.combine is None:
+        if isinstance(s, Accumulate) and s.accumulator.combine is None:
             if s.accumulator in new:
                 problems.append(f"a{s.accumulator.number} is replaced twice at once")
             new.append(s.accumulator)
 
 
 def _bounds(
-    s: Loop, axes: list[Axis], lanes: list[Axis], folds: list[Accumulator]
+    s: Loop, axes: list[LoopAxis], lanes: list[LoopAxis], folds: list[Accumulator]
 ) -> list[str]:
     """The faults of the bounds of a loop: known before it, alike in all lanes."""
     problems = []
@@ -128,7 +128,7 @@ def _bounds(
         problems += [
             f"a{x.accumulator.number} is read before it starts"
             for x in values
-            if isinstance(x, Folded) and x.accumulator not in folds
+            if isinstance(x, Accumulated) and x.accumulator not in folds
         ]
     return problems
 
@@ -145,7 +145,7 @@ def _lost(kernel: Kernel, loop: Loop) -> list[str]:
     ]
 
 
-def _outside(i: Index, axes: list[Axis]) -> list[str]:
+def _outside(i: Index, axes: list[LoopAxis]) -> list[str]:
     return [
         f"axis {a.name} is used outside of its loop" for a in i.axes() if a not in axes
     ]

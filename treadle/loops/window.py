@@ -15,11 +15,11 @@ from treadle.graph.tensor import Tensor
 from treadle.loops.index import Index
 from treadle.loops.kernel import (
     Apply,
+    Const,
     Counter,
     Expression,
     Guard,
     Inside,
-    Literal,
 )
 from treadle.ops.bitwise import BitwiseAnd, BitwiseOr
 from treadle.ops.compare import Equal, Greater, LogicalNot
@@ -46,9 +46,9 @@ def _apply(op: Op, *xs: Expression, dtype: DType | None = None) -> Expression:
     return Apply(op, xs, dtype or xs[-1].dtype)
 
 
-def lowest(dtype: DType) -> Literal:
+def lowest(dtype: DType) -> Const:
     """The least number of a type, which no element of a window is below."""
-    return Literal(-np.inf if dtype.kind in "fV" else np.iinfo(dtype).min, dtype)
+    return Const(-np.inf if dtype.kind in "fV" else np.iinfo(dtype).min, dtype)
 
 
 def taps(op: Any, at: At, shape: tuple[int, ...]) -> Iterator[tuple[At, Guards]]:
@@ -82,7 +82,7 @@ def _max_pool(read: Read, node: Tensor, at: At, guards: Guards) -> Expression:
 
 def _sum_pool(read: Read, node: Tensor, at: At, guards: Guards) -> Expression:
     (x,) = node.inputs
-    zero = Literal(0, node.type.dtype)
+    zero = Const(0, node.type.dtype)
     total: Expression = zero
     for source, inside in taps(node.op, at, x.type.shape):
         value = outside(read(x, source, guards + inside), inside, zero)
@@ -94,7 +94,7 @@ def _positions(read: Read, node: Tensor, at: At, guards: Guards) -> Expression:
     """The place of the first greatest element, counted through the plane."""
     (x,) = node.inputs
     best: Expression = lowest(x.type.dtype)
-    position: Expression = Literal(-1, int64)
+    position: Expression = Const(-1, int64)
     for source, inside in taps(node.op, at, x.type.shape):
         value = read(x, source, guards + inside)
         plane = Index()
@@ -105,7 +105,7 @@ def _positions(read: Read, node: Tensor, at: At, guards: Guards) -> Expression:
             known = _apply(LogicalNot(), _apply(IsNan(), best, dtype=bool_))
             nan = _apply(IsNan(), value, dtype=bool_)
             more = _apply(BitwiseOr(), more, _apply(BitwiseAnd(), nan, known))
-        first = _apply(Equal(), position, Literal(-1, int64), dtype=bool_)
+        first = _apply(Equal(), position, Const(-1, int64), dtype=bool_)
         more = _apply(BitwiseOr(), more, first)
         if inside:
             more = _apply(BitwiseAnd(), more, Inside(inside, bool_))
@@ -118,7 +118,7 @@ def _sum_pool_gradient(read: Read, node: Tensor, at: At, guards: Guards) -> Expr
     """The sum of the cotangents of all windows that see an element."""
     op: Any = node.op
     (g,) = node.inputs
-    zero = Literal(0, node.type.dtype)
+    zero = Const(0, node.type.dtype)
     total: Expression = zero
     fields = list(zip(op.stride, op.padding, op.dilation, strict=True))
     for place in itertools.product(*map(range, op.kernel)):
@@ -142,7 +142,7 @@ def _fold(read: Read, node: Tensor, at: At, guards: Guards) -> Expression:
     """The sum of what all windows that see an element have there."""
     op: Any = node.op
     (y,) = node.inputs
-    zero = Literal(0, node.type.dtype)
+    zero = Const(0, node.type.dtype)
     total: Expression = zero
     counts = windows_along(node.type.shape[2:], op.kernel, *op.sliding)
     fields = list(zip(op.stride, op.padding, op.dilation, counts, strict=True))

@@ -9,7 +9,7 @@ from weakref import WeakSet
 from treadle.graph.variable import Variable
 
 
-class Part(Protocol):
+class TrainedPart(Protocol):
     """A module's part in training: its own setting, the modules around and below."""
 
     _trains: bool
@@ -18,12 +18,12 @@ class Part(Protocol):
     def _items(self) -> Iterator[tuple[str, Any]]: ...
 
 
-def trains(module: Part) -> bool:
+def trains(module: TrainedPart) -> bool:
     """Whether a module and all around it are set to train."""
     return all(m._trains for m in _around(module))
 
 
-def update_trainable(module: Part) -> None:
+def update_trainable(module: TrainedPart) -> None:
     """Tell every Variable of the network of which this is a part whether it may train.
 
     One that several modules hold trains if all of them do.
@@ -47,7 +47,7 @@ def update_trainable(module: Part) -> None:
         variable.allow(free)
 
 
-def released(module: Part, gone: Sequence[Any]) -> None:
+def released(module: TrainedPart, gone: Sequence[Any]) -> None:
     """What was in an attribute trains as it may without this module around it; what is
     new there as it may within."""
     kept = {id(item) for _, item in module._items()} if gone else set()
@@ -61,7 +61,7 @@ def released(module: Part, gone: Sequence[Any]) -> None:
         update_trainable(module)
 
 
-def _around(module: Part) -> list[Any]:
+def _around(module: TrainedPart) -> list[Any]:
     """The module, and all that hold it, directly or not."""
     modules = {id(module): module}
     stack: list[Any] = [module]

@@ -35,12 +35,12 @@ from treadle.optim.groups import (
 )
 from treadle.optim.state import OptimizerState
 from treadle.optim.transform import Transform, identity, moving
-from treadle.optim.update import Traced, changed, next_value, release
+from treadle.optim.update import TracedUpdate, changed, next_value, release
 from treadle.runtime.again import Plans
 from treadle.runtime.around import settings
 from treadle.runtime.evaluate import run
 from treadle.runtime.recorder import recording
-from treadle.runtime.recording import Recording
+from treadle.runtime.recording import PlanRecording
 from treadle.runtime.rows import rerolled
 from treadle.runtime.store import Changes, each_once, store, updates_of
 
@@ -105,7 +105,7 @@ class Optimizer(OptimizerState):
             masters,
         )
         self.sparse_updates = sparse_updates
-        self._traced = Traced()
+        self._traced = TracedUpdate()
         self.plans = Plans()
         self._since = gradings()
 
@@ -190,7 +190,7 @@ class Optimizer(OptimizerState):
         loss: Any,
         only: set[int] | None,
         now: Now | None,
-        note: Recording | None,
+        note: PlanRecording | None,
         more: Sequence[tuple[Variable, Any]] = (),
     ) -> Any:
         """A step that follows no plan, and makes `more` changes at once; one is made of

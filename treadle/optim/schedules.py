@@ -41,7 +41,7 @@ Schedule = Callable[[Any], Tensor]
 
 
 @dataclass(frozen=True)
-class Formula:
+class ScheduleFormula:
     """A function of this module with its settings: a closure could not be pickled."""
 
     function: Callable[..., Tensor]
@@ -71,7 +71,7 @@ def constant(base: float) -> Schedule:
     >>> float(constant(0.1)(5))
     0.1
     """
-    return Formula(_constant, (base,))
+    return ScheduleFormula(_constant, (base,))
 
 
 def _constant(i: Tensor, base: float) -> Tensor:
@@ -84,7 +84,7 @@ def provided(rate: Operand) -> Schedule:
     >>> float(provided(td.Variable(0.5))(5))
     0.5
     """
-    return Formula(_provided, (rate,))
+    return ScheduleFormula(_provided, (rate,))
 
 
 def _provided(i: Tensor, rate: Operand) -> Tensor:
@@ -98,7 +98,7 @@ def step(base: float, size: int, gamma: float = 0.1) -> Schedule:
     [1.0, 1.0, 0.5, 0.25]
     """
     _positive(size=size)
-    return Formula(_step, (base, size, gamma))
+    return ScheduleFormula(_step, (base, size, gamma))
 
 
 def _step(i: Tensor, base: float, size: int, gamma: float) -> Tensor:
@@ -117,7 +117,7 @@ def piecewise(
     factors = [gamma] * len(points) if isinstance(gamma, (int, float)) else list(gamma)
     if len(factors) != len(points) or list(points) != sorted(points):
         raise ArgumentError("a schedule has rising points and one gamma for each")
-    return Formula(_piecewise, (base, tuple(points), tuple(factors)))
+    return ScheduleFormula(_piecewise, (base, tuple(points), tuple(factors)))
 
 
 def _piecewise(
@@ -135,7 +135,7 @@ def exponential(base: float, gamma: float) -> Schedule:
     >>> float(exponential(1.0, 0.5)(3))
     0.125
     """
-    return Formula(_exponential, (base, gamma))
+    return ScheduleFormula(_exponential, (base, gamma))
 
 
 def _exponential(i: Tensor, base: float, gamma: float) -> Tensor:
@@ -148,7 +148,7 @@ def natural_exponential(base: float, k: float) -> Schedule:
     >>> f"{float(natural_exponential(1.0, 0.1)(10)):.4f}"
     '0.3679'
     """
-    return Formula(_natural_exponential, (base, k))
+    return ScheduleFormula(_natural_exponential, (base, k))
 
 
 def _natural_exponential(i: Tensor, base: float, k: float) -> Tensor:
@@ -161,7 +161,7 @@ def inverse(base: float, gamma: float, power: float = 1.0) -> Schedule:
     >>> float(inverse(1.0, 0.5)(2))
     0.5
     """
-    return Formula(_inverse, (base, gamma, power))
+    return ScheduleFormula(_inverse, (base, gamma, power))
 
 
 def _inverse(i: Tensor, base: float, gamma: float, power: float) -> Tensor:
@@ -174,7 +174,7 @@ def inverse_decay(base: float, k: float) -> Schedule:
     >>> float(inverse_decay(1.0, 1.0)(3))
     0.25
     """
-    return Formula(_inverse_decay, (base, k))
+    return ScheduleFormula(_inverse_decay, (base, k))
 
 
 def _inverse_decay(i: Tensor, base: float, k: float) -> Tensor:
@@ -190,7 +190,7 @@ def polynomial(
     [1.0, 0.75, 0.0, 0.0]
     """
     _positive(steps=steps)
-    return Formula(_polynomial, (base, steps, power, final))
+    return ScheduleFormula(_polynomial, (base, steps, power, final))
 
 
 def _polynomial(
@@ -206,7 +206,7 @@ def sigmoid(base: float, gamma: float, center: float) -> Schedule:
     >>> float(sigmoid(1.0, 0.1, 5)(5))
     0.5
     """
-    return Formula(_sigmoid, (base, gamma, center))
+    return ScheduleFormula(_sigmoid, (base, gamma, center))
 
 
 def _sigmoid(i: Tensor, base: float, gamma: float, center: float) -> Tensor:
@@ -220,7 +220,7 @@ def inverse_sqrt(base: float, steps: int, start: int = 0) -> Schedule:
     0.5
     """
     _positive(steps=steps)
-    return Formula(_inverse_sqrt, (base, steps, start))
+    return ScheduleFormula(_inverse_sqrt, (base, steps, start))
 
 
 def _inverse_sqrt(i: Tensor, base: float, steps: int, start: int) -> Tensor:
@@ -237,7 +237,7 @@ def cosine(base: float, steps: int, final: float = 0.0) -> Schedule:
     [1.0, 0.5, 0.0, 0.0]
     """
     _positive(steps=steps)
-    return Formula(_cosine, (base, steps, final))
+    return ScheduleFormula(_cosine, (base, steps, final))
 
 
 def _cosine(i: Tensor, base: float, steps: int, final: float) -> Tensor:
@@ -254,7 +254,7 @@ def cyclic(low: float, high: float, half: int, gamma: float = 1.0) -> Schedule:
     [0.0, 0.5, 1.0, 0.5, 0.0]
     """
     _positive(half=half)
-    return Formula(_cyclic, (low, high, half, gamma))
+    return ScheduleFormula(_cyclic, (low, high, half, gamma))
 
 
 def _cyclic(i: Tensor, low: float, high: float, half: int, gamma: float) -> Tensor:
@@ -281,7 +281,7 @@ def warm_up(
     if cycle and cycle < steps:
         raise ArgumentError(f"a cycle of {cycle} steps is shorter than its warm-up")
     after = schedule if callable(schedule) else constant(schedule)
-    return Formula(_warm_up, (after, steps, start, cycle))
+    return ScheduleFormula(_warm_up, (after, steps, start, cycle))
 
 
 def _warm_up(

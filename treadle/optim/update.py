@@ -87,7 +87,7 @@ def changed(
     return [*versions, (p, whole(p, kept(p, old, value)))]
 
 
-class Traced:
+class TracedUpdate:
     """`next_value`, by calls of bodies that are traced once for each rule and types."""
 
     def __init__(self) -> None:

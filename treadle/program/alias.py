@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from treadle.base.caches import cached
 from treadle.base.symbolic import is_same, whole
 from treadle.graph.tensor import Tensor
-from treadle.loops.index import Axis, Index
+from treadle.loops.index import Index, LoopAxis
 from treadle.loops.kernel import (
     Expression,
     Fetch,
@@ -167,7 +167,7 @@ def _in_steps(kernel: Kernel, source: int, target: int, sized: bool) -> bool:
     return True
 
 
-def _repeated(store: Store, axes: Sequence[Axis]) -> bool:
+def _repeated(store: Store, axes: Sequence[LoopAxis]) -> bool:
     """Whether some of these loops come to the element that is written again."""
     seen = store.index.axes()
     return any(a not in seen and a.extent != 1 for a in axes)
@@ -195,7 +195,7 @@ def _shared(a: Path, b: Path) -> int:
     return count
 
 
-def _meet(a: Index, b: Index, axes: Sequence[Axis], same: bool) -> bool:
+def _meet(a: Index, b: Index, axes: Sequence[LoopAxis], same: bool) -> bool:
     """Whether two steps of some loops may meet, one in the one place, one in the other:
     different ones, or also the `same`.
 
@@ -212,7 +212,7 @@ def _meet(a: Index, b: Index, axes: Sequence[Axis], same: bool) -> bool:
     return _adds_up(low - most, high - least, sorted(steps, reverse=True), same)
 
 
-def _without(i: Index, axes: Sequence[Axis]) -> Index:
+def _without(i: Index, axes: Sequence[LoopAxis]) -> Index:
     """A place without what some loops add to it."""
     return Index(tuple(t for t in i.terms if t[0] not in axes), i.constant)
 
@@ -241,13 +241,13 @@ def _adds_up(
 
 
 def _walk(
-    body: Sequence[Statement], path: Path, axes: tuple[Axis, ...]
-) -> Iterator[tuple[Statement, Path, tuple[Axis, ...]]]:
+    body: Sequence[Statement], path: Path, axes: tuple[LoopAxis, ...]
+) -> Iterator[tuple[Statement, Path, tuple[LoopAxis, ...]]]:
     """Statements in the order in which they run, and the loops around them."""
     for k, s in enumerate(body):
         yield s, path, axes
         if isinstance(s, Loop):  # one with a stride moves where one inside begins
-            axis = s.axis if s.stride == 1 else Axis(s.axis.name, 1)
+            axis = s.axis if s.stride == 1 else LoopAxis(s.axis.name, 1)
             yield from _walk(s.body, (*path, k), (*axes, axis))
 
 

@@ -18,7 +18,7 @@ from itertools import chain
 
 from treadle.program.dependences import before, nanoseconds, stretches, turns
 from treadle.program.lives import demand
-from treadle.program.program import Program, Region
+from treadle.program.program import ParallelRegion, Program
 
 SYNC = 2_000  # ns that it takes to hand out parts and to wait for the last of them
 LARGE = 512_000  # ns, over the threads: such a step is for all of them
@@ -72,14 +72,14 @@ def _ordered(program: Program, pieces: Sequence[Chains], chosen: set[int]) -> Pr
     """The program in pieces, of which those chosen are regions."""
     order: list[int] = []
     plain: list[int] = []
-    regions: list[Region] = []
+    regions: list[ParallelRegion] = []
     for k, chains in enumerate(pieces):
         if k not in chosen:
             plain += chain.from_iterable(chains)
             continue
         order += sorted(plain)
         plain = []
-        regions.append(Region(len(order), tuple(map(len, chains))))
+        regions.append(ParallelRegion(len(order), tuple(map(len, chains))))
         order += chain.from_iterable(chains)
     order += sorted(plain)
     return replace(

@@ -15,7 +15,7 @@ from dataclasses import replace
 from treadle.base.symbolic import stays_below
 from treadle.base.types import TupleType
 from treadle.graph.tensor import Tensor
-from treadle.loops.index import Axis
+from treadle.loops.index import LoopAxis
 from treadle.loops.lower import Strides, is_virtual, wide
 from treadle.loops.nest import kernel_of
 from treadle.loops.region import Nodes, Region
@@ -86,7 +86,9 @@ def _is_fold(unit: Unit, node: Tensor) -> bool:
     return unit.region is not None and unit.region.folds(node)
 
 
-def _parts(unit: Unit) -> tuple[tuple[Axis, ...], tuple[Axis, ...], tuple[Axis, ...]]:
+def _parts(
+    unit: Unit,
+) -> tuple[tuple[LoopAxis, ...], tuple[LoopAxis, ...], tuple[LoopAxis, ...]]:
     """The axes of blocks of rows, of the rows of a block, and of columns."""
     region = unit.region
     assert region is not None

@@ -11,7 +11,7 @@ from treadle.base.caches import cached
 from treadle.base.dtypes import DType, bfloat16, float16, float32, int8, int32, uint8
 from treadle.base.types import Shape, Type
 from treadle.graph.tensor import Tensor
-from treadle.loops.index import Axis, Index
+from treadle.loops.index import Index, LoopAxis
 from treadle.loops.lower import At, Strides, flat, placed, row_major, steps, unflatten
 from treadle.ops.cast import Cast
 from treadle.ops.contract import Contract, letters
@@ -109,12 +109,12 @@ def _strided(
     shape: Shape, moves: Sequence[tuple[Movement, Type]], strides: tuple[int, ...]
 ) -> tuple[int, tuple[int, ...]] | None:
     """The offset and strides that moves of what lies so come to, if they are such."""
-    axes = [Axis(f"d{k}", n) for k, n in enumerate(shape)]
+    axes = [LoopAxis(f"d{k}", n) for k, n in enumerate(shape)]
     at = tuple(map(Index.of, axes))
     for op, type_ in moves:
         at = tuple(Index.of(i) for i in op.index(at, type_))
     place = placed(at, strides)
-    if any(not isinstance(atom, Axis) for atom, _ in place.terms):
+    if any(not isinstance(atom, LoopAxis) for atom, _ in place.terms):
         return None
     return place.constant, tuple(place.coefficient(a) for a in axes)
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from treadle.base.caches import cached
 from treadle.base.types import Shape
 from treadle.graph.tensor import Tensor
-from treadle.loops.index import Axis, Index, Quotient, Remainder
+from treadle.loops.index import Index, LoopAxis, Quotient, Remainder
 from treadle.loops.kernel import Kernel, Loop
 from treadle.loops.lower import At, Strides, flat, is_virtual, unflatten
 from treadle.loops.nest import kernel_of
@@ -99,7 +99,7 @@ def _place(unit: Unit, node: Tensor) -> At | None:
 
 
 @cached(4096)
-def _covered(place: At, axes: tuple[Axis, ...], shape: Shape) -> At | None:
+def _covered(place: At, axes: tuple[LoopAxis, ...], shape: Shape) -> At | None:
     """A place in an array that loops over axes run through, as `_place` gives it."""
     if math.prod(a.extent for a in axes) != math.prod(shape):
         return None
@@ -121,19 +121,19 @@ def _is_whole(i: Index, extent: int) -> bool:
     if not i.terms:
         return i.constant == 0 and extent == 1
     axis = i.terms[0][0]
-    return isinstance(axis, Axis) and i == Index.of(axis) and axis.extent == extent
+    return isinstance(axis, LoopAxis) and i == Index.of(axis) and axis.extent == extent
 
 
 @cached(4096)
 def result_places(
     layout: Layout | Convolution, shape: Shape
-) -> tuple[tuple[Axis, ...], At]:
+) -> tuple[tuple[LoopAxis, ...], At]:
     """Batch, rows and columns of a product, and the element of the result there.
 
     What the product is a sum of is nothing to what follows.
     """
     batch, m, n, _ = layout.sizes
-    axes = (Axis("b", batch), Axis("m", m), Axis("n", n))
+    axes = (LoopAxis("b", batch), LoopAxis("m", m), LoopAxis("n", n))
     return axes, layout.element(tuple(map(Index.of, axes)), shape)
 
 
@@ -155,7 +155,7 @@ def epilogue_kernel(
     axes, dims = result_places(layout, node.type.shape)
     known = _place(unit, node)
     assert known is not None
-    by: dict[Axis, Index] = {}
+    by: dict[LoopAxis, Index] = {}
     if len(known) == 1:
         extents = tuple(a.extent for a in region.axes)
         place = flat(dims, node.type.shape)

@@ -23,7 +23,7 @@ _known = Cache("kernels by form", KNOWN)
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class RegionForm:
     """A region without its nodes: what was done to which numbers, and those nodes."""
 
     key: tuple[Any, ...]
@@ -36,7 +36,7 @@ def form_of(
     stored: Sequence[Tensor],
     has_buffer: Callable[[Tensor], bool],
     strides: Strides,
-) -> Form:
+) -> RegionForm:
     """The form of a region that stores some members, as `kernel_of` takes it."""
     numbers: dict[int, int] = {}
     nodes: list[Tensor] = []
@@ -81,7 +81,7 @@ def form_of(
     loops = region.axes, region.inner, region.turns, tuple(listed)
     order = tuple([numbers[x.serial] for x in region.nodes])
     kept = tuple([numbers[x.serial] for x in stored])
-    return Form((loops, tuple(parts), order, kept), nodes, numbers)
+    return RegionForm((loops, tuple(parts), order, kept), nodes, numbers)
 
 
 def _bytes(x: Tensor) -> Any:
@@ -93,7 +93,7 @@ def _bytes(x: Tensor) -> Any:
 Made = tuple[Any, Sequence[Tensor]]
 
 
-def once(key: Any, form: Form, make: Callable[[], Made | None]) -> Made | None:
+def once(key: Any, form: RegionForm, make: Callable[[], Made | None]) -> Made | None:
     """The result of `make` for a form and a key, and nodes that it is about.
 
     Where it was made before, for other nodes, these stand in their places.

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from treadle.base.symbolic import at_least, is_same
 from treadle.base.types import TupleType
 from treadle.graph.tensor import Tensor
-from treadle.loops.index import Axis, Index
+from treadle.loops.index import Index, LoopAxis
 from treadle.loops.lower import At, is_virtual
 from treadle.loops.region import Region
 from treadle.ops.families import Output, Reduction
@@ -115,7 +115,7 @@ class Grouping:
         region = Region(axes)
         if isinstance(node.op, Reduction):
             folded = set(node.op.axes)
-            inner = {Axis(f"i{k}", shape[k]) for k in folded if shape[k] != 1}
+            inner = {LoopAxis(f"i{k}", shape[k]) for k in folded if shape[k] != 1}
             region.inner = frozenset(inner)
             region.reads[node.serial] = at
             keep = node.op.keepdims

@@ -11,7 +11,7 @@ import numpy as np
 from treadle.base.caches import lazy
 from treadle.base.symbolic import plain
 from treadle.program.alias import overwrites
-from treadle.program.memory import ALIGNMENT, Plan, Range, largest_live_set, plan
+from treadle.program.memory import ALIGNMENT, MemoryPlan, Range, largest_live_set, plan
 from treadle.program.program import Launch, Program
 from treadle.program.stack import Stack
 from treadle.program.sweep import Times
@@ -31,7 +31,7 @@ class Lives:
     """
 
     ranges: list[Range]
-    plan: Plan
+    plan: MemoryPlan
     place: dict[int, int]
     steps: dict[int, tuple[int, int]]
     regions: list[list[tuple[int, int]]]
@@ -41,7 +41,7 @@ class Lives:
         """The lower bound of all plans."""
         return largest_live_set(self.ranges, regions=self.regions)
 
-    def resized(self, sizes: Sequence[int], plan: Plan) -> Lives:
+    def resized(self, sizes: Sequence[int], plan: MemoryPlan) -> Lives:
         """The same for ranges of other sizes, by a plan for them."""
         pairs = zip(sizes, self.ranges, strict=True)
         ranges = [Range(n, r.first, r.last) for n, r in pairs]
@@ -77,7 +77,7 @@ class SizedPlans:
         self._like = like
         self._stacks = [_Stacked.of(like)]
 
-    def at(self, sizes: Ints) -> Plan:
+    def at(self, sizes: Ints) -> MemoryPlan:
         """A plan for ranges of these sizes."""
         for one in self._stacks:
             planned, bound = one.stack.plan(sizes)

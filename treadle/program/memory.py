@@ -43,7 +43,7 @@ class Range:
 
 
 @dataclass(frozen=True)
-class Plan:
+class MemoryPlan:
     """A memory plan: offsets of all ranges, and the bytes of the arena."""
 
     offsets: tuple[int, ...]
@@ -57,7 +57,7 @@ class Plan:
 
 def plan(
     ranges: Sequence[Range], alignment: int = ALIGNMENT, regions: Sequence[Chains] = ()
-) -> Plan:
+) -> MemoryPlan:
     """Offsets, multiples of `alignment`, at which no two live ranges share a byte.
 
     In a region, the first and last steps of chains, these run side by side: what a
@@ -67,7 +67,7 @@ def plan(
     offsets, size = _solve(problem)
     whole = np.zeros(len(ranges), np.int64)
     whole[problem.which] = offsets * alignment
-    return Plan(tuple(whole.tolist()), size * alignment)
+    return MemoryPlan(tuple(whole.tolist()), size * alignment)
 
 
 def largest_live_set(

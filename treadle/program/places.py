@@ -7,16 +7,16 @@ from collections.abc import Iterator, Sequence
 from treadle.base.caches import cached
 from treadle.base.types import Shape
 from treadle.graph.tensor import Tensor
-from treadle.loops.index import Axis, Index
+from treadle.loops.index import Index, LoopAxis
 from treadle.loops.lower import At, broadcast, flat, is_virtual, unflatten
 from treadle.ops.families import Elementwise, Movement
 from treadle.ops.movement import BroadcastTo, PermuteDims, Reshape
 
 
 @cached(4096)
-def domain(shape: Shape) -> tuple[tuple[Axis, ...], At]:
+def domain(shape: Shape) -> tuple[tuple[LoopAxis, ...], At]:
     """A loop for each dimension longer than 1, and the indices of an element."""
-    axes = [Axis(f"i{k}", n) for k, n in enumerate(shape)]
+    axes = [LoopAxis(f"i{k}", n) for k, n in enumerate(shape)]
     return tuple(a for a in axes if a.extent != 1), tuple(map(Index.of, axes))
 
 
@@ -94,12 +94,12 @@ def _leads_to(x: Tensor, producer: Tensor) -> bool:
     return any(p is producer for p, _ in sources(x, None))
 
 
-def run_of(axes: Sequence[Axis]) -> Index:
+def run_of(axes: Sequence[LoopAxis]) -> Index:
     """The number of a step of nested loops."""
     return flat([Index.of(a) for a in axes], tuple(a.extent for a in axes))
 
 
 @cached(4096)
-def run_through(axes: tuple[Axis, ...], shape: Shape) -> At:
+def run_through(axes: tuple[LoopAxis, ...], shape: Shape) -> At:
     """The indices of the elements that nested loops run through, one after another."""
     return unflatten(run_of(axes), shape)

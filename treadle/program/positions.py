@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from treadle.base.symbolic import whole
-from treadle.loops.index import Datum, Parameter
+from treadle.loops.index import Datum, IndexParameter
 from treadle.loops.kernel import (
     Apply,
+    Const,
     Expression,
-    Literal,
     Load,
     Store,
     expressions,
@@ -147,7 +147,7 @@ def _limit(x: Expression | None, integers: Sequence[int]) -> int | None:
     inner, limit = x.inputs
     if isinstance(inner, Apply) and isinstance(inner.op, Maximum):
         low = inner.inputs[1]
-        if isinstance(low, Literal) and low.value == 0 and isinstance(limit, Literal):
+        if isinstance(low, Const) and low.value == 0 and isinstance(limit, Const):
             return whole(number_of(limit, integers))
     return None
 
@@ -163,7 +163,7 @@ def _checked(step: Launch) -> Iterator[tuple[int | None, int]]:
         for atom, _ in i.terms:
             if isinstance(atom, Datum):
                 extent = atom.extent
-                if isinstance(extent, Parameter):
+                if isinstance(extent, IndexParameter):
                     extent = step.integers[extent.slot]
                 load = _read(atom.value)
                 if load is None:

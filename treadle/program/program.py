@@ -16,7 +16,15 @@ from treadle.base.symbolic import exceeds, most
 from treadle.base.types import Type
 from treadle.graph.op import Op
 from treadle.graph.origin import Origin
-from treadle.loops.kernel import Apply, Fold, Kernel, Loop, Store, inside, statements
+from treadle.loops.kernel import (
+    Accumulate,
+    Apply,
+    Kernel,
+    Loop,
+    Store,
+    inside,
+    statements,
+)
 from treadle.ops.control import Cond
 from treadle.ops.loop import Scan
 from treadle.ops.while_loop import While
@@ -128,7 +136,7 @@ class About:
 
 
 @dataclass(frozen=True)
-class Region:
+class ParallelRegion:
     """Steps from `first` on, in `chains` of so many each, that may run side by side.
 
     No chain reads or writes what another one writes; in a chain steps keep their order.
@@ -161,7 +169,7 @@ class Program:
     shared: tuple[tuple[int, int], ...] = ()  # (result, argument it may overwrite)
     about: tuple[About, ...] = field(default=(), compare=False)  # the steps
     weights: tuple[int, ...] = ()  # the arguments that are versions of Variables
-    regions: tuple[Region, ...] = ()  # in the order of their steps
+    regions: tuple[ParallelRegion, ...] = ()  # in the order of their steps
 
     @lazy
     def chain_of(self) -> dict[int, tuple[int, int]]:
@@ -267,11 +275,11 @@ def operations(kernel: Kernel) -> int:
         s, times = stack.pop()
         if isinstance(s, Loop):
             stack += [(inner, times * s.steps()) for inner in s.body]
-        elif isinstance(s, (Store, Fold)):
+        elif isinstance(s, (Store, Accumulate)):
             fresh = [x for x in inside(s.value) if id(x) not in seen]
             seen.update(map(id, fresh))
             count += times * sum(isinstance(x, Apply) for x in fresh)
-            folds = isinstance(s, Fold) or s.combine is not None
+            folds = isinstance(s, Accumulate) or s.combine is not None
             count += times * folds
     return count
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from treadle.base.arrays import Marks, Numbers
 from treadle.core import native
-from treadle.program.memory import ALIGNMENT, Chains, Plan, Range
+from treadle.program.memory import ALIGNMENT, Chains, MemoryPlan, Range
 from treadle.program.sweep import Times
 
 
@@ -31,7 +31,9 @@ class Stack:
     times: Times
 
     @staticmethod
-    def of(ranges: Sequence[Range], layout: Plan, regions: Sequence[Chains]) -> Stack:
+    def of(
+        ranges: Sequence[Range], layout: MemoryPlan, regions: Sequence[Chains]
+    ) -> Stack:
         """As ranges lie in a plan."""
         first = np.array([r.first for r in ranges], np.int64)
         last = np.array([r.last for r in ranges], np.int64)
@@ -51,7 +53,7 @@ class Stack:
         joined = np.concatenate(under) if under else np.zeros(0)
         return Stack(order, starts, joined.astype(np.int64), first, last, times)
 
-    def plan(self, sizes: Numbers) -> tuple[Plan, int]:
+    def plan(self, sizes: Numbers) -> tuple[MemoryPlan, int]:
         """The plan for ranges of these sizes, and their largest live set."""
         size = -(-sizes // ALIGNMENT) * ALIGNMENT
         if native is None:
@@ -60,7 +62,7 @@ class Stack:
             places = self.order, self.starts, self.under, self.first, self.last
             times = self.times.chain, self.times.region
             offsets, height, bound = native.stacked(*places, *times, size)
-        return Plan(tuple(offsets.tolist()), height), bound
+        return MemoryPlan(tuple(offsets.tolist()), height), bound
 
     def _stacked(self, size: Numbers) -> tuple[Numbers, int, int]:
         """As the core does it: offsets, the height of all, and their live set."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import by_serial
-from treadle.loops.index import Axis
+from treadle.loops.index import LoopAxis
 from treadle.loops.lower import At, is_virtual, unflatten
 from treadle.loops.region import Region
 from treadle.program.places import operand_places, producers, run_of, sources
@@ -154,7 +154,7 @@ def waited_for(node: Tensor) -> Tensor | None:
     return node.mark.get("after") if node.mark else None
 
 
-def rebase(region: Region, axes: tuple[Axis, ...]) -> None:
+def rebase(region: Region, axes: tuple[LoopAxis, ...]) -> None:
     """Run the loops of a region over axes, if that divides none of its indices.
 
     Loops over more dimensions than before leave a fold the choice between them.
@@ -172,7 +172,7 @@ def rebase(region: Region, axes: tuple[Axis, ...]) -> None:
         i for new in (placement, reads) for known in new.values() for i in known
     ]
     for i in [*indices, *replaced]:
-        if any(not isinstance(atom, Axis) for atom, _ in i.terms):
+        if any(not isinstance(atom, LoopAxis) for atom, _ in i.terms):
             return
     inner = {b for a in region.inner for b in by[a].axes()}
     if any(inner & set(by[a].axes()) for a in region.rows):
@@ -181,5 +181,5 @@ def rebase(region: Region, axes: tuple[Axis, ...]) -> None:
     region.inner = frozenset(inner)
 
 
-def _steps(axes: Sequence[Axis]) -> int:
+def _steps(axes: Sequence[LoopAxis]) -> int:
     return math.prod(a.extent for a in axes)

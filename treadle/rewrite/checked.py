@@ -17,7 +17,7 @@ from treadle.graph.text import bare, expression
 from treadle.graph.traversal import reach
 from treadle.rewrite.expand import Expanded
 from treadle.rewrite.record import Fired, recorded
-from treadle.rewrite.values import Meaning, Reference
+from treadle.rewrite.values import Meaning, ReferenceValues
 
 Roots = Mapping[int, Tensor]
 Repeat = Callable[[], Any]
@@ -26,7 +26,7 @@ WIDE = 80  # characters of what a rule found, and of what it made of it
 
 def judge(
     nodes: Sequence[Tensor], feeds: Mapping[int, Any], keep: Set[int]
-) -> Reference | None:
+) -> ReferenceValues | None:
     """The reference's values of a run's results, if all it starts from has values."""
     every, results = derived(nodes, keep)
     back = {n.serial: n for n in every}
@@ -40,7 +40,7 @@ def judge(
         return None
     if not all(is_repeatable(n.op) for n in every):
         return None
-    return Reference(roots, feeds)
+    return ReferenceValues(roots, feeds)
 
 
 def mismatch(what: str, node: Tensor) -> RunError:
@@ -79,10 +79,10 @@ class Judge:
         """Refuse a stage that changed a value; `repeat` runs it once more."""
         changed = {k: x for k, x in before.items() if after[k] is not x}
         if self.arguments is not None and changed:
-            self._compare(name, Reference(changed, self.arguments), after, repeat)
+            self._compare(name, ReferenceValues(changed, self.arguments), after, repeat)
 
     def _compare(
-        self, name: str, wants: Reference, after: Roots, repeat: Repeat | None
+        self, name: str, wants: ReferenceValues, after: Roots, repeat: Repeat | None
     ) -> None:
         assert self.arguments is not None
         values = Meaning().values([after[k] for k in wants.roots], self.arguments)
@@ -104,7 +104,7 @@ class Judge:
             repeat()
         for one in record.fired:
             values = self._guessed([one.before, one.after])
-            wants = Reference({0: one.before}, values)
+            wants = ReferenceValues({0: one.before}, values)
             value = Meaning().values([one.after], values)[one.after.serial]
             wrong = wants.wrong(0, value)
             if wrong:

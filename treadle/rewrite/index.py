@@ -39,7 +39,7 @@ class Within:
     over: Within | None = None
 
 
-class Index:
+class RuleIndex:
     """Rules in order, by the signs of nodes."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:

@@ -13,7 +13,7 @@ from treadle.graph.leaves import literal_node
 from treadle.graph.tensor import Tensor
 from treadle.ops.movement import BroadcastTo, Reshape
 from treadle.rewrite.facts import number_of
-from treadle.rewrite.index import Index, Signs, Within
+from treadle.rewrite.index import RuleIndex, Signs, Within
 from treadle.rewrite.pattern import Found, Pattern, lift
 
 
@@ -135,7 +135,7 @@ class RuleSet:
         twice = {n for n in names if names.count(n) > 1}
         if twice:
             raise OptionError(f"two rules are named {sorted(twice)[0]!r}")
-        self._index = Index(self.rules)
+        self._index = RuleIndex(self.rules)
 
     def of(self, node: Tensor, signs: Signs | None = None) -> tuple[Rule, ...]:
         """The rules that may fit a node, in order; `signs` as `Index.of` takes them."""

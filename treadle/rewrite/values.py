@@ -11,7 +11,7 @@ import numpy as np
 from treadle.base.arrays import Array
 from treadle.base.dtypes import is_inexact
 from treadle.base.types import TupleType, Type
-from treadle.graph.body import Body, Called, with_bodies
+from treadle.graph.body import Body, CalledBody, with_bodies
 from treadle.graph.meaning import compute_at, is_empty
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
@@ -109,10 +109,10 @@ class Meaning:
             values = self.values(body.outputs, {x.serial: a for x, a in pairs})
             return tuple(values[y.serial] for y in body.outputs)
 
-        return Called(body, run)
+        return CalledBody(body, run)
 
 
-class Reference:
+class ReferenceValues:
     """The reference values of a graph's roots, which others are compared with."""
 
     def __init__(self, roots: Mapping[Any, Tensor], leaves: LeafValues) -> None:

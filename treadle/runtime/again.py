@@ -22,9 +22,9 @@ from treadle.graph.tensor import Tensor
 from treadle.runtime.moved import Together, let_go
 from treadle.runtime.polymorphic import Sizes
 from treadle.runtime.recorder import recording
-from treadle.runtime.recording import Recording
+from treadle.runtime.recording import PlanRecording
 from treadle.runtime.steps import (
-    Plan,
+    RunPlan,
 )
 
 PLANS = 256  # of one caller: sentences have as many lengths
@@ -37,7 +37,7 @@ class Plans:
     """
 
     def __init__(self) -> None:
-        self._table: Cache[Any, Plan | bool] = Cache("plans of steps", PLANS)
+        self._table: Cache[Any, RunPlan | bool] = Cache("plans of steps", PLANS)
         self._together: dict[tuple[int, ...], Together] = {}
         self._sizes = Sizes()
         self.hits = self.misses = 0
@@ -48,12 +48,12 @@ class Plans:
     def __reduce__(self) -> Any:
         return Plans, ()
 
-    def known(self, key: Any) -> Plan | None:
+    def known(self, key: Any) -> RunPlan | None:
         """The plan of graphs that look like this."""
         plan = self._table.get(key)
-        return plan if isinstance(plan, Plan) else None
+        return plan if isinstance(plan, RunPlan) else None
 
-    def find(self, key: Any, look: Look) -> Plan | None:
+    def find(self, key: Any, look: Look) -> RunPlan | None:
         """The same, or one for a size never seen, if others of its family tell it."""
         return self.known(key) or self._resized(key, look)
 
@@ -83,7 +83,7 @@ class Plans:
             self._table.renew(key)
         return done
 
-    def _resized(self, key: Any, look: Look) -> Plan | None:
+    def _resized(self, key: Any, look: Look) -> RunPlan | None:
         """A plan made of those of other sizes."""
         if key in self._table:  # it was seen, and has none of its own
             return None
@@ -97,7 +97,7 @@ class Plans:
 
     def note(
         self, key: Any, look: Look, owned: Owned, spends: bool = True
-    ) -> Recording | None:
+    ) -> PlanRecording | None:
         """Who is to be told of the run of a graph that looks like this; its nodes are
         let go of. One that `spends` what it reads may write over it.
         """
@@ -108,14 +108,16 @@ class Plans:
             seen = self.hits + TRIED > self.misses
             seen = self._sizes.is_known(look.family) or seen
             self._table[key] = True
-        recording = Recording(key, look, owned, spends, first) if seen is True else None
+        recording = (
+            PlanRecording(key, look, owned, spends, first) if seen is True else None
+        )
         look.nodes, look.updates = [], []  # what it holds would count as asked for
         return recording
 
     @contextmanager
     def kept(
         self,
-        note: Recording | None,
+        note: PlanRecording | None,
         chosen: set[int] | None = None,
         outputs: Mapping[int, Tensor] | None = None,
         about: Any = None,
@@ -140,7 +142,7 @@ class Plans:
                 self._sizes.note(note.family, plan, len(note.place))
 
 
-def _carried_out(plan: Plan, look: Look) -> list[Tensor] | None:
+def _carried_out(plan: RunPlan, look: Look) -> list[Tensor] | None:
     """Run a plan, with what was assigned before; not where another run does so."""
     if not look.updates:
         return plan.run(look)

@@ -23,7 +23,7 @@ from treadle.graph.tensor import Tensor, node_at, site
 from treadle.graph.variable import Variable, variable_of
 from treadle.runtime.around import settings
 from treadle.runtime.sources import Slot, Source
-from treadle.runtime.steps import Computed, Plan
+from treadle.runtime.steps import Computed, RunPlan
 
 CALLS = 8  # plans of calls of one body
 TRIES = 8  # to find one
@@ -38,7 +38,7 @@ def small_programs(parts: Sequence[Any]) -> list[Any]:
     return [] if None in programs else programs
 
 
-def at_once(plan: Plan, programs: Sequence[Any], nodes: int) -> Any:
+def at_once(plan: RunPlan, programs: Sequence[Any], nodes: int) -> Any:
     """A plan of small programs for the core, for graphs of so many nodes; None where
     it does what only Python can.
     """
@@ -147,7 +147,7 @@ class Calls:
 
 
 def of_call(
-    plan: Plan | None, seen: Look, asked: Sequence[Tensor], inputs: Sequence[Tensor]
+    plan: RunPlan | None, seen: Look, asked: Sequence[Tensor], inputs: Sequence[Tensor]
 ) -> CallPlan | None:
     """The plan of calls by that of a graph that one has recorded, which looks like
     this; None where it is not small, or asks for more.
@@ -193,14 +193,14 @@ def of_call(
         if slot is None:
             return None
         results.append((int(slot), x.type, leaf))
-    call_plan = Plan(parts, plan.slots, [], [], plan.spent)
+    call_plan = RunPlan(parts, plan.slots, [], [], plan.spent)
     small = at_once(call_plan, small_programs(parts), len(inputs))
     if small is None:
         return None
     return CallPlan(small, _last(plan).program, plan.still, results)
 
 
-def _last(plan: Plan) -> Computed:
+def _last(plan: RunPlan) -> Computed:
     last = plan.parts[-1]
     assert isinstance(last, Computed)
     return last

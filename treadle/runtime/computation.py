@@ -44,7 +44,7 @@ from treadle.runtime.at_once import CallPlan, Calls
 from treadle.runtime.binding import describe, fits, fitting
 from treadle.runtime.evaluate import plan_of, run, settled
 from treadle.runtime.incremental import Incremental
-from treadle.runtime.pointer import Pointer, pointer_of
+from treadle.runtime.pointer import FunctionPointer, pointer_of
 
 __all__ = ["Computation", "computation", "placeholder"]
 
@@ -219,7 +219,7 @@ class Computation:
         return self._pointer.data
 
     @lazy
-    def _pointer(self) -> Pointer:
+    def _pointer(self) -> FunctionPointer:
         nodes = [_node(x) if isinstance(x, Variable) else None for x in self.sources]
         outputs = [y.type for y in self.body.outputs]
         if self.rerun is not None or self.changed or self.draws:

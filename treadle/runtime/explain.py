@@ -25,7 +25,7 @@ WIDE = 60  # characters of what a rule found, and of what it made of it
 
 
 @dataclass(frozen=True)
-class Applied:
+class AppliedRule:
     """A rule as it was applied at one line of the user's: how often, and an example."""
 
     rule: str
@@ -48,7 +48,7 @@ class Explanation:
 
     before: tuple[Tensor, ...]
     after: tuple[Tensor, ...]
-    applied: tuple[Applied, ...]
+    applied: tuple[AppliedRule, ...]
     stages: tuple[tuple[str, float], ...]
     sizes: tuple[Sized, ...]
     lowered: Lowered
@@ -137,7 +137,7 @@ def _unevaluated(roots: Sequence[Tensor]) -> list[Tensor]:
     return [copies[root.serial] for root in roots]
 
 
-def _applied(fired: Sequence[Fired]) -> list[Applied]:
+def _applied(fired: Sequence[Fired]) -> list[AppliedRule]:
     """One row for each rule and line."""
     first: dict[tuple[str, str], Fired] = {}
     count: dict[tuple[str, str], int] = {}
@@ -146,7 +146,9 @@ def _applied(fired: Sequence[Fired]) -> list[Applied]:
         first.setdefault(key, one)
         count[key] = count.get(key, 0) + 1
     return [
-        Applied(name, count[name, line], line, _short(one.before), _short(one.after))
+        AppliedRule(
+            name, count[name, line], line, _short(one.before), _short(one.after)
+        )
         for (name, line), one in first.items()
     ]
 

@@ -32,7 +32,7 @@ from treadle.ops.families import selections
 from treadle.runtime.again import Plans
 from treadle.runtime.at_once import CallPlan, Calls
 from treadle.runtime.evaluate import plan_of, run
-from treadle.runtime.guard import Guard, Wrapper
+from treadle.runtime.guard import FunctionGuard, Wrapper
 from treadle.runtime.history import forget
 from treadle.runtime.plans import plan_of_call
 
@@ -225,7 +225,7 @@ class Function(Wrapper, Called):
         """The trace of a call, by what its arguments are and what f finds around it."""
         names: set[str] = set()
         while True:  # until what was looked at first was by the names met last, too
-            guard = Guard(names)
+            guard = FunctionGuard(names)
             around = guard.callee(self.f)
             tokens = [k if type(k) is Type else (guard.token(k),) for k in kinds]
             if guard.names == names:
@@ -242,7 +242,7 @@ class Function(Wrapper, Called):
         leaves: list[Any],
         structure: Any,
         types_: list[Type],
-        guard: Guard,
+        guard: FunctionGuard,
     ) -> Traced:
         inside = is_mine(self._lock)
         with self._lock:

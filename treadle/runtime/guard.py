@@ -50,7 +50,7 @@ class Wrapper:
     f: Callable[..., Any]
 
 
-class Guard:
+class FunctionGuard:
     """A guard: a comparable token of what a traced function took from around it.
 
     Numbers, strings and flags count by value, everything else by identity; objects

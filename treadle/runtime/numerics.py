@@ -20,7 +20,7 @@ from treadle.base.dtypes import is_inexact
 from treadle.base.errors import RunError
 from treadle.base.options import current, options
 from treadle.base.types import TupleType
-from treadle.graph.body import Body, Called, bodies, with_bodies
+from treadle.graph.body import Body, CalledBody, bodies, with_bodies
 from treadle.graph.leaves import constant_node
 from treadle.graph.meaning import compute_at
 from treadle.graph.operators import provide
@@ -141,7 +141,7 @@ def _look_inside(node: Tensor, values: Values) -> None:
     if not bodies(node.op):
         return
     arrays = [values[x.serial] for x in node.inputs]
-    op = with_bodies(node.op, lambda body: Called(body, _watched(body, node)))
+    op = with_bodies(node.op, lambda body: CalledBody(body, _watched(body, node)))
     try:
         compute_at(op, node.type, arrays, node.origin)
     except _Found as blame:

@@ -12,14 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from treadle.graph.calls import SINGLE, Plan, Step
+from treadle.graph.calls import SINGLE, NodePlan, PlanStep
 from treadle.graph.signature import TUPLE, things_of
 from treadle.graph.tensor import Tensor
 
 DATA = (Tensor, np.ndarray)  # what is data in a call that is told
 
 
-def plan_of_call(args: Sequence[Any], entry: Any, holds: Callable[[], bool]) -> Plan:
+def plan_of_call(
+    args: Sequence[Any], entry: Any, holds: Callable[[], bool]
+) -> NodePlan:
     """The plan of calls like this one.
 
     The arguments are given by position. `entry` is the trace of the call, which they
@@ -32,17 +34,17 @@ def plan_of_call(args: Sequence[Any], entry: Any, holds: Callable[[], bool]) -> 
     kept = tuple([None if isinstance(x, np.ndarray) else x for x in types])
     count = len(places)
     if entry.open or traced.draws or not (entry.flat or entry.single):
-        return Plan(count, (), (), (), (), SINGLE, (), kept, holds, run=entry.call)
+        return NodePlan(count, (), (), (), (), SINGLE, (), kept, holds, run=entry.call)
     leaves = count + len(traced.variables) + len(traced.captured)
-    steps = [Step(entry.op, tuple(range(leaves)), entry.type)]
+    steps = [PlanStep(entry.op, tuple(range(leaves)), entry.type)]
     first, chosen = leaves, entry.selections
     if chosen is not None:
         pairs = zip(chosen, entry.type, strict=True)
-        steps += [Step(op, (leaves,), t) for op, t in pairs]
+        steps += [PlanStep(op, (leaves,), t) for op, t in pairs]
         first += 1
     arrays = [n for n, k in enumerate(places) if isinstance(things[k], np.ndarray)]
     arguments = traced.body.arguments
-    return Plan(
+    return NodePlan(
         count,
         tuple(traced.variables),
         tuple(traced.captured),

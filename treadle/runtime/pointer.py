@@ -13,7 +13,7 @@ from treadle.core import native
 from treadle.runtime.at_once import TRIES, Calls
 
 
-class Pointer(NamedTuple):
+class FunctionPointer(NamedTuple):
     """A function of C: what keeps it alive, its address and that of its data."""
 
     owner: Any
@@ -23,7 +23,7 @@ class Pointer(NamedTuple):
 
 def pointer_of(
     calls: Calls, inputs: Sequence[Any], outputs: Sequence[Type], planned: Any, run: Any
-) -> Pointer:
+) -> FunctionPointer:
     """The function of C of calls with these inputs, of which the one that is None is
     the vector; raises ArgumentError where they make no number and its gradient.
     """
@@ -47,7 +47,7 @@ def pointer_of(
             slots = [slot for slot, _, _ in call[0].results]
             function = native.function(call[0].small, arrays, *slots)
             if function is not None:
-                return Pointer(*function)
+                return FunctionPointer(*function)
             break
         run(zeros)
     raise _refused("a computation that is one small program")

@@ -22,7 +22,7 @@ from treadle.graph.extents import Open, family_of
 from treadle.graph.look import Look
 from treadle.graph.variable import Variable
 from treadle.runtime.at_once import at_once, small_programs
-from treadle.runtime.steps import Computed, Plan
+from treadle.runtime.steps import Computed, RunPlan
 
 FAMILIES = 64  # of one caller
 SEEN = 8  # graphs of a family
@@ -55,12 +55,12 @@ class Sizes:
             self._table[opened[0]] = _Family()
         return known
 
-    def find(self, opened: Open, look: Look) -> Plan | None:
+    def find(self, opened: Open, look: Look) -> RunPlan | None:
         """A plan for the extents of a graph, by others of its family."""
         family = self._table.get(opened[0])
         return None if family is None else family.at(opened[1], look)
 
-    def note(self, opened: Open, plan: Plan, nodes: int) -> None:
+    def note(self, opened: Open, plan: RunPlan, nodes: int) -> None:
         """Remember the plan of a graph of so many nodes."""
         if _is_sized(plan):
             family = self._table.get(opened[0])
@@ -76,7 +76,7 @@ class _Family:
     """
 
     def __init__(self) -> None:
-        self.plans: Cache[Any, Plan] = Cache("plans for kinds of programs", KINDS)
+        self.plans: Cache[Any, RunPlan] = Cache("plans for kinds of programs", KINDS)
         self.nodes = 0
         self.seen: list[tuple[Extents, Extents]] = []
         self.even = True
@@ -84,7 +84,7 @@ class _Family:
         self._rest: Any = None  # the programs after the first
         self._table: IntegerTable | None = None  # of programs by those of graphs
 
-    def add(self, extents: Extents, plan: Plan, nodes: int) -> None:
+    def add(self, extents: Extents, plan: RunPlan, nodes: int) -> None:
         """Remember a plan; those before it that are not alike are of no use."""
         parts: Sequence[Any] = plan.parts
         part = parts[0]
@@ -105,7 +105,7 @@ class _Family:
             self.plans[part.program.variant] = plan
             self.nodes = nodes
 
-    def at(self, extents: Extents, look: Look) -> Plan | None:
+    def at(self, extents: Extents, look: Look) -> RunPlan | None:
         """The plan for some extents, if it is known which those of its program are."""
         table, newest = self._table, next(reversed(self.plans.values()), None)
         if table is None or newest is None or not self.even:
@@ -158,7 +158,7 @@ def _table(seen: Sequence[tuple[Extents, Extents]]) -> IntegerTable | None:
     return compiled(trace, wanted, inputs=inputs)
 
 
-def _is_sized(plan: Plan) -> bool:
+def _is_sized(plan: RunPlan) -> bool:
     """True if the first program of a plan has the extents of its graph, others come to
     all that is read of it, and nothing is noted."""
     part: Any = plan.parts[0]

@@ -30,9 +30,9 @@ from treadle.runtime.steps import (
     Computed,
     Noted,
     Part,
-    Plan,
     Pulled,
     Rowed,
+    RunPlan,
     Valued,
 )
 
@@ -58,7 +58,7 @@ def _foreseen(tell: Callable[_Told, None]) -> Callable[_Told, None]:
     return wrapper
 
 
-class Recording(Recorder):
+class PlanRecording(Recorder):
     """A run of which a plan is made. What depends on the `chosen` Variables is cut, but
     for one of `values`. If it `spends` what it reads, that may be written over. A plan
     puts out the `outputs` besides: by numbers below zero, nodes that the run makes.
@@ -183,7 +183,7 @@ class Recording(Recorder):
         number = self.tapes[op.tape.number]
         self.parts.append(Pulled(number, cotangents, op.asked, slots))
 
-    def plan(self) -> Plan | None:
+    def plan(self) -> RunPlan | None:
         """The plan of what has run; None where it is not to be foretold."""
         # A signal handler may have carried out what was assigned, after the look.
         if not self.possible or not self.assigned <= self.made.keys():
@@ -201,10 +201,10 @@ class Recording(Recorder):
         return plan if self.possible else None
 
     @_foreseen
-    def _put_out(self, plan: Plan) -> None:
+    def _put_out(self, plan: RunPlan) -> None:
         plan.outputs = [(n, self._source(x)) for n, x in self.outputs.items()]
 
-    def _plan_of_changes(self) -> Plan | None:
+    def _plan_of_changes(self) -> RunPlan | None:
         """The plan where Variables change, or are about to by what is put out."""
         if not self.parts or not (self.changes or self.outputs):
             return None
@@ -257,7 +257,8 @@ class Recording(Recorder):
         if values or kept:
             noted = self.noted if len(self.parts) == 1 else None
             more = Valued(values, self._residuals(kept), noted)
-        return Plan(self.parts, self.slots, rows, others, spent, list(self.open), more)
+        rest = spent, list(self.open), more
+        return RunPlan(self.parts, self.slots, rows, others, *rest)
 
     def _opened(self) -> tuple[list[tuple[Slot | None, int, Op]], bool]:
         """Which values with recipes are cut to what, and whether one is not: others are
@@ -279,7 +280,7 @@ class Recording(Recorder):
         places = [(s, k) for s in kept if (k := self.place[s]) not in self.without]
         return [(self.made[s], k, s in self.carried) for s, k in places]
 
-    def _plan_of_values(self) -> Plan | None:
+    def _plan_of_values(self) -> RunPlan | None:
         """The plan where values keep their recipes, and what was assigned before is
         carried out."""
         if not self.parts or not all(type(x) is Computed for x in self.parts):
@@ -313,7 +314,7 @@ class Recording(Recorder):
         noted = self.noted if len(self.parts) == 1 else None
         valued = Valued(values, self._residuals(self.kept), noted)
         spent = spent_by(None)
-        return Plan(self.parts, self.slots, [], cuts, spent, list(self.open), valued)
+        return RunPlan(self.parts, self.slots, [], cuts, spent, list(self.open), valued)
 
     def _moved(self, sources: Sequence[Source]) -> Moved | None:
         """The Variables of the last part, if that writes over all their arrays, and is

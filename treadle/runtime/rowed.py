@@ -8,7 +8,7 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
-from treadle.autodiff.tape import Part, Row, Tape, keep_recipes
+from treadle.autodiff.tape import GradientPart, Row, Tape, keep_recipes
 from treadle.base.caches import Cache
 from treadle.base.dtypes import is_inexact
 from treadle.base.options import current
@@ -171,9 +171,9 @@ def _tape(rows_run: RowsRun, reads: Reads[Tensor]) -> Tape:
         if sparse:
             every, t = rows_run.ids(serial), node.type
             values = type(t)((every.shape[0], *t.shape[1:]), t.dtype)
-            parts.append(Part(node, values, every))
+            parts.append(GradientPart(node, values, every))
         else:
-            parts.append(Part(node, node.type))
+            parts.append(GradientPart(node, node.type))
     sources = {part.source.serial: part.source for part in parts}
     data = {x.serial for x in reads.data}
     return Tape(rows_run, list(sources.values()), parts, data)

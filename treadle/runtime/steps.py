@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from treadle.base.options import current, modes
-from treadle.engines.base import Failed, Program, are_below, engine
+from treadle.engines.base import CompiledProgram, Failed, are_below, engine
 from treadle.engines.early import listener
 from treadle.graph.claim import Claim, InPlace
 from treadle.graph.frame import top
@@ -41,7 +41,7 @@ class Computed:
     Variables whose next values it makes in their place it has all in `moved`.
     """
 
-    program: Program
+    program: CompiledProgram
     sources: list[Source]
     results: Slots
     reused: list[tuple[int, Source, int]]
@@ -245,7 +245,7 @@ class Valued(NamedTuple):
 
 
 @dataclass
-class Plan:
+class RunPlan:
     """A run: its parts, of which the last makes the next values of Variables; the rows
     and other nodes that have what it makes."""
 

@@ -45,7 +45,7 @@ def loss_function(loss: Any) -> Function:
     return loss
 
 
-class Loss:
+class BatchLoss:
     """The loss of a batch: a mean over its elements, each times its example's weight.
 
     >>> loss = Loss("mse")

@@ -29,7 +29,7 @@ from treadle.train.batches import (
 from treadle.train.callbacks import Callback, History
 from treadle.train.evaluating import evaluated
 from treadle.train.fitting import Fit
-from treadle.train.losses import Loss
+from treadle.train.losses import BatchLoss
 from treadle.train.metrics import metric
 from treadle.train.optimizers import optimizer as by_name
 from treadle.train.progress import ProgressBar
@@ -75,7 +75,7 @@ class Model:
                 f"a Model is made of a Module, not {type(module).__name__}"
             )
         self.module = module
-        self.loss = None if loss is None else Loss(loss)
+        self.loss = None if loss is None else BatchLoss(loss)
         self.optimizer = by_name(optimizer) if isinstance(optimizer, str) else optimizer
         self.metrics = [metric(entry) for entry in metrics]
         self.penalty = penalty

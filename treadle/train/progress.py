@@ -11,7 +11,7 @@ from treadle.base.errors import MissingExtraError
 from treadle.base.extras import extra
 from treadle.base.notebook import in_notebook
 from treadle.train.callbacks import Callback, Logs
-from treadle.train.run import Run, Step
+from treadle.train.run import TrainingRun, TrainingStep
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 _RECENT = 50  # steps the shown loss and speed are taken over
 
 
-def show_progress(run: Run, console: Console) -> Iterable[Step]:
+def show_progress(run: TrainingRun, console: Console) -> Iterable[TrainingStep]:
     """Make the run's steps and pass them on, showing loss and images a second."""
     total = len(run.losses) + run.left
-    recent: deque[Step] = deque(maxlen=_RECENT)
+    recent: deque[TrainingStep] = deque(maxlen=_RECENT)
     progress = _bar(console, console.is_terminal, "{task.fields[speed]:,.0f} images/s")
     with progress:
         task = progress.add_task(
@@ -143,7 +143,7 @@ class ProgressBar(Callback):
             self._shown = None
 
 
-def _line(run: Run, speed: float) -> str:
+def _line(run: TrainingRun, speed: float) -> str:
     """One epoch in one line: its mean loss, the accuracy after it, its speed."""
     epoch = len(run.accuracies)
     size = run.steps_in_epoch

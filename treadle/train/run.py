@@ -112,7 +112,7 @@ Batch = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
 
 
 @dataclass(frozen=True)
-class Step:
+class TrainingStep:
     """One step that was made: where it stands, its loss, its images and seconds."""
 
     epoch: int
@@ -148,16 +148,16 @@ def saved_run(folder: Path) -> tuple[Checkpoint, Settings]:
 @contextmanager
 def training(
     settings: Settings, images: Images, folder: Path, point: Checkpoint | None = None
-) -> Iterator[Run]:
+) -> Iterator[TrainingRun]:
     """A run under its engine and seed: new, or going on from a snapshot."""
     with options(engine=settings.engine, seed=settings.seed):
-        run = Run(settings, images, folder)
+        run = TrainingRun(settings, images, folder)
         if point is not None:
             run.restore(point)
         yield run
 
 
-class Run:
+class TrainingRun:
     """A network, its optimizer and its place in the data, kept in a folder.
 
     Ranks share out the shards of each step, if there are some; all of them make the
@@ -198,7 +198,7 @@ class Run:
         """The steps still to make."""
         return max(0, self.settings.epochs * self.steps_in_epoch - len(self.losses))
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterator[TrainingStep]:
         """Train to the last epoch; after each, take the accuracy and save."""
         while (done := len(self.accuracies)) < self.settings.epochs:
             at_end = self.loader.position == len(self.loader)
@@ -217,7 +217,7 @@ class Run:
         """What rank 0 says, between two steps."""
         return bool(self.comm.broadcast(np.array(flag), 0))
 
-    def _step(self, batches: Sequence[Batch]) -> Step:
+    def _step(self, batches: Sequence[Batch]) -> TrainingStep:
         begin = time.perf_counter()
         losses = [
             float(self.optimizer.step(cross_entropy(self.model(constant(x)), y)))
@@ -230,7 +230,7 @@ class Run:
                 hint="try a smaller --lr",
             )
         self.losses.append(loss)
-        return Step(
+        return TrainingStep(
             epoch=self.loader.epoch + 1,
             number=self.loader.position // self._share,
             of=self.steps_in_epoch,

@@ -19,7 +19,7 @@ from treadle.runtime.profile import Profile, Timed
 from treadle.viz.boxes import keys_of
 from treadle.viz.dot import block_color, color_of, is_trainable
 from treadle.viz.page import Page, as_script, filled, library
-from treadle.viz.tree import Group, contiguous, grouped
+from treadle.viz.tree import NodeGroup, contiguous, grouped
 
 WIDE = 400  # characters of an attribute list, a value or a line of source
 DERIVED = "gradient"  # the group of what was derived
@@ -219,14 +219,14 @@ def _packed(entries: Sequence[GraphEntry]) -> dict[str, Any]:
     names: list[str] = []
     parents: list[int] = []
     home = [0] * len(entries)
-    stack: list[tuple[Group, int]] = [(tree, -1)]
+    stack: list[tuple[NodeGroup, int]] = [(tree, -1)]
     while stack:
         group, parent = stack.pop()
         here = len(names)
         names.append(group.name)
         parents.append(parent)
         for member in reversed(group.members):
-            if isinstance(member, Group):
+            if isinstance(member, NodeGroup):
                 stack.append((member, here))
             else:
                 home[member] = here

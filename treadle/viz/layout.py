@@ -15,7 +15,7 @@ SWEEPS, PULLS = 12, 30
 
 
 @dataclass
-class Layout:
+class GraphLayout:
     """Centers of the boxes, the way of each edge, and the size of the whole."""
 
     x: list[float]
@@ -50,7 +50,7 @@ def place(
     edges: Sequence[tuple[int, int]],
     heights: Sequence[float] = (),
     levels: Sequence[int] | None = None,
-) -> Layout:
+) -> GraphLayout:
     """A layered layout of boxes of these sizes; an edge (a, b) has a < b.
 
     `levels` are the layers of the boxes where they are known, from the top.
@@ -82,7 +82,7 @@ def place(
     y = [middles[at] for at in level]
     routes = {e: [(x[k], y[k]) for k in chain] for e, chain in chains.items()}
     right = max((x[k] + width[k] / 2 for k in range(len(width))), default=0.0)
-    return Layout(x[:n], y[:n], routes, right + GAP_X, bottom)
+    return GraphLayout(x[:n], y[:n], routes, right + GAP_X, bottom)
 
 
 def _down(

@@ -13,11 +13,11 @@ FEWEST = 24  # members of a group of neighbors
 
 
 @dataclass
-class Group:
+class NodeGroup:
     """Neighbors of a graph under one name: groups, and nodes by their numbers."""
 
     name: str
-    members: list[Group | int] = field(default_factory=list)
+    members: list[NodeGroup | int] = field(default_factory=list)
 
 
 def contiguous(
@@ -63,7 +63,7 @@ def contiguous(
     return order
 
 
-def grouped(paths: Sequence[Sequence[str]], lines: Sequence[str]) -> Group:
+def grouped(paths: Sequence[Sequence[str]], lines: Sequence[str]) -> NodeGroup:
     """The tree of nodes in topological order: by their paths, name by name.
 
     A group is a run of neighbors, so groups never depend on each other in a cycle.
@@ -74,9 +74,9 @@ def grouped(paths: Sequence[Sequence[str]], lines: Sequence[str]) -> Group:
     [Group(name='a', members=[Group(name='x', members=[0, 1]), 2]), 3]
     """
     members = _runs(range(len(paths)), paths, lines, 0)
-    while len(members) == 1 and isinstance(members[0], Group):
+    while len(members) == 1 and isinstance(members[0], NodeGroup):
         members = members[0].members  # of a group around everything
-    return Group("", _packed(members, lines))
+    return NodeGroup("", _packed(members, lines))
 
 
 def _runs(
@@ -84,26 +84,26 @@ def _runs(
     paths: Sequence[Sequence[str]],
     lines: Sequence[str],
     depth: int,
-) -> list[Group | int]:
+) -> list[NodeGroup | int]:
     """Runs of nodes with one name at a depth of their paths."""
-    runs: list[Group | int] = []
+    runs: list[NodeGroup | int] = []
     for name, run in groupby(numbers, lambda k: "".join(paths[k][depth : depth + 1])):
         nodes = list(run)
         if not name or len(nodes) == 1:
             runs += nodes
             continue
         inner = _runs(nodes, paths, lines, depth + 1)
-        if len(inner) == 1 and isinstance(inner[0], Group):
+        if len(inner) == 1 and isinstance(inner[0], NodeGroup):
             inner[0].name = f"{name}.{inner[0].name}"
             runs.append(inner[0])
         else:
-            runs.append(Group(name, _packed(inner, lines)))
+            runs.append(NodeGroup(name, _packed(inner, lines)))
     return _numbered(runs)
 
 
-def _numbered(members: list[Group | int]) -> list[Group | int]:
+def _numbered(members: list[NodeGroup | int]) -> list[NodeGroup | int]:
     """Members whose groups of one name, such as calls of one layer, are numbered."""
-    groups = [member for member in members if isinstance(member, Group)]
+    groups = [member for member in members if isinstance(member, NodeGroup)]
     total = Counter(group.name for group in groups)
     seen: Counter[str] = Counter()
     for group in groups:
@@ -114,7 +114,9 @@ def _numbered(members: list[Group | int]) -> list[Group | int]:
     return members
 
 
-def _packed(members: list[Group | int], lines: Sequence[str]) -> list[Group | int]:
+def _packed(
+    members: list[NodeGroup | int], lines: Sequence[str]
+) -> list[NodeGroup | int]:
     """At most `MOST` members: more are joined with their neighbors."""
     if len(members) <= MOST:
         return members
@@ -124,18 +126,18 @@ def _packed(members: list[Group | int], lines: Sequence[str]) -> list[Group | in
     if len(runs) == 1 or 4 * len(runs) > len(members):
         size = max(FEWEST, -(-len(members) // MOST))
         runs = [members[k : k + size] for k in range(0, len(members), size)]
-    joined: list[Group | int] = []
+    joined: list[NodeGroup | int] = []
     for run in runs:
         if len(run) == 1:
             joined += run
         else:
-            joined.append(Group(_span(run, lines), _packed(run, lines)))
+            joined.append(NodeGroup(_span(run, lines), _packed(run, lines)))
     return _packed(_numbered(joined), lines)
 
 
-def _span(run: Sequence[Group | int], lines: Sequence[str]) -> str:
+def _span(run: Sequence[NodeGroup | int], lines: Sequence[str]) -> str:
     """The common name of neighbors: the first and last name of a group or line."""
-    if isinstance(run[0], Group) and isinstance(run[-1], Group):
+    if isinstance(run[0], NodeGroup) and isinstance(run[-1], NodeGroup):
         names = [run[0].name, run[-1].name]
     else:
         known = {lines[_first(m)] for m in run} - {""}
@@ -144,8 +146,8 @@ def _span(run: Sequence[Group | int], lines: Sequence[str]) -> str:
     return " \N{HORIZONTAL ELLIPSIS} ".join(dict.fromkeys(names)) or "..."
 
 
-def _first(member: Group | int) -> int:
+def _first(member: NodeGroup | int) -> int:
     """The number of the first node in a member."""
-    while isinstance(member, Group):
+    while isinstance(member, NodeGroup):
         member = member.members[0]
     return member

@@ -18,7 +18,7 @@ from treadle.engines.gpu.cuda.driver import CudaDriver, devices
 from treadle.engines.gpu.cuda.library import Library, open_library, started
 from treadle.engines.gpu.cuda.ptx import architecture
 from treadle.engines.native.codegen.builder import F32, Value
-from treadle.loops.kernel import Argument
+from treadle.loops.kernel import KernelArgument
 
 Array = np.ndarray[Any, Any]
 COUNT = 1000
@@ -75,7 +75,7 @@ def test_items_share_memory_between_barriers() -> None:
         b.store(x, b.offset(b.buffer(1), item, F32))
 
     x = np.arange(ITEMS, dtype="f4")
-    argument = Argument(np.dtype("f4"), True)
+    argument = KernelArgument(np.dtype("f4"), True)
     work = Written("reversed", (argument, argument), body, slots=())
     _, driver = card()
     assert ran(driver, work, 1, [x, x])[1].tolist() == x[::-1].tolist()

@@ -12,7 +12,7 @@ from tests.engines.cuda.works import ITEMS, Written, card, ran
 from treadle.base.errors import RunError
 from treadle.engines.gpu.builder import DeviceBuilder
 from treadle.engines.native.codegen.builder import F32, Value
-from treadle.loops.kernel import Argument
+from treadle.loops.kernel import KernelArgument
 
 Array = np.ndarray[Any, Any]
 
@@ -24,7 +24,7 @@ def run(
     items: int = ITEMS,
 ) -> list[Array]:
     """What some work for one group leaves, or the card's fault raised."""
-    arguments = tuple(Argument(a.dtype, True) for a in arrays)
+    arguments = tuple(KernelArgument(a.dtype, True) for a in arrays)
     functions, driver = card()
     try:
         work = Written(name, arguments, body, slots=(), items=items)

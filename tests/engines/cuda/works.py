@@ -15,7 +15,7 @@ from treadle.engines.gpu.cuda.library import started
 from treadle.engines.gpu.work import Slot
 from treadle.engines.native.codegen.builder import Value
 from treadle.engines.native.codegen.elements import load_type
-from treadle.loops.kernel import Argument
+from treadle.loops.kernel import KernelArgument
 
 __all__ = ["ITEMS", "Written", "card", "elementwise", "ran"]
 
@@ -28,7 +28,7 @@ class Written:
     """The work that a function writes, known by its name."""
 
     name: str
-    buffers: tuple[Argument, ...]
+    buffers: tuple[KernelArgument, ...]
     body: Callable[[DeviceBuilder], None] = field(compare=False)
     slots: tuple[Slot, ...] = ((0, "i64"),)
     items: int = ITEMS
@@ -51,7 +51,9 @@ def elementwise(
             places = [b.offset(b.buffer(k), i, kind) for k in range(inputs + 1)]
             b.store(rule(b, *[b.load(kind, p) for p in places[:-1]]), places[-1])
 
-    arguments = [Argument(np.dtype(dtype), k == inputs) for k in range(inputs + 1)]
+    arguments = [
+        KernelArgument(np.dtype(dtype), k == inputs) for k in range(inputs + 1)
+    ]
     return Written(name, tuple(arguments), body)
 
 

@@ -65,7 +65,7 @@ class DeviceTraits:
         return f"{self.api}: {self.name}"
 
 
-class Memory(Protocol):
+class DeviceMemory(Protocol):
     """An allocation; it is freed by `DeviceDriver.free` and in no other way."""
 
     @property
@@ -73,7 +73,9 @@ class Memory(Protocol):
         """Its size."""
 
 
-Place = tuple[Memory, int]  # an allocation, and a byte of it where a buffer begins
+Place = tuple[
+    DeviceMemory, int
+]  # an allocation, and a byte of it where a buffer begins
 
 
 class DeviceDriver(Protocol):

@@ -20,14 +20,14 @@ from treadle.engines.gpu.work import Slot
 from treadle.engines.native.codegen.builder import I1, I8, I32, Value
 from treadle.engines.native.codegen.elements import compute_type, from_memory, load_type
 from treadle.engines.native.codegen.emit import Emitter
-from treadle.loops.index import Axis, Parameter
+from treadle.loops.index import IndexParameter, LoopAxis
 from treadle.loops.kernel import (
+    Accumulate,
     Accumulator,
-    Argument,
+    Const,
     Fetch,
-    Fold,
     Kernel,
-    Literal,
+    KernelArgument,
     Load,
     Loop,
     Statement,
@@ -72,9 +72,9 @@ class ItemEmitter(Emitter):
         return self.b.slot(self.places[place, kind], kind)
 
     def integer(self, n: Any) -> Value:
-        return self.slot(n.slot) if isinstance(n, Parameter) else self.b.i64(n)
+        return self.slot(n.slot) if isinstance(n, IndexParameter) else self.b.i64(n)
 
-    def _number(self, x: Literal) -> Value:
+    def _number(self, x: Const) -> Value:
         kind = compute_type(x.dtype)
         if x.dtype.kind == "i":
             value = self.integer(x.value)
@@ -112,11 +112,11 @@ class ItemEmitter(Emitter):
             super().run(body)
             return
         for k, s in enumerate(body):
-            if isinstance(s, Fold):  # those that go together
-                first = k == 0 or not isinstance(body[k - 1], Fold)
+            if isinstance(s, Accumulate):  # those that go together
+                first = k == 0 or not isinstance(body[k - 1], Accumulate)
                 if first:
                     stop = k
-                    while stop < len(body) and isinstance(body[stop], Fold):
+                    while stop < len(body) and isinstance(body[stop], Accumulate):
                         stop += 1
                     super().run(body[k:stop])
                 continue
@@ -222,7 +222,7 @@ class ItemEmitter(Emitter):
         self.run(self.grid.body)
         self.scopes.pop()
 
-    def _take_apart(self, axes: Sequence[Axis], place: Value) -> None:
+    def _take_apart(self, axes: Sequence[LoopAxis], place: Value) -> None:
         """The steps of the grid's axes at a place of it."""
         b = self.b
         for axis in reversed(axes[1:]):
@@ -261,8 +261,8 @@ class LoopWork:
         return self.kernel.checks
 
     @property
-    def buffers(self) -> tuple[Argument, ...]:
-        status = (Argument(int32, written=True),) if self.checks else ()
+    def buffers(self) -> tuple[KernelArgument, ...]:
+        status = (KernelArgument(int32, written=True),) if self.checks else ()
         return (*self.kernel.arguments, *status)
 
     def write(self, b: DeviceBuilder) -> None:

@@ -22,15 +22,16 @@ from treadle.engines.base import (
     Engine,
     Failed,
     Found,
+    PositionError,
     Values,
     engine,
     nothing,
     provide_devices,
 )
 from treadle.engines.gpu.driver import DeviceDriver, UnsupportedKernelError
-from treadle.engines.gpu.linked import Linked, PositionError
+from treadle.engines.gpu.linked import DeviceLinked
 from treadle.engines.gpu.look import lowered
-from treadle.engines.gpu.memory import GpuValue, Store
+from treadle.engines.gpu.memory import DeviceBlocks, GpuValue
 from treadle.engines.gpu.target import host_target, target_of
 from treadle.engines.lowered import CacheInfo, Lowered
 from treadle.engines.native.translation.keys import Structure, structure
@@ -76,8 +77,8 @@ class Gpu(Engine):
         self.device = driver.device.name
         self.driver = driver
         self.target = target_of(driver)
-        self.store = Store(driver, self._forget)
-        self.programs: Cache[Any, tuple[Linked, list[int]]]
+        self.store = DeviceBlocks(driver, self._forget)
+        self.programs: Cache[Any, tuple[DeviceLinked, list[int]]]
         self.programs = Cache(f"programs on {driver.device}", PROGRAMS)
         # Copies of what the host has stored, by the serial of the node it belongs to.
         self._leaves: dict[int, tuple[weakref.ref[Tensor], GpuValue]] = {}
@@ -122,7 +123,7 @@ class Gpu(Engine):
 
     def carry_out(
         self,
-        linked: Linked,
+        linked: DeviceLinked,
         values: Sequence[Any],
         free: Set[int],
         claim: Claim | None,
@@ -167,7 +168,7 @@ class Gpu(Engine):
         graph: Structure,
         feeds: Mapping[int, Any],
         keep: Set[int],
-    ) -> tuple[Linked, list[int]]:
+    ) -> tuple[DeviceLinked, list[int]]:
         """A program, and the places of its arguments in a graph."""
         entry = self.programs.get(key)
         if entry is None:
@@ -176,7 +177,7 @@ class Gpu(Engine):
 
     def _made(
         self, structured: Structure, feeds: Mapping[int, Any], keep: Set[int]
-    ) -> tuple[Linked, list[int]]:
+    ) -> tuple[DeviceLinked, list[int]]:
         arguments = (
             structured.nodes,
             feeds,
@@ -193,11 +194,11 @@ class Gpu(Engine):
             )
         return linked, [structured.place[x.serial] for x in graph.leaves]
 
-    def _chosen(self, drafts: Iterator[Draft]) -> Linked:
+    def _chosen(self, drafts: Iterator[Draft]) -> DeviceLinked:
         """The first of ever smaller programs that fits in the workspace."""
         limit, least = current().workspace, 0
         for draft in drafts:
-            linked = Linked(draft.build(), self.store)
+            linked = DeviceLinked(draft.build(), self.store)
             if not limit or linked.arena <= limit:
                 return linked
             least = min(least or linked.arena, linked.arena)

@@ -9,12 +9,12 @@ from typing import Any
 
 from treadle.engines.gpu.work import Slot
 from treadle.engines.native.codegen.elements import compute_type
-from treadle.loops.index import Axis, Parameter
+from treadle.loops.index import IndexParameter, LoopAxis
 from treadle.loops.kernel import (
+    Accumulate,
     Accumulator,
-    Fold,
+    Const,
     Kernel,
-    Literal,
     Load,
     Loop,
     Statement,
@@ -34,7 +34,7 @@ class Grid:
     """
 
     kind: str
-    axes: tuple[Axis, ...]
+    axes: tuple[LoopAxis, ...]
     body: tuple[Statement, ...]
     items: int
     shares: bool = False
@@ -50,7 +50,7 @@ class Grid:
 
 def grid_of(kernel: Kernel) -> Grid:
     """The grid of a scheduled kernel."""
-    axes: list[Axis] = []
+    axes: list[LoopAxis] = []
     body = kernel.body
     while len(body) == 1 and isinstance(body[0], Loop) and body[0].kind == "parallel":
         axes.append(body[0].axis)
@@ -70,7 +70,7 @@ def _folded(loop: Loop, body: tuple[Statement, ...]) -> Iterator[Accumulator]:
     """The accumulators that the lanes of a loop fold into together."""
     begun = {a for s in statements(loop.body) if isinstance(s, Loop) for a in s.folds}
     for s in statements(loop.body):
-        if isinstance(s, Fold) and s.accumulator not in begun:
+        if isinstance(s, Accumulate) and s.accumulator not in begun:
             yield s.accumulator
 
 
@@ -91,7 +91,7 @@ def _reads_back(kernel: Kernel) -> bool:
 
 
 def _number(n: Any, integers: Sequence[int]) -> int:
-    return integers[n.slot] if isinstance(n, Parameter) else int(n)
+    return integers[n.slot] if isinstance(n, IndexParameter) else int(n)
 
 
 def slots_of(kernel: Kernel) -> tuple[Slot, ...]:
@@ -99,8 +99,8 @@ def slots_of(kernel: Kernel) -> tuple[Slot, ...]:
     floats = {
         (x.value.slot, compute_type(x.dtype)): None
         for x in kernel.expressions
-        if isinstance(x, Literal)
-        and isinstance(x.value, Parameter)
+        if isinstance(x, Const)
+        and isinstance(x.value, IndexParameter)
         and x.dtype.kind != "i"
     }
     taken = {place for place, _ in floats}

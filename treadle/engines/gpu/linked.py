@@ -12,11 +12,11 @@ from treadle.base.arrays import Array
 from treadle.base.caches import lazy
 from treadle.base.errors import OutOfMemoryError
 from treadle.base.types import TupleType, Type
-from treadle.engines.base import Failed, are_below
+from treadle.engines.base import PositionError, are_below
 from treadle.engines.counts import Counts
-from treadle.engines.gpu.memory import DeviceBlock, GpuValue, Store
-from treadle.engines.gpu.steps import Ready, made_ready
-from treadle.graph.body import Body, Called, bodies, with_bodies
+from treadle.engines.gpu.memory import DeviceBlock, DeviceBlocks, GpuValue
+from treadle.engines.gpu.steps import ReadyStep, made_ready
+from treadle.graph.body import Body, CalledBody, bodies, with_bodies
 from treadle.graph.meaning import compute_at
 from treadle.program.layout import laid
 from treadle.program.lives import lives
@@ -26,22 +26,21 @@ from treadle.program.program import Fallback, Program, title
 STATUS = 4  # bytes of what tells of a position out of range
 
 
-class PositionError(Failed):
-    """A position read from data was out of range; the reference engine says which."""
-
-
-class Linked:
+class DeviceLinked:
     """A program on one device: its arena is planned, its kernels are compiled.
 
     What does not change from run to run is there once: constants, the integers of
     launches, entries of kernels. A run takes a block for the arena and gives it back.
     """
 
-    def __init__(self, program: Program, store: Store) -> None:
+    def __init__(self, program: Program, store: DeviceBlocks) -> None:
         self.program, self.store = program, store
         self.inner = {
             k: {
-                body.number: (Linked(body_program.program, store), body_program.inputs)
+                body.number: (
+                    DeviceLinked(body_program.program, store),
+                    body_program.inputs,
+                )
                 for body, body_program in zip(
                     bodies(s.op).values(), s.bodies, strict=True
                 )
@@ -50,7 +49,7 @@ class Linked:
             if isinstance(s, Fallback) and s.bodies
         }
         self.within = [x for inner in self.inner.values() for x, _ in inner.values()]
-        self.ready: dict[int, Ready] = {
+        self.ready: dict[int, ReadyStep] = {
             k: made_ready(step, store.driver)
             for k, step in enumerate(program.steps)
             if not isinstance(step, Fallback)
@@ -111,7 +110,7 @@ class _Run:
     """One run: where its buffers lie, and what it makes."""
 
     def __init__(
-        self, linked: Linked, values: Sequence[GpuValue], free: Set[int]
+        self, linked: DeviceLinked, values: Sequence[GpuValue], free: Set[int]
     ) -> None:
         self.linked, self.store = linked, linked.store
         self.driver = linked.store.driver
@@ -169,7 +168,7 @@ class _Run:
         finally:
             self.store.counts += Counts(launches=self.launches)
 
-    def _launch(self, ready: Ready) -> None:
+    def _launch(self, ready: ReadyStep) -> None:
         if not ready.groups:
             return
         places = [self.places[n] for n in ready.buffers]
@@ -215,7 +214,7 @@ class _Run:
         inner = self.linked.inner.get(k, {})
 
         def running(body: Body) -> Body:
-            return Called(body, partial(_called, *inner[body.number]))
+            return CalledBody(body, partial(_called, *inner[body.number]))
 
         op = with_bodies(step.op, running) if step.bodies else step.op
         arrays = [self.array(n) for n in step.read]
@@ -255,7 +254,7 @@ class _Run:
 
 
 def _called(
-    linked: Linked, inputs: Sequence[Any], arrays: Sequence[Array]
+    linked: DeviceLinked, inputs: Sequence[Any], arrays: Sequence[Array]
 ) -> tuple[Array, ...]:
     """The outputs of a body from its arguments; `inputs` as a BodyProgram has it."""
     program, store = linked.program, linked.store

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from treadle.engines.gpu.linked import Linked
+from treadle.engines.gpu.linked import DeviceLinked
 from treadle.engines.gpu.work import Work
 from treadle.engines.lowered import Footprint, Lowered
 from treadle.engines.outline import kernels, occupancy, outline
 from treadle.program.program import program_text
 
 
-def lowered(linked: Linked, graph: str) -> Lowered:
+def lowered(linked: DeviceLinked, graph: str) -> Lowered:
     """The levels of a linked program; its kernels as the device's compiler reads them
     stand for LLVM IR and assembly."""
     program, driver = linked.program, linked.store.driver
@@ -35,7 +35,7 @@ def lowered(linked: Linked, graph: str) -> Lowered:
     )
 
 
-def footprint(linked: Linked) -> Footprint:
+def footprint(linked: DeviceLinked) -> Footprint:
     """The memory of the device that a program takes."""
     buffers = linked.program.buffers
     return Footprint(
@@ -47,7 +47,7 @@ def footprint(linked: Linked) -> Footprint:
     )
 
 
-def _works(linked: Linked) -> Iterator[Work]:
+def _works(linked: DeviceLinked) -> Iterator[Work]:
     """The works of all launches, those of bodies last."""
     for ready in linked.ready.values():
         yield ready.work

@@ -43,7 +43,7 @@ class GpuValue(Resident):
 
     __slots__ = ("block", "remembered", "store")
 
-    def __init__(self, store: Store, type_: Type, block: DeviceBlock) -> None:
+    def __init__(self, store: DeviceBlocks, type_: Type, block: DeviceBlock) -> None:
         super().__init__(type_)
         self.store = store
         self.block: DeviceBlock | None = block
@@ -69,7 +69,7 @@ class GpuValue(Resident):
             self.store.release(self.block)
 
 
-class Store:
+class DeviceBlocks:
     """Blocks of a driver's memory, kept for the next who needs as many bytes.
 
     `lock` is the queue: whoever launches or copies holds it. Where the device has no

@@ -133,7 +133,7 @@ class Element(NamedTuple):
         )
 
 
-class Operand:
+class ProductOperand:
     """One side of a product, in a batch: its elements by row or column, and term.
 
     Of a convolution, batches are the groups of images; rows are outputs (for the

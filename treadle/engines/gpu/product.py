@@ -19,12 +19,11 @@ from treadle.base.dtypes import DType
 from treadle.engines.gpu.builder import DeviceBuilder
 from treadle.engines.gpu.emit import ItemEmitter
 from treadle.engines.gpu.grid import Grid, slots_of, wide_integers
-from treadle.engines.gpu.operands import Operand, Whole, operands_of
+from treadle.engines.gpu.operands import ProductOperand, Whole, operands_of
 from treadle.engines.gpu.work import Slot
-from treadle.engines.native.codegen.builder import Loop, Value
+from treadle.engines.native.codegen.builder import LoopBuilder, Value
 from treadle.engines.native.codegen.elements import compute_type
-from treadle.loops.kernel import Argument, Kernel, Load
-from treadle.loops.kernel import Loop as KernelLoop
+from treadle.loops.kernel import Kernel, KernelArgument, Load, Loop
 from treadle.program.program import Product
 
 TERMS = 128  # of a sum in registers; longer ones are sums of such sums
@@ -76,7 +75,7 @@ class ProductWork:
     along: tuple[bool, bool]
     tile: Tile
     fields: tuple[str, ...]
-    written: tuple[Argument, ...]
+    written: tuple[KernelArgument, ...]
     finish: Kernel | None = None
     product_buffer: int = 0
     name: str = field(default="product", compare=False)
@@ -94,8 +93,8 @@ class ProductWork:
         return self.finish is not None and wide_integers(self.finish)
 
     @property
-    def buffers(self) -> tuple[Argument, ...]:
-        return (*map(Argument, self.kinds), *self.written)
+    def buffers(self) -> tuple[KernelArgument, ...]:
+        return (*map(KernelArgument, self.kinds), *self.written)
 
     @lazy
     def slots(self) -> tuple[Slot, ...]:
@@ -123,7 +122,7 @@ def product_of(
     numbers = sizes | layout.numbers
     finish = step.finish
     if finish is None:
-        written: tuple[Argument, ...] = (Argument(step.dtype, True),)
+        written: tuple[KernelArgument, ...] = (KernelArgument(step.dtype, True),)
         rest = step.written
     else:
         arguments = list(finish.kernel.arguments)
@@ -165,7 +164,7 @@ class _Writer:
         batch, row = rest.split(n["tiles_m"])
         self.row, self.column = row * tile.m, column * tile.n
         computes = self.work.computes
-        self.operands = [Operand(computes, side, batch, n) for side in (0, 1)]
+        self.operands = [ProductOperand(computes, side, batch, n) for side in (0, 1)]
         self.down, self.right = self.item.split(tile.n // tile.columns)
         self._finish(self._sums())
 
@@ -212,7 +211,7 @@ class _Writer:
             target = (term * size + row).value
             b.store(x, b.offset(self.shared[side], target, self.kind))
 
-    def _multiplied(self, pieces: Loop) -> list[Value]:
+    def _multiplied(self, pieces: LoopBuilder) -> list[Value]:
         """The sums of the item with the terms of a piece added."""
         b, tile = self.b, self.tile
         start, stop, step = b.i64(0), b.i64(tile.k), b.i64(1)
@@ -304,7 +303,7 @@ class _Finish(ItemEmitter):
         self.scopes.append({})
         for index in self.at:
             (loop,) = body
-            assert isinstance(loop, KernelLoop)
+            assert isinstance(loop, Loop)
             self.bind(loop.axis, index)
             body = loop.body
         self.run(body)

@@ -13,7 +13,7 @@ from treadle.program.program import Launch, Product
 
 
 @dataclass(frozen=True)
-class Ready:
+class ReadyStep:
     """A step that can be launched, with its `buffers` by their numbers in the program;
     one that only `copies` is none where its two buffers have one place.
     """
@@ -26,7 +26,7 @@ class Ready:
     copies: bool
 
 
-def made_ready(step: Launch | Product, driver: DeviceDriver) -> Ready:
+def made_ready(step: Launch | Product, driver: DeviceDriver) -> ReadyStep:
     """A step compiled for a device."""
     work: Work
     if isinstance(step, Product):
@@ -44,4 +44,4 @@ def made_ready(step: Launch | Product, driver: DeviceDriver) -> Ready:
     entry = driver.compile(work)
     numbers = driver.numbers(work, encoded(work.slots, integers))
     copies = isinstance(step, Launch) and step.copies
-    return Ready(work, entry, groups, buffers, numbers, copies)
+    return ReadyStep(work, entry, groups, buffers, numbers, copies)

@@ -15,7 +15,15 @@ from typing import Any, ClassVar
 
 from treadle.engines.gpu.builder import DeviceBuilder
 from treadle.engines.gpu.work import Work
-from treadle.engines.native.codegen.builder import F16, F32, F64, I1, PTR, Loop, Value
+from treadle.engines.native.codegen.builder import (
+    F16,
+    F32,
+    F64,
+    I1,
+    PTR,
+    LoopBuilder,
+    Value,
+)
 
 FLOATS = (F16, F32, F64)
 _SIGNS = {
@@ -44,7 +52,7 @@ _RELATIONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">
 
 
 @dataclass(frozen=True)
-class Pointer(Value):
+class ElementPointer(Value):
     """An element of an array that has a name: no language but C adds to pointers."""
 
     space: str = ""  # "buffer", "shared", "private" or "table"
@@ -184,21 +192,21 @@ class TextBuilder(DeviceBuilder):
     # -- memory ----------------------------------------------------------------------
 
     def buffer(self, k: int) -> Value:
-        return Pointer(f"b{k}", PTR, "buffer")
+        return ElementPointer(f"b{k}", PTR, "buffer")
 
     def offset(self, pointer: Value, index: Value, kind: str) -> Value:
-        assert isinstance(pointer, Pointer)
+        assert isinstance(pointer, ElementPointer)
         if pointer.index is not None:
             index = self.add(pointer.index, index)
-        return Pointer(pointer.name, PTR, pointer.space, index)
+        return ElementPointer(pointer.name, PTR, pointer.space, index)
 
     def load(self, kind: str, pointer: Value, align: int = 0) -> Value:
-        assert isinstance(pointer, Pointer)
+        assert isinstance(pointer, ElementPointer)
         place = pointer.index.name if pointer.index else "0"
         return self.define(kind, self.element(kind, pointer, place))
 
     @abstractmethod
-    def element(self, kind: str, pointer: Pointer, place: str) -> str:
+    def element(self, kind: str, pointer: ElementPointer, place: str) -> str:
         """The value read at a place."""
 
     def guarded(self, kind: str, condition: Value, pointer: Value) -> Value:
@@ -211,7 +219,7 @@ class TextBuilder(DeviceBuilder):
 
     def table(self, name: str, entries: Sequence[float]) -> Value:
         self.once(name, lambda: self.globals.append(self.listed(name, entries)))
-        return Pointer(name, PTR, "table")
+        return ElementPointer(name, PTR, "table")
 
     @abstractmethod
     def listed(self, name: str, entries: Sequence[float]) -> str:
@@ -222,7 +230,7 @@ class TextBuilder(DeviceBuilder):
     @contextmanager
     def loop(
         self, start: Value, stop: Value, step: Value, carried: Sequence[Value] = ()
-    ) -> Iterator[Loop]:
+    ) -> Iterator[LoopBuilder]:
         names = [Value(self.fresh("c"), x.type) for x in carried]
         for name, x in zip(names, carried, strict=True):
             self.emit(self.declaration(name.name, name.type, x.name, fixed=False))
@@ -231,7 +239,7 @@ class TextBuilder(DeviceBuilder):
         moved = f"{index.name} < {stop.name}; {index.name} += {step.name}"
         self.emit(f"for ({head} {moved}) {{")
         self.depth += 1
-        loop = Loop(index, list(names))
+        loop = LoopBuilder(index, list(names))
         yield loop
         pairs = zip(names, loop.after, strict=True)
         changed = [(name, x) for name, x in pairs if name.name != x.name]

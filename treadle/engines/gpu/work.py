@@ -6,7 +6,7 @@ import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from treadle.loops.kernel import Argument
+from treadle.loops.kernel import KernelArgument
 from treadle.loops.parameters import value_of
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Work(Protocol):
     @property
     def name(self) -> str: ...
     @property
-    def buffers(self) -> tuple[Argument, ...]: ...
+    def buffers(self) -> tuple[KernelArgument, ...]: ...
     @property
     def slots(self) -> tuple[Slot, ...]: ...
     @property

@@ -23,6 +23,7 @@ from treadle.engines.base import (
     Engine,
     Failed,
     Found,
+    PositionError,
     Values,
     engine,
     nothing,
@@ -34,7 +35,7 @@ from treadle.engines.native.codegen import jit
 from treadle.engines.native.codegen.cache import disk_cache
 from treadle.engines.native.execution.linked import Linked
 from treadle.engines.native.execution.pool import pool
-from treadle.engines.native.execution.run import PositionError, beside, memory_of
+from treadle.engines.native.execution.run import beside, memory_of
 from treadle.engines.native.execution.small import workers
 from treadle.engines.native.execution.timing import first_lines
 from treadle.engines.native.forest.program import adds_up

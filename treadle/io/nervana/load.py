@@ -15,7 +15,7 @@ from treadle.graph.operators import functions
 from treadle.graph.variable import Parameter, Placeholder, Variable
 from treadle.io.files import PathLike, check_name, check_shape
 from treadle.io.format import Opened
-from treadle.io.nervana.ops import OPS, Call, Value
+from treadle.io.nervana.ops import OPS, FileOp, NamedTensor
 from treadle.io.nervana.schema import CONTROL, DATA, DTYPES, GRAPH, HANDLE, OTHER
 from treadle.io.protobuf import decode
 from treadle.io.source import Buffer, opened
@@ -65,7 +65,7 @@ class _Node:
         self.args: list[_Node] = []
         self.tensor: _Node | None = None  # of which this is the value
         self.read = False
-        self.value: Value | None = None
+        self.value: NamedTensor | None = None
 
     @property
     def below(self) -> list[_Node]:
@@ -176,7 +176,7 @@ class _Loader:
                 stack += [(n, False) for n in todo.values()]
         return list(ordered.values())
 
-    def _value(self, node: _Node) -> Value:
+    def _value(self, node: _Node) -> NamedTensor:
         if node.tensor is not None:
             assert node.tensor.value is not None
             return node.tensor.value
@@ -194,13 +194,13 @@ class _Loader:
         node.refuse_others(row.reads)
         args = [n.value for n in node.args if n.value is not None]
         read = {k: v for k, v in node.attrs.items() if k in row.reads}
-        result = row.rule(Call(args, read, names, lengths, dtype))
+        result = row.rule(FileOp(args, read, names, lengths, dtype))
         if result.names != names or result.tensor.shape != lengths:
             raise ValueError(
                 f"{node.kind} gives {result.names} of {list(result.tensor.shape)}, "
                 f"the file says {names} of {list(lengths)}"
             )
-        return Value(functions.astype(result.tensor, dtype), names)
+        return NamedTensor(functions.astype(result.tensor, dtype), names)
 
     def _axes(self, node: _Node) -> tuple[tuple[str, ...], tuple[int, ...]]:
         """The names and lengths of an op's result."""
@@ -214,14 +214,14 @@ class _Loader:
 
     def _leaf(
         self, node: _Node, names: Any, lengths: tuple[int, ...], dtype: DType
-    ) -> Value:
+    ) -> NamedTensor:
         """A constant, a variable or a placeholder."""
         value = self._array(node, lengths, dtype)
         axes = names or None
         if node.flag("_is_constant"):
             if value is None:
                 raise ValueError("a constant has no value")
-            return Value(constant_node(value), names)
+            return NamedTensor(constant_node(value), names)
         name, k = check_name(node.name), 1
         while name in self.taken:
             name, k = f"{node.name}.{k}", k + 1
@@ -231,12 +231,12 @@ class _Loader:
                 lengths, dtype, name=name, axes=axes, initial_value=value
             )
             self.placeholders.append(placeholder)
-            return Value(functions.unname(placeholder.node()), names)
+            return NamedTensor(functions.unname(placeholder.node()), names)
         if value is None:
             raise ValueError("a variable has no first value")
         kind = Parameter if node.flag("_is_trainable") else Variable
         variable = kind(value, name=name, axes=axes)
-        return Value(functions.unname(variable.node()), names)
+        return NamedTensor(functions.unname(variable.node()), names)
 
     def _array(self, node: _Node, lengths: tuple[int, ...], dtype: DType) -> Any:
         for key in _STORED:

@@ -37,7 +37,7 @@ _FUNCTIONS = {
 
 
 @dataclass(frozen=True)
-class Value:
+class NamedTensor:
     """A tensor with a name for each dimension."""
 
     tensor: Tensor
@@ -45,10 +45,10 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Call:
+class FileOp:
     """An op of a file: what it reads, what it says of itself."""
 
-    args: Sequence[Value]
+    args: Sequence[NamedTensor]
     attrs: Mapping[str, Any]
     names: Names  # and lengths of the result
     lengths: tuple[int, ...]
@@ -74,11 +74,11 @@ class Call:
         return int(number)
 
 
-Rule = Callable[[Call], Value]
+Rule = Callable[[FileOp], NamedTensor]
 
 
 @dataclass(frozen=True)
-class Row:
+class OpRow:
     """A row of the table: the maker of an op's value, and the attributes it reads.
 
     A rule sees those alone; a file whose op has others is refused.
@@ -88,17 +88,17 @@ class Row:
     reads: frozenset[str] = frozenset()
 
 
-def _row(rule: Rule, reads: str = "") -> Row:
-    return Row(rule, frozenset(reads.split()))
+def _row(rule: Rule, reads: str = "") -> OpRow:
+    return OpRow(rule, frozenset(reads.split()))
 
 
-def _only(call: Call, count: int = 1) -> list[Value]:
+def _only(call: FileOp, count: int = 1) -> list[NamedTensor]:
     if len(call.args) != count:
         raise ValueError(f"it takes {count} operands, not {len(call.args)}")
     return list(call.args)
 
 
-def _ordered(x: Value, names: Names) -> Tensor:
+def _ordered(x: NamedTensor, names: Names) -> Tensor:
     """The tensor with its dimensions in this order."""
     if sorted(x.names) != sorted(names):
         raise ValueError(f"axes {x.names} are not {names}")
@@ -108,7 +108,7 @@ def _ordered(x: Value, names: Names) -> Tensor:
     return functions.permute_dims(x.tensor, order)
 
 
-def _spread(x: Value, names: Names, lengths: tuple[int, ...]) -> Tensor:
+def _spread(x: NamedTensor, names: Names, lengths: tuple[int, ...]) -> Tensor:
     """The tensor with more dimensions, along which it is the same."""
     known = tuple(name for name in names if name in x.names)
     kept = dict(zip(x.names, x.tensor.shape, strict=True))
@@ -120,9 +120,9 @@ def _spread(x: Value, names: Names, lengths: tuple[int, ...]) -> Tensor:
 def _unary(name: str) -> Rule:
     function = getattr(functions, _FUNCTIONS.get(name, name.lower()))
 
-    def rule(call: Call) -> Value:
+    def rule(call: FileOp) -> NamedTensor:
         (x,) = _only(call)
-        return Value(function(x.tensor), x.names)
+        return NamedTensor(function(x.tensor), x.names)
 
     return rule
 
@@ -130,9 +130,9 @@ def _unary(name: str) -> Rule:
 def _binary(name: str) -> Rule:
     function = getattr(functions, _FUNCTIONS.get(name, name.lower()))
 
-    def rule(call: Call) -> Value:
+    def rule(call: FileOp) -> NamedTensor:
         x, y = _only(call, 2)
-        return Value(function(x.tensor, _ordered(y, x.names)), x.names)
+        return NamedTensor(function(x.tensor, _ordered(y, x.names)), x.names)
 
     return rule
 
@@ -140,7 +140,7 @@ def _binary(name: str) -> Rule:
 def _reduction(name: str) -> Rule:
     function = getattr(functions, name)
 
-    def rule(call: Call) -> Value:
+    def rule(call: FileOp) -> NamedTensor:
         (x,) = _only(call)
         gone = call.axes("reduction_axes")
         if not set(gone) <= set(x.names):
@@ -148,22 +148,22 @@ def _reduction(name: str) -> Rule:
         kept = tuple(name for name in x.names if name not in gone)
         if name.startswith("arg"):
             # The place among all that is folded, in the order of the attribute.
-            last = Value(x.tensor, x.names)
+            last = NamedTensor(x.tensor, x.names)
             flat = functions.reshape(
                 _ordered(last, (*kept, *gone)), (*_lengths(x, kept), -1)
             )
-            return Value(function(flat, -1), kept)
+            return NamedTensor(function(flat, -1), kept)
         places = tuple(x.names.index(n) for n in gone)
-        return Value(function(x.tensor, places) if places else x.tensor, kept)
+        return NamedTensor(function(x.tensor, places) if places else x.tensor, kept)
 
     return rule
 
 
-def _lengths(x: Value, names: Names) -> tuple[int, ...]:
+def _lengths(x: NamedTensor, names: Names) -> tuple[int, ...]:
     return tuple(x.tensor.shape[x.names.index(name)] for name in names)
 
 
-def _dot(call: Call) -> Value:
+def _dot(call: FileOp) -> NamedTensor:
     x, y = _only(call, 2)
     letter = {name: chr(97 + k) for k, name in enumerate({*x.names, *y.names})}
     if len(letter) > 26:
@@ -172,43 +172,43 @@ def _dot(call: Call) -> Value:
     b = tuple(name for name in y.names if name not in x.names)
     spec = [["".join(letter[n] for n in part)] for part in (x.names, y.names, a + b)]
     product = Contract(f"{spec[0][0]},{spec[1][0]}->{spec[2][0]}")
-    return Value(product(x.tensor, y.tensor), a + b)
+    return NamedTensor(product(x.tensor, y.tensor), a + b)
 
 
-def _broadcast(call: Call) -> Value:
+def _broadcast(call: FileOp) -> NamedTensor:
     (x,) = _only(call)
     if not set(x.names) <= set(call.names):
         raise ValueError(f"axes {x.names} are not all of {call.names}")
-    return Value(_spread(x, call.names, call.lengths), call.names)
+    return NamedTensor(_spread(x, call.names, call.lengths), call.names)
 
 
-def _reorder(call: Call) -> Value:
+def _reorder(call: FileOp) -> NamedTensor:
     (x,) = _only(call)
-    return Value(_ordered(x, call.names), call.names)
+    return NamedTensor(_ordered(x, call.names), call.names)
 
 
-def _rename(call: Call) -> Value:
+def _rename(call: FileOp) -> NamedTensor:
     (x,) = _only(call)
-    return Value(x.tensor, call.names)
+    return NamedTensor(x.tensor, call.names)
 
 
-def _reshape(call: Call) -> Value:
+def _reshape(call: FileOp) -> NamedTensor:
     (x,) = _only(call)
     if math.prod(x.tensor.shape) != math.prod(call.lengths):
         raise ValueError(f"{list(x.tensor.shape)} is not {list(call.lengths)}")
-    return Value(functions.reshape(x.tensor, call.lengths), call.names)
+    return NamedTensor(functions.reshape(x.tensor, call.lengths), call.names)
 
 
-def _expand(call: Call) -> Value:
+def _expand(call: FileOp) -> NamedTensor:
     (x,) = _only(call)
     place, name = call.whole("dim"), call.axis("axis")
     if not 0 <= place <= len(x.names):
         raise ValueError(f"dim {place} of {len(x.names)}")
     names = (*x.names[:place], name, *x.names[place:])
-    return Value(_spread(x, names, call.lengths), names)
+    return NamedTensor(_spread(x, names, call.lengths), names)
 
 
-def _slice(call: Call) -> Value:
+def _slice(call: FileOp) -> NamedTensor:
     (x,) = _only(call)
     slices = call.attrs.get("slices", {}).get("repeated_scalar", {}).get("val", ())
     if len(slices) != len(x.names):
@@ -225,24 +225,26 @@ def _slice(call: Call) -> Value:
             )
         else:
             raise ValueError("a slice is a number or a slice")
-    return Value(functions.getitem(x.tensor, tuple(key)), call.names)
+    return NamedTensor(functions.getitem(x.tensor, tuple(key)), call.names)
 
 
-def _one_hot(call: Call) -> Value:
+def _one_hot(call: FileOp) -> NamedTensor:
     (x,) = _only(call)
     name = call.axis("axis")
     if name not in call.names:
         raise ValueError(f"the axis {name!r} is not one of {call.names}")
     count = call.lengths[call.names.index(name)]
     encoded = functions.one_hot(functions.astype(x.tensor, "int64"), count, call.dtype)
-    return Value(_ordered(Value(encoded, (*x.names, name)), call.names), call.names)
+    return NamedTensor(
+        _ordered(NamedTensor(encoded, (*x.names, name)), call.names), call.names
+    )
 
 
 _FOLDS = {theirs: name.lower() for name, theirs in REDUCTIONS.items()}
 _FOLDS |= {"Argmax": "argmax", "Argmin": "argmin"}
 # Names of axes say what these attributes of a product and of new names say again.
 _DOT = "reduction_axes x_out_axes y_out_axes bias"
-OPS: dict[str, Row] = {
+OPS: dict[str, OpRow] = {
     **{theirs: _row(_unary(name)) for name, theirs in UNARY.items()},
     **{theirs: _row(_binary(name), "kwargs") for name, theirs in BINARY.items()},
     **{k: _row(_reduction(f), "reduction_axes kwargs") for k, f in _FOLDS.items()},
@@ -250,7 +252,7 @@ OPS: dict[str, Row] = {
     "DotOp": _row(_dot, _DOT),
     "BroadcastOp": _row(_broadcast),
     "ReorderAxes": _row(_reorder),
-    "Transpose": _row(lambda call: Value(_only(call)[0].tensor.T, call.names)),
+    "Transpose": _row(lambda call: NamedTensor(_only(call)[0].tensor.T, call.names)),
     "AxesCastOp": _row(_rename),
     "RoleCastOp": _row(_rename),
     "MapRolesOp": _row(_rename, "axes_map"),

@@ -29,8 +29,8 @@ from treadle.graph.traversal import reach
 from treadle.graph.variable import Placeholder, Variable
 from treadle.io.files import guarded
 from treadle.io.onnx.file import CODES, STORED
-from treadle.io.onnx.parse import Graph
-from treadle.io.onnx.table import IMPORTS, Node
+from treadle.io.onnx.parse import OnnxGraph
+from treadle.io.onnx.table import IMPORTS, OnnxNode
 
 # A tuple is a sequence of ONNX; None stands for an optional value that is left out.
 Value = Tensor | Variable | Array | tuple[Any, ...] | None
@@ -75,7 +75,9 @@ def note_asked(x: Value) -> None:
             asked.names.update(() if name is None else (name,))
 
 
-def run(graph: Graph, values: MutableMapping[str, Value], place: str) -> list[Value]:
+def run(
+    graph: OnnxGraph, values: MutableMapping[str, Value], place: str
+) -> list[Value]:
     """The outputs of a graph; `values` has its inputs and what is visible around it."""
     known: ChainMap[str, Value] = ChainMap({"": None}, dict(graph.constants), values)
     for node in graph.nodes:
@@ -86,7 +88,7 @@ def run(graph: Graph, values: MutableMapping[str, Value], place: str) -> list[Va
     return [known[name] for name in graph.outputs]
 
 
-def _add(node: Node, known: MutableMapping[str, Value], place: str) -> None:
+def _add(node: OnnxNode, known: MutableMapping[str, Value], place: str) -> None:
     """Put the values of a node among those known."""
     where = f"node {node.name!r} ({node.kind})"
     with guarded(place, ModelFileError, where), metadata(onnx=node.name):
@@ -95,7 +97,7 @@ def _add(node: Node, known: MutableMapping[str, Value], place: str) -> None:
 
 
 def _results(
-    node: Node, operands: list[Value], known: MutableMapping[str, Value]
+    node: OnnxNode, operands: list[Value], known: MutableMapping[str, Value]
 ) -> Sequence[Value]:
     """The values of a node; those that nothing open leads to are computed now."""
     if node.function is not None:
@@ -104,7 +106,7 @@ def _results(
     bodies = {
         key: Subgraph(value, known)
         for key, value in node.attributes.items()
-        if isinstance(value, Graph)
+        if isinstance(value, OnnxGraph)
     }
     if bodies:
         node = replace(node, attributes={**node.attributes, **bodies})
@@ -166,7 +168,7 @@ def value_of(x: Value, k: int) -> Array:
 class Subgraph:
     """A subgraph as a function that sees the values around it."""
 
-    graph: Graph
+    graph: OnnxGraph
     known: MutableMapping[str, Value]
 
     def __call__(self, *operands: Value) -> list[Value]:
@@ -184,7 +186,7 @@ class Subgraph:
         weights: dict[str, bool] = {}
         rest = []
         for node in self.graph.nodes:
-            inner = any(isinstance(x, Graph) for x in node.attributes.values())
+            inner = any(isinstance(x, OnnxGraph) for x in node.attributes.values())
             for name in node.inputs:
                 if name not in weights:
                     weights[name] = name in known and _is_of_weights(known[name])
@@ -205,10 +207,10 @@ def _is_of_weights(x: Value) -> bool:
     return not of_call
 
 
-def _called(node: Node, operands: list[Value]) -> list[Value]:
+def _called(node: OnnxNode, operands: list[Value]) -> list[Value]:
     """The results of a function."""
     assert node.function is not None
-    graph: Graph = node.function.graph([_type(x) for x in operands])
+    graph: OnnxGraph = node.function.graph([_type(x) for x in operands])
     # What is not asked for may depend on optional operands that are left out.
     pairs = zip_longest(graph.outputs, node.outputs[: len(graph.outputs)])
     graph = replace(graph, outputs=tuple(n if asked else "" for n, asked in pairs))

@@ -13,7 +13,7 @@ from treadle.base.errors import TreadleError
 from treadle.graph.leaves import as_tensor
 from treadle.graph.tensor import Tensor
 from treadle.io.onnx.build import Subgraph, Value, value_of
-from treadle.io.onnx.table import Node, axis_of, row
+from treadle.io.onnx.table import OnnxNode, axis_of, row
 
 _MOST = 1 << 16  # iterations of a loop whose body is built for each of them
 Body = Callable[..., list[Value]]
@@ -31,7 +31,7 @@ def _known(x: Value, k: int) -> Any:
 
 
 @row("If", reads="then_branch else_branch", raw=True)
-def _if(node: Node, condition: Value) -> tuple[Value, ...]:
+def _if(node: OnnxNode, condition: Value) -> tuple[Value, ...]:
     then, otherwise = node.get("then_branch"), node.get("else_branch")
     chosen = _known(condition, 0)
     if chosen is not None:
@@ -46,7 +46,7 @@ def _if(node: Node, condition: Value) -> tuple[Value, ...]:
 
 
 @row("Loop", reads="body", raw=True)
-def _loop(node: Node, count: Value, go: Value, *state: Value) -> tuple[Value, ...]:
+def _loop(node: OnnxNode, count: Value, go: Value, *state: Value) -> tuple[Value, ...]:
     body: Body = node.get("body")
     most = None if count is None else _known(count, 0)
     first = True if go is None else _known(go, 1)
@@ -152,7 +152,7 @@ _SCAN = (
 
 
 @row("Scan", reads=_SCAN, first=9)
-def _scan(node: Node, *operands: Tensor) -> tuple[Any, ...]:
+def _scan(node: OnnxNode, *operands: Tensor) -> tuple[Any, ...]:
     body: Body = node.get("body")
     count = node.get("num_scan_inputs", 0)
     carried = len(operands) - count

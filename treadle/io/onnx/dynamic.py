@@ -105,7 +105,7 @@ class Line:
         return " + ".join([*terms, *([str(self.base)] if self.base else [])])
 
 
-class Opened:
+class OpenExtents:
     """The extents that graphs are recorded for, and what numbers of them grow with."""
 
     def __init__(self, extents: Mapping[str, tuple[int, int, int]]) -> None:
@@ -140,7 +140,7 @@ class Opened:
 
 
 def join(
-    graphs: Opened,
+    graphs: OpenExtents,
     writers: Sequence[Writer],
     sources: Mapping[str, tuple[str, int]],
 ) -> None:
@@ -167,7 +167,7 @@ def join(
 
 
 def _constant(
-    graphs: Opened,
+    graphs: OpenExtents,
     rows: Sequence[Any],
     sources: Mapping[str, tuple[str, int]],
     sizes: dict[str, str],

@@ -10,7 +10,7 @@ import numpy as np
 
 import treadle as td
 from treadle.graph.tensor import Tensor
-from treadle.io.onnx.table import COMMON, Node, axis_of, integers, row
+from treadle.io.onnx.table import COMMON, OnnxNode, axis_of, integers, row
 
 Function = Callable[..., Any]
 
@@ -52,7 +52,7 @@ def number(x: Tensor, value: float) -> Tensor:
 
 
 @row("Div")
-def _divide(node: Node, x: Tensor, y: Tensor) -> Tensor:
+def _divide(node: OnnxNode, x: Tensor, y: Tensor) -> Tensor:
     if x.type.dtype.kind not in "iu":
         return td.divide(x, y)
     if x.type.dtype.kind == "u":
@@ -62,12 +62,12 @@ def _divide(node: Node, x: Tensor, y: Tensor) -> Tensor:
 
 
 @row("Pow")
-def _power(node: Node, x: Tensor, y: Tensor) -> Tensor:
+def _power(node: OnnxNode, x: Tensor, y: Tensor) -> Tensor:
     return td.pow(x, td.astype(y, x.type.dtype))
 
 
 @row("Mod", reads="fmod")
-def _modulo(node: Node, x: Tensor, y: Tensor) -> Tensor:
+def _modulo(node: OnnxNode, x: Tensor, y: Tensor) -> Tensor:
     return td.fmod(x, y) if node.get("fmod", 0) else td.remainder(x, y)
 
 
@@ -84,66 +84,66 @@ for _kind, _function in {
 
 
 @row("Mean")
-def _mean(node: Node, *xs: Tensor) -> Tensor:
+def _mean(node: OnnxNode, *xs: Tensor) -> Tensor:
     return functools.reduce(td.add, xs) / number(xs[0], len(xs))
 
 
 @row("LeakyRelu", reads="alpha")
-def _leaky(node: Node, x: Tensor) -> Tensor:
+def _leaky(node: OnnxNode, x: Tensor) -> Tensor:
     return td.leaky_relu(x, number(x, node.get("alpha", 0.01)))
 
 
 @row("treadle.PReluOfChannels")
-def _prelu_of_channels(node: Node, x: Tensor, slope: Tensor) -> Tensor:
+def _prelu_of_channels(node: OnnxNode, x: Tensor, slope: Tensor) -> Tensor:
     shape = (-1, *[1] * (x.type.ndim - 2)) if slope.type.size > 1 else ()
     return td.where(x < 0, x * td.reshape(slope, shape), x)
 
 
 @row("PRelu")
-def _prelu(node: Node, x: Tensor, slope: Tensor) -> Tensor:
+def _prelu(node: OnnxNode, x: Tensor, slope: Tensor) -> Tensor:
     return td.where(x < 0, x * slope, x)
 
 
 @row("Elu", reads="alpha")
-def _elu(node: Node, x: Tensor) -> Tensor:
+def _elu(node: OnnxNode, x: Tensor) -> Tensor:
     return td.elu(x, number(x, node.get("alpha", 1.0)))
 
 
 @row("Celu", reads="alpha")
-def _celu(node: Node, x: Tensor) -> Tensor:
+def _celu(node: OnnxNode, x: Tensor) -> Tensor:
     return td.celu(x, number(x, node.get("alpha", 1.0)))
 
 
 @row("Selu", reads="alpha gamma")
-def _selu(node: Node, x: Tensor) -> Tensor:
+def _selu(node: OnnxNode, x: Tensor) -> Tensor:
     alpha = node.get("alpha", 1.6732631921768188)
     gamma = node.get("gamma", 1.0507010221481323)
     return number(x, gamma) * td.elu(x, number(x, alpha))
 
 
 @row("HardSigmoid", reads="alpha beta")
-def _hard(node: Node, x: Tensor) -> Tensor:
+def _hard(node: OnnxNode, x: Tensor) -> Tensor:
     a, b = node.get("alpha", 0.2), node.get("beta", 0.5)
     return td.clip(x * number(x, a) + number(x, b), 0.0, 1.0)
 
 
 @row("ThresholdedRelu", reads="alpha")
-def _thresholded(node: Node, x: Tensor) -> Tensor:
+def _thresholded(node: OnnxNode, x: Tensor) -> Tensor:
     return td.thresholded_relu(x, number(x, node.get("alpha", 1.0)))
 
 
 @row("Swish", reads="alpha")
-def _swish(node: Node, x: Tensor) -> Tensor:
+def _swish(node: OnnxNode, x: Tensor) -> Tensor:
     return x * td.sigmoid(x * number(x, node.get("alpha", 1.0)))
 
 
 @row("Gelu", reads="approximate")
-def _gelu(node: Node, x: Tensor) -> Tensor:
+def _gelu(node: OnnxNode, x: Tensor) -> Tensor:
     return td.gelu(x, node.get("approximate", "none"))
 
 
 @row("Clip", reads="min max")
-def _clip(node: Node, x: Tensor, low: Any = None, high: Any = None) -> Tensor:
+def _clip(node: OnnxNode, x: Tensor, low: Any = None, high: Any = None) -> Tensor:
     bounds = node.get("min"), node.get("max")  # attributes before version 11
     low = number(x, bounds[0]) if low is None and bounds[0] is not None else low
     high = number(x, bounds[1]) if high is None and bounds[1] is not None else high
@@ -152,7 +152,7 @@ def _clip(node: Node, x: Tensor, low: Any = None, high: Any = None) -> Tensor:
 
 
 @row("IsInf", reads="detect_negative detect_positive")
-def _infinite(node: Node, x: Tensor) -> Tensor:
+def _infinite(node: OnnxNode, x: Tensor) -> Tensor:
     infinite = td.isinf(x)
     if not node.get("detect_positive", 1):
         infinite = td.logical_and(infinite, x < 0)
@@ -162,12 +162,12 @@ def _infinite(node: Node, x: Tensor) -> Tensor:
 
 
 @row("Identity", raw=True)
-def _identity(node: Node, x: Any) -> Any:
+def _identity(node: OnnxNode, x: Any) -> Any:
     return (x,)
 
 
 @row("Dropout", reads="ratio seed", static=(1, 2))
-def _dropout(node: Node, x: Tensor, ratio: Any = None, training: Any = None) -> Any:
+def _dropout(node: OnnxNode, x: Tensor, ratio: Any = None, training: Any = None) -> Any:
     # A file is a network that is used: nothing is left out.
     share = 0.5 if ratio is None else float(ratio)
     if training is not None and training.any() and share:
@@ -179,7 +179,7 @@ def _dropout(node: Node, x: Tensor, ratio: Any = None, training: Any = None) -> 
 
 
 def _along(function: Function) -> Function:
-    def make(node: Node, x: Tensor) -> Tensor:
+    def make(node: OnnxNode, x: Tensor) -> Tensor:
         if node.opset >= 13:
             return function(x, axis_of(node.get("axis", -1), x))
         axis = axis_of(node.get("axis", 1), x)  # that axis and all behind as one
@@ -195,7 +195,7 @@ row("LogSoftmax", reads="axis")(_along(td.log_softmax))
 
 
 def _running(function: Function) -> Function:
-    def make(node: Node, x: Tensor, axis: Any) -> Tensor:
+    def make(node: OnnxNode, x: Tensor, axis: Any) -> Tensor:
         (place,) = integers(axis, "the axis")
         return function(
             x,
@@ -213,7 +213,7 @@ row("CumProd", reads="exclusive reverse", static=(1,))(_running(td.cumulative_pr
 
 
 @row("Hardmax", reads="axis")
-def _hardmax(node: Node, x: Tensor) -> Tensor:
+def _hardmax(node: OnnxNode, x: Tensor) -> Tensor:
     return _along(_one_at_the_top)(node, x)
 
 
@@ -225,7 +225,7 @@ def _one_at_the_top(x: Tensor, axis: int) -> Tensor:
 
 
 @row("LpNormalization", reads="axis p")
-def _unit(node: Node, x: Tensor) -> Tensor:
+def _unit(node: OnnxNode, x: Tensor) -> Tensor:
     axis, p = axis_of(node.get("axis", -1), x), node.get("p", 2)
     if p not in (1, 2):
         raise ValueError(f"a norm of order {p}")
@@ -235,7 +235,7 @@ def _unit(node: Node, x: Tensor) -> Tensor:
 
 
 @row("BitShift", reads="direction")
-def _shift(node: Node, x: Tensor, y: Tensor) -> Tensor:
+def _shift(node: OnnxNode, x: Tensor, y: Tensor) -> Tensor:
     ways = {"LEFT": td.bitwise_left_shift, "RIGHT": td.bitwise_right_shift}
     way = node.get("direction", "")
     if way not in ways:
@@ -244,12 +244,12 @@ def _shift(node: Node, x: Tensor, y: Tensor) -> Tensor:
 
 
 @row("Det")
-def _determinant(node: Node, x: Tensor) -> Tensor:
+def _determinant(node: OnnxNode, x: Tensor) -> Tensor:
     return td.linalg.det(x)
 
 
 def _place(function: Function, flipped: bool = False) -> Function:
-    def make(node: Node, x: Tensor) -> Tensor:
+    def make(node: OnnxNode, x: Tensor) -> Tensor:
         axis, keep = axis_of(node.get("axis", 0), x), bool(node.get("keepdims", 1))
         if not node.get("select_last_index", 0):
             return td.astype(function(x, axis, keepdims=keep), td.int64)
@@ -265,7 +265,7 @@ row("ArgMin", reads=_PLACES)(_place(td.argmin))
 
 
 @row("TopK", reads="axis k largest sorted", static=(1,))
-def _top(node: Node, x: Tensor, k: Any = None) -> Any:
+def _top(node: OnnxNode, x: Tensor, k: Any = None) -> Any:
     size = node.get("k") if node.opset < 10 else k
     axis, count = axis_of(node.get("axis", -1), x), integers(size, "k")[0]
     values, places = td.top_k(x, count, axis, bool(node.get("largest", 1)))
@@ -289,7 +289,7 @@ _REDUCTIONS: dict[str, Function] = {
 
 
 def _reduced(function: Function) -> Function:
-    def make(node: Node, x: Tensor, axes: Any = None) -> Tensor:
+    def make(node: OnnxNode, x: Tensor, axes: Any = None) -> Tensor:
         wanted = node.get("axes") if axes is None else axes
         listed = (
             integers(wanted, "axes") if wanted is not None and len(wanted) else None
@@ -310,7 +310,7 @@ def _reduced(function: Function) -> Function:
 _EMPTY = {"ReduceMax": -1, "ReduceMin": 1}  # the signs of infinity they start from
 
 
-def _of_nothing(node: Node, x: Tensor, axes: tuple[int, ...]) -> Tensor:
+def _of_nothing(node: OnnxNode, x: Tensor, axes: tuple[int, ...]) -> Tensor:
     """The greatest or least element of nothing: the end of the dtype's range."""
     dtype, high = x.type.dtype, _EMPTY[node.kind] > 0
     if dtype.kind in "iu":

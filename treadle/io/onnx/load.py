@@ -34,8 +34,8 @@ from treadle.io.onnx.file import (
     source_of,
 )
 from treadle.io.onnx.module import OnnxModule, Port
-from treadle.io.onnx.parse import Parser, check_order
-from treadle.io.onnx.table import IMPORTS, LAST, Node
+from treadle.io.onnx.parse import OnnxParser, check_order
+from treadle.io.onnx.table import IMPORTS, LAST, OnnxNode
 
 OLDEST = 7
 
@@ -104,7 +104,7 @@ def from_onnx(
     with guarded(place, ModelFileError):
         model = read_model(raw)
         model = converted(model)
-        parser = Parser.of(model)
+        parser = OnnxParser.of(model)
         nodes = parser.nodes(model.graph.node, {})
         parser.check()
         buffers = _buffers(model)
@@ -127,7 +127,7 @@ def _buffers(model: Any) -> set[str]:
 
 def _weights(
     graph: Any,
-    nodes: Sequence[Node],
+    nodes: Sequence[OnnxNode],
     buffers: set[str],
     place: str,
     folder: Path | None,

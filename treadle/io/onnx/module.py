@@ -18,8 +18,8 @@ from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Placeholder, Variable
 from treadle.io.onnx.build import Asked, Value, asking, run
 from treadle.io.onnx.file import CODES
-from treadle.io.onnx.parse import Graph
-from treadle.io.onnx.table import Node
+from treadle.io.onnx.parse import OnnxGraph
+from treadle.io.onnx.table import OnnxNode
 from treadle.nn.module import Module
 from treadle.runtime.computation import Computation
 from treadle.runtime.function import Function
@@ -65,7 +65,7 @@ class OnnxModule(Module):
     def __init__(
         self,
         place: str,
-        nodes: Sequence[Node],
+        nodes: Sequence[OnnxNode],
         values: dict[str, Variable | Array],
         inputs: Sequence[Port],
         outputs: Sequence[str],
@@ -133,7 +133,7 @@ class OnnxModule(Module):
     def _built(self, bound: dict[str, Value]) -> Any:
         """The results for values of the inputs by name, as the nodes compute them."""
         known: dict[str, Value] = {**self.constants, **self.weights, **bound}
-        graph = Graph(self.nodes, {}, (), self.outputs)
+        graph = OnnxGraph(self.nodes, {}, (), self.outputs)
         results = tuple(map(_result, run(graph, known, self.place)))
         return results[0] if len(results) == 1 else results
 

@@ -12,13 +12,13 @@ import treadle as td
 from treadle.graph.tensor import Tensor
 from treadle.io.onnx.elements import number
 from treadle.io.onnx.shapes import MOST
-from treadle.io.onnx.table import Node, axis_of, row
+from treadle.io.onnx.table import OnnxNode, axis_of, row
 
 Pads = list[tuple[int, int]]
 
 
 def windows(
-    node: Node, extents: tuple[int, ...], kernel: tuple[int, ...]
+    node: OnnxNode, extents: tuple[int, ...], kernel: tuple[int, ...]
 ) -> tuple[Any, Pads, Any]:
     """Strides, padding and dilations of a node over spatial dimensions."""
     rank = len(kernel)
@@ -50,7 +50,7 @@ _BACK = {1: td.conv_transpose1d, 2: td.conv_transpose2d, 3: td.conv_transpose3d}
 
 
 @row("Conv", reads=f"{WINDOWS} group")
-def convolved(node: Node, x: Tensor, w: Tensor, b: Any = None) -> Tensor:
+def convolved(node: OnnxNode, x: Tensor, w: Tensor, b: Any = None) -> Tensor:
     rank = w.type.ndim - 2
     if rank not in _CONV:
         raise ValueError(f"a convolution over {rank} dimensions")
@@ -59,7 +59,7 @@ def convolved(node: Node, x: Tensor, w: Tensor, b: Any = None) -> Tensor:
 
 
 @row("ConvTranspose", reads=f"{WINDOWS} group output_padding output_shape")
-def _conv_back(node: Node, x: Tensor, w: Tensor, b: Any = None) -> Tensor:
+def _conv_back(node: OnnxNode, x: Tensor, w: Tensor, b: Any = None) -> Tensor:
     rank = w.type.ndim - 2
     if rank not in _BACK:
         raise ValueError(f"a transposed convolution over {rank} dimensions")
@@ -100,7 +100,7 @@ def _plain(message: Any) -> bool:
 
 
 @row("Attention", reads="is_causal scale", first=23, takes=_plain)
-def _attention(node: Node, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def _attention(node: OnnxNode, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     if not q.type.ndim == k.type.ndim == v.type.ndim == 4:
         raise ValueError(f"heads of {q.type}, {k.type} and {v.type}, which have 4 axes")
     groups = q.type.shape[1] // max(k.type.shape[1], 1)
@@ -113,7 +113,7 @@ def _attention(node: Node, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 Fields = tuple[Any, Any, Pads, Any, bool]
 
 
-def _fields(node: Node, x: Tensor) -> Fields:
+def _fields(node: OnnxNode, x: Tensor) -> Fields:
     """Kernel, strides, padding, dilations, and whether a window may reach over."""
     kernel = tuple(node.get("kernel_shape", ()))
     strides, cover, apart = windows(node, x.type.shape[2:], kernel)
@@ -121,7 +121,7 @@ def _fields(node: Node, x: Tensor) -> Fields:
 
 
 @row("MaxPool", reads=f"{WINDOWS} ceil_mode storage_order")
-def _max_pool(node: Node, x: Tensor) -> Any:
+def _max_pool(node: OnnxNode, x: Tensor) -> Any:
     fields = _fields(node, x)
     y = td.max_pool(x, *fields)
     if not any(node.outputs[1:]):
@@ -162,7 +162,7 @@ def _places(x: Tensor, shape: tuple[int, ...], fields: Fields, columns: bool) ->
 
 
 @row("AveragePool", reads=f"{WINDOWS} ceil_mode count_include_pad")
-def _average(node: Node, x: Tensor) -> Tensor:
+def _average(node: OnnxNode, x: Tensor) -> Tensor:
     kernel, strides, cover, apart, ceil = _fields(node, x)
     padded = bool(node.get("count_include_pad", 0))
     if not set(apart) - {1}:
@@ -179,34 +179,34 @@ def _average(node: Node, x: Tensor) -> Tensor:
 
 
 @row("LpPool", reads=f"{WINDOWS} ceil_mode p")
-def _norms(node: Node, x: Tensor) -> Tensor:
+def _norms(node: OnnxNode, x: Tensor) -> Tensor:
     p = node.get("p", 2)
     total = td.sum_pool(td.abs(x) ** number(x, p), *_fields(node, x))
     return total ** number(x, 1 / p)
 
 
 @row("GlobalAveragePool")
-def _global_average(node: Node, x: Tensor) -> Tensor:
+def _global_average(node: OnnxNode, x: Tensor) -> Tensor:
     return td.mean(x, tuple(range(2, x.type.ndim)), keepdims=True)
 
 
 @row("GlobalMaxPool")
-def _global_max(node: Node, x: Tensor) -> Tensor:
+def _global_max(node: OnnxNode, x: Tensor) -> Tensor:
     return td.max(x, tuple(range(2, x.type.ndim)), keepdims=True)
 
 
 @row("GlobalLpPool", reads="p")
-def _global_norm(node: Node, x: Tensor) -> Tensor:
+def _global_norm(node: OnnxNode, x: Tensor) -> Tensor:
     p, axes = node.get("p", 2), tuple(range(2, x.type.ndim))
     total = td.sum(td.abs(x) ** number(x, p), axes, keepdims=True)
     return total ** number(x, 1 / p)
 
 
-def _eps(node: Node, x: Tensor, default: float = 1e-5) -> Tensor:
+def _eps(node: OnnxNode, x: Tensor, default: float = 1e-5) -> Tensor:
     return number(x, node.get("epsilon", default))
 
 
-def _stashed(node: Node) -> None:
+def _stashed(node: OnnxNode) -> None:
     """Refuse statistics in another dtype than float32, or that of the values."""
     if node.get("stash_type", 1) != 1:
         raise ValueError(f"statistics in dtype {node.get('stash_type')} (stash_type)")
@@ -214,7 +214,7 @@ def _stashed(node: Node) -> None:
 
 @row("BatchNormalization", reads="epsilon momentum spatial training_mode")
 def _batch_norm(
-    node: Node, x: Tensor, scale: Tensor, b: Tensor, mean: Tensor, var: Tensor
+    node: OnnxNode, x: Tensor, scale: Tensor, b: Tensor, mean: Tensor, var: Tensor
 ) -> Any:
     if not node.get("spatial", 1):
         raise ValueError("statistics for each place of an image (spatial 0)")
@@ -234,17 +234,17 @@ def _batch_norm(
 
 
 @row("InstanceNormalization", reads="epsilon")
-def _instance_norm(node: Node, x: Tensor, scale: Tensor, b: Tensor) -> Tensor:
+def _instance_norm(node: OnnxNode, x: Tensor, scale: Tensor, b: Tensor) -> Tensor:
     return td.instance_norm(x, scale, b, _eps(node, x))
 
 
 @row("GroupNormalization", reads="epsilon num_groups stash_type", first=21)
-def _group_norm(node: Node, x: Tensor, scale: Tensor, b: Tensor) -> Tensor:
+def _group_norm(node: OnnxNode, x: Tensor, scale: Tensor, b: Tensor) -> Tensor:
     _stashed(node)
     return td.group_norm(x, node.get("num_groups", 1), scale, b, _eps(node, x))
 
 
-def _behind(node: Node, x: Tensor) -> tuple[int, ...]:
+def _behind(node: OnnxNode, x: Tensor) -> tuple[int, ...]:
     _stashed(node)
     return tuple(range(axis_of(node.get("axis", -1), x), x.type.ndim))
 
@@ -255,18 +255,18 @@ def _without_more(message: Any) -> bool:
 
 
 @row("LayerNormalization", reads="axis epsilon stash_type", takes=_without_more)
-def _layer_norm(node: Node, x: Tensor, scale: Tensor, b: Any = None) -> Tensor:
+def _layer_norm(node: OnnxNode, x: Tensor, scale: Tensor, b: Any = None) -> Tensor:
     y = td.standardize(x, _behind(node, x), _eps(node, x)) * scale
     return y if b is None else y + b
 
 
 @row("RMSNormalization", reads="axis epsilon stash_type")
-def _rms_norm(node: Node, x: Tensor, scale: Tensor) -> Tensor:
+def _rms_norm(node: OnnxNode, x: Tensor, scale: Tensor) -> Tensor:
     return td.rms_norm(x, None, _behind(node, x), _eps(node, x)) * scale
 
 
 @row("LRN", reads="alpha beta bias size")
-def _response(node: Node, x: Tensor) -> Tensor:
+def _response(node: OnnxNode, x: Tensor) -> Tensor:
     size = node.get("size", 1)
     if size % 2 == 0:
         raise ValueError(f"an even number of channels: {size}")
@@ -275,7 +275,7 @@ def _response(node: Node, x: Tensor) -> Tensor:
 
 
 @row("Gemm", reads="alpha beta transA transB")
-def _gemm(node: Node, a: Tensor, b: Tensor, c: Any = None) -> Tensor:
+def _gemm(node: OnnxNode, a: Tensor, b: Tensor, c: Any = None) -> Tensor:
     a = td.matrix_transpose(a) if node.get("transA", 0) else a
     b = td.matrix_transpose(b) if node.get("transB", 0) else b
     y = td.matmul(a, b)
@@ -287,5 +287,5 @@ def _gemm(node: Node, a: Tensor, b: Tensor, c: Any = None) -> Tensor:
 
 
 @row("Einsum", reads="equation")
-def _einsum(node: Node, *xs: Tensor) -> Tensor:
+def _einsum(node: OnnxNode, *xs: Tensor) -> Tensor:
     return td.einsum(node.get("equation", ""), *xs)

@@ -9,35 +9,35 @@ from typing import Any
 from treadle.base.arrays import Array
 from treadle.base.extras import extra
 from treadle.io.onnx.file import array_of
-from treadle.io.onnx.table import IMPORTS, LAST, Node
+from treadle.io.onnx.table import IMPORTS, LAST, OnnxNode
 
 DEFAULT = ("", "ai.onnx")  # two names of the domain of ONNX's own ops
 _MOST_NESTED = 32  # subgraphs and functions within one another
 
 
 @dataclass(frozen=True)
-class Graph:
+class OnnxGraph:
     """Nodes in order; `outputs` are the names that a caller reads."""
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[OnnxNode, ...]
     constants: Mapping[str, Array]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
 
 
 @dataclass
-class Function:
+class OnnxFunction:
     """An op that is a graph of other ops, by the types of its operands.
 
     `body` gives the FunctionProto for a list of TypeProtos; one graph is kept for each.
     """
 
     body: Callable[[Sequence[Any]], Any]
-    parser: Parser
+    parser: OnnxParser
     attributes: Mapping[str, Any]
-    _graphs: dict[bytes, Graph] = field(default_factory=dict)
+    _graphs: dict[bytes, OnnxGraph] = field(default_factory=dict)
 
-    def graph(self, types: Sequence[Any]) -> Graph:
+    def graph(self, types: Sequence[Any]) -> OnnxGraph:
         """The graph for operands of these types."""
         key = b"|".join(t.SerializeToString(deterministic=True) for t in types)
         if key not in self._graphs:
@@ -46,7 +46,7 @@ class Function:
 
 
 @dataclass
-class Parser:
+class OnnxParser:
     """Reads nodes by the versions of ops that a model or function imports.
 
     `unknown` collects the ops without an importer, and the nodes that have them.
@@ -58,7 +58,7 @@ class Parser:
     depth: int = 0
 
     @classmethod
-    def of(cls, model: Any) -> Parser:
+    def of(cls, model: Any) -> OnnxParser:
         """The parser of a model's own graph."""
         named = {(f.domain, f.name, f.overload): f for f in model.functions}
         if len(named) != len(model.functions):
@@ -75,7 +75,7 @@ class Parser:
             version = self.opsets.get("", 0)
             raise ValueError(f"no importer in version {version} for: {'; '.join(ops)}")
 
-    def graph(self, message: Any) -> Graph:
+    def graph(self, message: Any) -> OnnxGraph:
         """A graph that an attribute holds, with its constants."""
         if len(message.sparse_initializer):
             raise ValueError("a subgraph holds sparse weights, which are not read")
@@ -83,31 +83,33 @@ class Parser:
         inner = self._inner(self.opsets)
         nodes = inner.nodes(message.node, {})
         inputs = tuple(i.name for i in message.input if i.name not in constants)
-        return Graph(nodes, constants, inputs, tuple(o.name for o in message.output))
+        return OnnxGraph(
+            nodes, constants, inputs, tuple(o.name for o in message.output)
+        )
 
-    def function(self, message: Any, attributes: Mapping[str, Any]) -> Graph:
+    def function(self, message: Any, attributes: Mapping[str, Any]) -> OnnxGraph:
         """The graph of a function that is called with these attributes."""
         # A function that names no version of a domain means that of its caller.
         inner = self._inner({**self.opsets, **_opsets(message.opset_import)})
         values = {a.name: a for a in message.attribute_proto} | dict(attributes)
         nodes = inner.nodes(message.node, values)
         inner.check()
-        return Graph(nodes, {}, tuple(message.input), tuple(message.output))
+        return OnnxGraph(nodes, {}, tuple(message.input), tuple(message.output))
 
-    def _inner(self, opsets: Mapping[str, int]) -> Parser:
+    def _inner(self, opsets: Mapping[str, int]) -> OnnxParser:
         if self.depth > _MOST_NESTED:
             raise ValueError("functions and subgraphs are nested too deeply")
         shared = self.unknown if opsets is self.opsets else {}
-        return Parser(opsets, self.functions, shared, self.depth + 1)
+        return OnnxParser(opsets, self.functions, shared, self.depth + 1)
 
     def nodes(
         self, messages: Sequence[Any], values: Mapping[str, Any]
-    ) -> tuple[Node, ...]:
+    ) -> tuple[OnnxNode, ...]:
         """Nodes in order; `values` has the attributes of the function around them."""
         read = [self._node(k, n, values) for k, n in enumerate(messages)]
         return tuple(node for node in read if node is not None)
 
-    def _node(self, k: int, n: Any, values: Mapping[str, Any]) -> Node | None:
+    def _node(self, k: int, n: Any, values: Mapping[str, Any]) -> OnnxNode | None:
         name = n.name or f"node {k}"
         domain = "" if n.domain in DEFAULT else n.domain
         kind = f"{domain}.{n.op_type}" if domain else n.op_type
@@ -119,21 +121,21 @@ class Parser:
         if local is not None:
             known = {*local.attribute, *[a.name for a in local.attribute_proto]}
             self._refuse_strange(name, kind, messages, known)
-            function = Function(lambda _: local, self._inner(self.opsets), messages)
-            return Node(name, kind, inputs, outputs, {}, version, function)
+            function = OnnxFunction(lambda _: local, self._inner(self.opsets), messages)
+            return OnnxNode(name, kind, inputs, outputs, {}, version, function)
         if row is not None and row.first <= version <= row.last and row.takes(n):
             self._refuse_strange(name, kind, messages, row.reads)
             read = {key: self._attribute(a) for key, a in messages.items()}
-            return Node(name, kind, inputs, outputs, read, version)
+            return OnnxNode(name, kind, inputs, outputs, read, version)
         written = None if n.overload else self._schema(n, domain, messages)
         if written is None:
             self.unknown.setdefault(kind, []).append(name[:40])
             return None
-        return Node(name, kind, inputs, outputs, {}, version, written)
+        return OnnxNode(name, kind, inputs, outputs, {}, version, written)
 
     def _schema(
         self, n: Any, domain: str, messages: Mapping[str, Any]
-    ) -> Function | None:
+    ) -> OnnxFunction | None:
         """The function that ONNX itself defines an op by, if it does."""
         defs, version = extra("onnx.defs", "onnx"), self.opsets.get(domain, 0)
         if not defs.has(n.op_type, version, domain):
@@ -148,7 +150,7 @@ class Parser:
             if a.default_value.name
         } | dict(messages)
         plain = self.opsets.get("", 0)
-        return Function(
+        return OnnxFunction(
             _body_of(schema, n, values, plain), self._inner(self.opsets), values
         )
 
@@ -240,7 +242,7 @@ def _nearest(versions: Sequence[int], newest: int) -> int:
 
 
 def check_order(
-    nodes: Sequence[Node], known: Iterable[str], outputs: Sequence[str]
+    nodes: Sequence[OnnxNode], known: Iterable[str], outputs: Sequence[str]
 ) -> None:
     """Each value is computed once, and before it is read: no cycles."""
     names = list(known)
@@ -255,7 +257,7 @@ def check_order(
                     "which nothing before it computes"
                 )
         for value in node.attributes.values():
-            if isinstance(value, Graph):
+            if isinstance(value, OnnxGraph):
                 inner = {*value.constants, *value.inputs}
                 check_order(value.nodes, seen | inner, value.outputs)
         for name in filter(None, node.outputs):

@@ -11,13 +11,13 @@ import treadle as td
 from treadle.base.arrays import Array
 from treadle.graph.tensor import Tensor
 from treadle.io.files import check_shape
-from treadle.io.onnx.table import Node, axis_of, integers, row
+from treadle.io.onnx.table import OnnxNode, axis_of, integers, row
 
 MOST = 1 << 20  # elements of what a node makes out of nothing
 
 
 @row("GatherND", reads="batch_dims")
-def _gather_nd(node: Node, x: Tensor, ids: Tensor) -> Tensor:
+def _gather_nd(node: OnnxNode, x: Tensor, ids: Tensor) -> Tensor:
     batch, count = node.get("batch_dims", 0), ids.type.shape[-1]
     if not 0 <= batch < min(ids.type.ndim, x.type.ndim):
         raise ValueError(f"{batch} batch dimensions of {ids.type} in {x.type}")
@@ -48,7 +48,7 @@ def _put(x: Tensor, key: tuple[Any, ...], updates: Tensor, how: str) -> Tensor:
 
 
 @row("ScatterND", reads="reduction")
-def _scatter_nd(node: Node, x: Tensor, ids: Tensor, updates: Tensor) -> Tensor:
+def _scatter_nd(node: OnnxNode, x: Tensor, ids: Tensor, updates: Tensor) -> Tensor:
     count = ids.type.shape[-1]
     if not 0 < count <= x.type.ndim:
         raise ValueError(f"positions {ids.type} in {x.type}")
@@ -57,16 +57,20 @@ def _scatter_nd(node: Node, x: Tensor, ids: Tensor, updates: Tensor) -> Tensor:
 
 
 @row("ScatterElements", reads="axis reduction")
-def _scatter_elements(node: Node, x: Tensor, ids: Tensor, updates: Tensor) -> Tensor:
+def _scatter_elements(
+    node: OnnxNode, x: Tensor, ids: Tensor, updates: Tensor
+) -> Tensor:
     return _scattered(node, x, ids, updates, node.get("reduction", "none"))
 
 
 @row("Scatter", reads="axis")
-def _scatter(node: Node, x: Tensor, ids: Tensor, updates: Tensor) -> Tensor:
+def _scatter(node: OnnxNode, x: Tensor, ids: Tensor, updates: Tensor) -> Tensor:
     return _scattered(node, x, ids, updates, "none")
 
 
-def _scattered(node: Node, x: Tensor, ids: Tensor, updates: Tensor, how: str) -> Tensor:
+def _scattered(
+    node: OnnxNode, x: Tensor, ids: Tensor, updates: Tensor, how: str
+) -> Tensor:
     axis = axis_of(node.get("axis", 0), x)
     if ids.type.shape != updates.type.shape or ids.type.ndim != x.type.ndim:
         raise ValueError(f"positions {ids.type} and updates {updates.type} in {x.type}")
@@ -76,7 +80,7 @@ def _scattered(node: Node, x: Tensor, ids: Tensor, updates: Tensor, how: str) ->
 
 
 @row("TensorScatter", reads="axis mode")
-def _cached(node: Node, past: Tensor, update: Tensor, starts: Any = None) -> Tensor:
+def _cached(node: OnnxNode, past: Tensor, update: Tensor, starts: Any = None) -> Tensor:
     axis, mode = axis_of(node.get("axis", -2), past), node.get("mode", "linear")
     if mode not in ("linear", "circular") or axis == 0:
         raise ValueError(f"mode {mode[:20]!r} along axis {axis}")
@@ -92,7 +96,7 @@ def _cached(node: Node, past: Tensor, update: Tensor, starts: Any = None) -> Ten
 
 
 @row("ReverseSequence", reads="batch_axis time_axis")
-def _reversed(node: Node, x: Tensor, lengths: Tensor) -> Tensor:
+def _reversed(node: OnnxNode, x: Tensor, lengths: Tensor) -> Tensor:
     batch = axis_of(node.get("batch_axis", 1), x)
     time = axis_of(node.get("time_axis", 0), x)
     if batch == time or lengths.type.ndim != 1:
@@ -112,12 +116,12 @@ def _reversed(node: Node, x: Tensor, lengths: Tensor) -> Tensor:
 
 
 @row("NonZero", static=(0,))
-def _nonzero(node: Node, x: Array) -> Array:
+def _nonzero(node: OnnxNode, x: Array) -> Array:
     return np.array(np.nonzero(x), np.int64).reshape(x.ndim, -1)
 
 
 @row("Compress", reads="axis", static=(1,))
-def _compress(node: Node, x: Tensor, condition: Array) -> Tensor:
+def _compress(node: OnnxNode, x: Tensor, condition: Array) -> Tensor:
     ids, axis = np.flatnonzero(condition), node.get("axis")
     if axis is None:
         return td.take(td.reshape(x, (-1,)), ids, 0)
@@ -125,7 +129,7 @@ def _compress(node: Node, x: Tensor, condition: Array) -> Tensor:
 
 
 @row("Unique", reads="axis sorted", static=(0,))
-def _unique(node: Node, x: Array) -> tuple[Array, ...]:
+def _unique(node: OnnxNode, x: Array) -> tuple[Array, ...]:
     axis = node.get("axis")
     y, first, inverse, counts = np.unique(
         x, True, True, True, axis=axis, equal_nan=False
@@ -141,7 +145,7 @@ def _unique(node: Node, x: Array) -> tuple[Array, ...]:
 
 @row("NonMaxSuppression", reads="center_point_box", static=(-1,))
 def _suppressed(
-    node: Node,
+    node: OnnxNode,
     boxes: Array,
     scores: Array,
     most: Any = None,
@@ -192,7 +196,7 @@ def _best(boxes: Array, scores: Array, most: int, limit: float, least: float) ->
 
 
 @row("MaxUnpool", reads="kernel_shape pads strides", static=(2,))
-def _unpooled(node: Node, x: Tensor, ids: Tensor, shape: Any = None) -> Tensor:
+def _unpooled(node: OnnxNode, x: Tensor, ids: Tensor, shape: Any = None) -> Tensor:
     kernel = node.get("kernel_shape", ())
     rank = len(kernel)
     strides, pads = node.get("strides", (1,) * rank), node.get("pads", (0,) * 2 * rank)
@@ -216,7 +220,7 @@ def _unpooled(node: Node, x: Tensor, ids: Tensor, shape: Any = None) -> Tensor:
 
 
 @row("Col2Im", reads="dilations pads strides", static=(1, 2))
-def _image(node: Node, x: Tensor, extents: Array, block: Array) -> Tensor:
+def _image(node: OnnxNode, x: Tensor, extents: Array, block: Array) -> Tensor:
     shape, kernel = integers(extents, "the image"), integers(block, "the block")
     rank = len(kernel)
     apart, steps = node.get("dilations", (1,) * rank), node.get("strides", (1,) * rank)

@@ -19,7 +19,7 @@ from treadle.graph.tensor import Tensor
 from treadle.io.onnx.build import Value, value_of
 from treadle.io.onnx.file import DTYPES, STORED
 from treadle.io.onnx.networks import WINDOWS, convolved
-from treadle.io.onnx.table import Node, row
+from treadle.io.onnx.table import OnnxNode, row
 
 _NARROW = set(STORED.values())
 _SATURATED = {STORED[k] for k in (17, 18, 19, 20)}
@@ -74,19 +74,19 @@ def _narrowed(x: Array, dtype: Any, saturate: int, rounding: str) -> Array:
 
 
 @row("Cast", reads="to saturate round_mode", raw=True)
-def _cast(node: Node, x: Value) -> tuple[Any]:
+def _cast(node: OnnxNode, x: Value) -> tuple[Any]:
     dtype = to_dtype(node.get("to", 0))
     return (cast(x, dtype, node.get("saturate", 1), node.get("round_mode", "up")),)
 
 
 @row("CastLike", reads="saturate round_mode", raw=True)
-def _cast_like(node: Node, x: Value, like: Value) -> tuple[Any]:
+def _cast_like(node: OnnxNode, x: Value, like: Value) -> tuple[Any]:
     dtype = _dtype_of(like)
     return (cast(x, dtype, node.get("saturate", 1), node.get("round_mode", "up")),)
 
 
 @row("BitCast", reads="to", raw=True)
-def _bit_cast(node: Node, x: Value) -> tuple[Any]:
+def _bit_cast(node: OnnxNode, x: Value) -> tuple[Any]:
     array, dtype = value_of(x, 0), to_dtype(node.get("to", 0))
     if array.dtype.itemsize != dtype.itemsize:
         raise ValueError(f"the bits of {array.dtype} as {dtype}")
@@ -96,7 +96,7 @@ def _bit_cast(node: Node, x: Value) -> tuple[Any]:
 # -- scales ------------------------------------------------------------------------
 
 
-def _spread(s: Tensor, node: Node, shape: tuple[int, ...]) -> Tensor:
+def _spread(s: Tensor, node: OnnxNode, shape: tuple[int, ...]) -> Tensor:
     """Scales or zero points for each element: of all, along an axis, or of blocks."""
     if s.type.ndim == 0 or s.type.shape == (1,):
         return td.reshape(s, ())
@@ -137,7 +137,7 @@ _QUANTIZE = "axis saturate block_size output_dtype precision"
 
 
 @row("QuantizeLinear", reads=_QUANTIZE, raw=True)
-def _quantize(node: Node, x: Value, scale: Value, zero: Value = None) -> tuple[Any]:
+def _quantize(node: OnnxNode, x: Value, scale: Value, zero: Value = None) -> tuple[Any]:
     code = node.get("output_dtype", 0)
     dtype = to_dtype(code) if code else np.dtype(np.uint8)
     dtype = dtype if zero is None else _dtype_of(zero)
@@ -162,7 +162,9 @@ def _quantize(node: Node, x: Value, scale: Value, zero: Value = None) -> tuple[A
 
 
 @row("DequantizeLinear", reads="axis block_size output_dtype", raw=True)
-def _dequantize(node: Node, x: Value, scale: Value, zero: Value = None) -> tuple[Any]:
+def _dequantize(
+    node: OnnxNode, x: Value, scale: Value, zero: Value = None
+) -> tuple[Any]:
     code, scales = node.get("output_dtype", 0), _tensor(scale)
     data = _tensor(x, td.float32 if _dtype_of(x) in _NARROW else None)
     shape = data.type.shape
@@ -200,7 +202,7 @@ def _lined(s: Tensor, axis: int | None, ndim: int) -> Tensor:
 
 @row("MatMulInteger")
 def _product(
-    node: Node, a: Tensor, b: Tensor, zero_a: Any = None, zero_b: Any = None
+    node: OnnxNode, a: Tensor, b: Tensor, zero_a: Any = None, zero_b: Any = None
 ) -> Tensor:
     wide = td.int32
     return td.matmul(_centered(a, zero_a, -2, wide), _centered(b, zero_b, -1, wide))
@@ -215,7 +217,7 @@ def _requantized(y: Tensor, scale: Tensor, zero: Tensor) -> Tensor:
 
 
 @row("QLinearMatMul")
-def _quantized_product(node: Node, *xs: Tensor) -> Tensor:
+def _quantized_product(node: OnnxNode, *xs: Tensor) -> Tensor:
     a, scale_a, zero_a, b, scale_b, zero_b, scale, zero = xs
     y = _product(node, a, b, zero_a, zero_b)
     f32, ndim = td.float32, y.type.ndim
@@ -226,7 +228,7 @@ def _quantized_product(node: Node, *xs: Tensor) -> Tensor:
 
 @row("ConvInteger", reads=f"{WINDOWS} group")
 def _conv(
-    node: Node, x: Tensor, w: Tensor, zero_x: Any = None, zero_w: Any = None
+    node: OnnxNode, x: Tensor, w: Tensor, zero_x: Any = None, zero_w: Any = None
 ) -> Tensor:
     # Products of bytes and their sums are exact in float64.
     wide = td.float64
@@ -235,7 +237,7 @@ def _conv(
 
 
 @row("QLinearConv", reads=f"{WINDOWS} group")
-def _quantized_conv(node: Node, *xs: Any) -> Tensor:
+def _quantized_conv(node: OnnxNode, *xs: Any) -> Tensor:
     x, scale_x, zero_x, w, scale_w, zero_w, scale, zero, *bias = xs
     y = _conv(node, x, w, zero_x, zero_w)
     if bias and bias[0] is not None:

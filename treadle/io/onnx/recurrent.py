@@ -11,7 +11,7 @@ import numpy as np
 import treadle as td
 from treadle.graph.tensor import Tensor
 from treadle.io.onnx.elements import number
-from treadle.io.onnx.table import Node, row
+from treadle.io.onnx.table import OnnxNode, row
 
 Activation = Callable[[Tensor], Tensor]
 _STEPS = (
@@ -33,7 +33,7 @@ _ACTIVATIONS: dict[str, tuple[Callable[..., Tensor], float | None, float | None]
 }
 
 
-def _activations(node: Node, default: Sequence[str], ways: int) -> list[list[Any]]:
+def _activations(node: OnnxNode, default: Sequence[str], ways: int) -> list[list[Any]]:
     """The activations of each direction, with their constants and the clip."""
     names = node.get("activations", ()) or tuple(default) * ways
     if len(names) != len(default) * ways:
@@ -82,7 +82,7 @@ Step = Callable[[Direction, Tensor, list[Tensor]], list[Tensor]]
 
 
 @row("LSTM", reads=f"{_STEPS} input_forget")
-def _lstm(node: Node, *xs: Any) -> Any:
+def _lstm(node: OnnxNode, *xs: Any) -> Any:
     coupled = bool(node.get("input_forget", 0))
     names = tuple(node.get("activations", ())) or ("Sigmoid", "Tanh", "Tanh")
     standard = set(names[::3]) == {"Sigmoid"} and {*names[1::3], *names[2::3]} == {
@@ -109,7 +109,7 @@ def _lstm(node: Node, *xs: Any) -> Any:
 
 
 @row("GRU", reads=f"{_STEPS} linear_before_reset")
-def _gru(node: Node, *xs: Any) -> Any:
+def _gru(node: OnnxNode, *xs: Any) -> Any:
     after = node.get("linear_before_reset", 0)
 
     def step(d: Direction, x: Tensor, state: list[Tensor]) -> list[Tensor]:
@@ -131,7 +131,7 @@ def _gru(node: Node, *xs: Any) -> Any:
 
 
 @row("RNN", reads=_STEPS)
-def _rnn(node: Node, *xs: Any) -> Any:
+def _rnn(node: OnnxNode, *xs: Any) -> Any:
     def step(d: Direction, x: Tensor, state: list[Tensor]) -> list[Tensor]:
         return [d.activations[0](x + td.matmul(state[0], d.past) + d.bias)]
 
@@ -139,7 +139,7 @@ def _rnn(node: Node, *xs: Any) -> Any:
 
 
 def _recurrent(
-    node: Node,
+    node: OnnxNode,
     operands: Sequence[Any],
     gates: int,
     states: int,

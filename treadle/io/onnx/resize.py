@@ -13,7 +13,7 @@ from treadle.base.arrays import Array
 from treadle.graph.leaves import constant_node
 from treadle.graph.tensor import Tensor
 from treadle.io.files import check_shape
-from treadle.io.onnx.table import Node, axis_of, integers, row
+from treadle.io.onnx.table import OnnxNode, axis_of, integers, row
 from treadle.nn.grids import grid_sample, read_between
 
 _NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
@@ -57,7 +57,7 @@ _READS = (
 
 
 @row("Resize", reads=_READS, static=(1, 2, 3), first=10)
-def _resize(node: Node, x: Tensor, *settings: Any) -> Tensor:
+def _resize(node: OnnxNode, x: Tensor, *settings: Any) -> Tensor:
     if node.opset == 10:
         way = Way(node.get("mode", "nearest"), "asymmetric", "floor")
         return _resized(x, _pairs(x, settings[0]), way, {})
@@ -92,7 +92,7 @@ def _resize(node: Node, x: Tensor, *settings: Any) -> Tensor:
 
 
 @row("Upsample", reads="mode scales", static=(1,), last=9)
-def _upsample(node: Node, x: Tensor, scales: Any = None) -> Tensor:
+def _upsample(node: OnnxNode, x: Tensor, scales: Any = None) -> Tensor:
     factors = np.asarray(node.get("scales") if scales is None else scales)
     way = Way(node.get("mode", "nearest"), "asymmetric", "floor")
     return _resized(x, _pairs(x, factors), way, {})
@@ -241,7 +241,7 @@ _MODES = {"linear": "bilinear", "cubic": "bicubic"}
 
 
 @row("GridSample", reads="align_corners mode padding_mode")
-def _grid_sample(node: Node, x: Tensor, grid: Tensor) -> Tensor:
+def _grid_sample(node: OnnxNode, x: Tensor, grid: Tensor) -> Tensor:
     padding, corners = node.get("padding_mode", "zeros"), node.get("align_corners", 0)
     mode = _MODES.get(node.get("mode", "linear"), node.get("mode", "linear"))
     # Cubics of places beyond a border are not torch's.
@@ -253,7 +253,12 @@ _DEFORM = "dilations group kernel_shape offset_group pads strides"
 
 @row("DeformConv", reads=_DEFORM)
 def _deformed(
-    node: Node, x: Tensor, w: Tensor, offset: Tensor, b: Any = None, mask: Any = None
+    node: OnnxNode,
+    x: Tensor,
+    w: Tensor,
+    offset: Tensor,
+    b: Any = None,
+    mask: Any = None,
 ) -> Tensor:
     n, c, *_ = x.type.shape
     kernel = w.type.shape[2:]
@@ -290,7 +295,7 @@ _ROI = (
 
 
 @row("RoiAlign", reads=_ROI, static=(1, 2))
-def _roi_align(node: Node, x: Tensor, regions: Array, batches: Array) -> Tensor:
+def _roi_align(node: OnnxNode, x: Tensor, regions: Array, batches: Array) -> Tensor:
     where = "half_pixel" if node.opset >= 16 else "output_half_pixel"
     where = node.get("coordinate_transformation_mode", where)
     mode = node.get("mode", "avg")

@@ -20,7 +20,7 @@ from treadle.io.files import PathLike, guarded, write_atomically
 from treadle.io.onnx import exports_elements, exports_structure
 from treadle.io.onnx.dynamic import (
     Axes,
-    Opened,
+    OpenExtents,
     by_axis,
     extents_of,
     join,
@@ -76,7 +76,7 @@ def to_onnx(
     axes = named(open_ or {}, names)
     if axes:
         _refuse_axes(types)
-    graphs = Opened(extents_of(axes, {n: t.shape for n, t in types.items()}))
+    graphs = OpenExtents(extents_of(axes, {n: t.shape for n, t in types.items()}))
     computations = [_computation(what, types, axes, at) for at in graphs.cases]
     _refuse_state(computations[0])
     place = os.fspath(path)
@@ -201,7 +201,7 @@ def _recorded(what: Computation, varies: bool, weights: bool) -> Recorded:
 
 
 def _file(
-    recorded: Sequence[Recorded], graphs: Opened, metadata: dict[str, str]
+    recorded: Sequence[Recorded], graphs: OpenExtents, metadata: dict[str, str]
 ) -> bytes:
     """The bytes of the file of a computation recorded for several extents."""
     first, onnx = recorded[0], extra("onnx", "onnx")
@@ -235,7 +235,7 @@ def _file(
     return model.SerializeToString(deterministic=True)
 
 
-def _info(helper: Any, graphs: Opened, name: str, values: Sequence[Any]) -> Any:
+def _info(helper: Any, graphs: OpenExtents, name: str, values: Sequence[Any]) -> Any:
     """The type of an input or output, which is `values` for the extents recorded."""
     types = [x.type for x in values]
     if np.dtype(types[0].dtype) not in CODES:

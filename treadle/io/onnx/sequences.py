@@ -10,7 +10,7 @@ import treadle as td
 from treadle.graph.leaves import as_tensor
 from treadle.graph.tensor import Tensor
 from treadle.io.onnx.build import Value, value_of
-from treadle.io.onnx.table import Node, axis_of, integers, row
+from treadle.io.onnx.table import OnnxNode, axis_of, integers, row
 
 Sequence = tuple[Any, ...]
 
@@ -30,17 +30,17 @@ def _place(x: Value, size: int, k: int) -> int:
 
 
 @row("SequenceEmpty", reads="dtype", raw=True, sequence=True)
-def _empty(node: Node) -> Sequence:
+def _empty(node: OnnxNode) -> Sequence:
     return ()
 
 
 @row("SequenceConstruct", raw=True, sequence=True)
-def _construct(node: Node, *xs: Value) -> Sequence:
+def _construct(node: OnnxNode, *xs: Value) -> Sequence:
     return xs
 
 
 @row("SequenceInsert", raw=True, sequence=True)
-def _insert(node: Node, xs: Value, x: Value, place: Value = None) -> Sequence:
+def _insert(node: OnnxNode, xs: Value, x: Value, place: Value = None) -> Sequence:
     items = list(_sequence(xs))
     size = len(items)
     k = size if place is None else _place(place, size + 1, 2)
@@ -51,25 +51,25 @@ def _insert(node: Node, xs: Value, x: Value, place: Value = None) -> Sequence:
 
 
 @row("SequenceErase", raw=True, sequence=True)
-def _erase(node: Node, xs: Value, place: Value = None) -> Sequence:
+def _erase(node: OnnxNode, xs: Value, place: Value = None) -> Sequence:
     items = list(_sequence(xs))
     del items[-1 if place is None else _place(place, len(items), 1)]
     return tuple(items)
 
 
 @row("SequenceAt", raw=True)
-def _at(node: Node, xs: Value, place: Value) -> tuple[Any]:
+def _at(node: OnnxNode, xs: Value, place: Value) -> tuple[Any]:
     items = _sequence(xs)
     return (items[_place(place, len(items), 1)],)
 
 
 @row("SequenceLength", raw=True)
-def _length(node: Node, xs: Value) -> tuple[Any]:
+def _length(node: OnnxNode, xs: Value) -> tuple[Any]:
     return (np.array(len(_sequence(xs)), np.int64),)
 
 
 @row("SplitToSequence", reads="axis keepdims", raw=True, sequence=True)
-def _split(node: Node, x: Value, sizes: Value = None) -> Sequence:
+def _split(node: OnnxNode, x: Value, sizes: Value = None) -> Sequence:
     data: Tensor = as_tensor(x)
     axis = axis_of(node.get("axis", 0), data)
     extent = data.shape[axis]
@@ -90,7 +90,7 @@ def _split(node: Node, x: Value, sizes: Value = None) -> Sequence:
 
 
 @row("ConcatFromSequence", reads="axis new_axis", raw=True)
-def _concat(node: Node, xs: Value) -> tuple[Any]:
+def _concat(node: OnnxNode, xs: Value) -> tuple[Any]:
     items = [as_tensor(x) for x in _sequence(xs)]
     axis = node.get("axis")
     if axis is None or not items:
@@ -100,17 +100,17 @@ def _concat(node: Node, xs: Value) -> tuple[Any]:
 
 
 @row("Optional", reads="type", raw=True)
-def _optional(node: Node, x: Value = None) -> tuple[Any]:
+def _optional(node: OnnxNode, x: Value = None) -> tuple[Any]:
     return (x,)
 
 
 @row("OptionalHasElement", raw=True)
-def _has(node: Node, x: Value = None) -> tuple[Any]:
+def _has(node: OnnxNode, x: Value = None) -> tuple[Any]:
     return (np.array(x is not None),)
 
 
 @row("OptionalGetElement", raw=True)
-def _get(node: Node, x: Value) -> tuple[Any]:
+def _get(node: OnnxNode, x: Value) -> tuple[Any]:
     if x is None:
         raise ValueError("the optional value is left out")
     return (x,)

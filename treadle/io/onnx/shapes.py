@@ -12,7 +12,7 @@ from treadle.base.types import broadcast_shapes
 from treadle.graph.tensor import Tensor
 from treadle.io.files import check_shape
 from treadle.io.onnx.file import DTYPES
-from treadle.io.onnx.table import Node, axis_of, integers, row
+from treadle.io.onnx.table import OnnxNode, axis_of, integers, row
 
 MOST = 1 << 20  # elements of what a node makes out of nothing
 
@@ -21,7 +21,7 @@ _VALUES = "value value_float value_int value_floats value_ints"
 
 
 @row("Constant", reads=_VALUES)
-def _constant(node: Node) -> Any:
+def _constant(node: OnnxNode) -> Any:
     for name in _VALUES.split():
         value = node.get(name)
         if value is not None:
@@ -38,7 +38,7 @@ def _size(shape: tuple[int, ...], dtype: Any) -> tuple[int, ...]:
 
 
 @row("ConstantOfShape", reads="value", static=(0,))
-def _filled(node: Node, shape: Array) -> Tensor:
+def _filled(node: OnnxNode, shape: Array) -> Tensor:
     value = node.get("value")
     value = np.zeros(1, np.float32) if value is None else value
     if not isinstance(value, np.ndarray) or value.size != 1:
@@ -48,19 +48,19 @@ def _filled(node: Node, shape: Array) -> Tensor:
 
 
 @row("Shape", reads="start end")
-def _shape(node: Node, x: Tensor) -> Array:
+def _shape(node: OnnxNode, x: Tensor) -> Array:
     shape = x.type.shape
     start, end = node.get("start", 0), node.get("end", len(shape))
     return np.array(shape[start:end], np.int64)
 
 
 @row("Size")
-def _count(node: Node, x: Tensor) -> Array:
+def _count(node: OnnxNode, x: Tensor) -> Array:
     return np.array(x.type.size, np.int64)
 
 
 @row("Range", reads="stash_type", static=(0, 1, 2))
-def _range(node: Node, start: Array, stop: Array, step: Array) -> Array:
+def _range(node: OnnxNode, start: Array, stop: Array, step: Array) -> Array:
     start, stop, step = start.reshape(()), stop.reshape(()), step.reshape(())
     count = float((stop - start) / step) if step else np.inf
     if not count <= MOST:
@@ -70,7 +70,7 @@ def _range(node: Node, start: Array, stop: Array, step: Array) -> Array:
 
 
 @row("EyeLike", reads="dtype k")
-def _eye(node: Node, x: Tensor) -> Tensor:
+def _eye(node: OnnxNode, x: Tensor) -> Tensor:
     if x.type.ndim != 2 or x.type.size > MOST:
         raise ValueError(f"an identity like {x.type}")
     rows, columns = x.type.shape
@@ -80,7 +80,7 @@ def _eye(node: Node, x: Tensor) -> Tensor:
 
 
 @row("Reshape", reads="allowzero", static=(1,))
-def _reshape(node: Node, x: Tensor, shape: Array) -> Tensor:
+def _reshape(node: OnnxNode, x: Tensor, shape: Array) -> Tensor:
     wanted = integers(shape, "the shape")
     extents = x.type.shape
     if not node.get("allowzero", 0):
@@ -92,7 +92,7 @@ def _reshape(node: Node, x: Tensor, shape: Array) -> Tensor:
 
 
 @row("Flatten", reads="axis")
-def _flatten(node: Node, x: Tensor) -> Tensor:
+def _flatten(node: OnnxNode, x: Tensor) -> Tensor:
     axis, shape = node.get("axis", 1), x.type.shape
     if not -len(shape) <= axis <= len(shape):
         raise ValueError(f"axis {axis} is none of {x.type}")
@@ -101,13 +101,13 @@ def _flatten(node: Node, x: Tensor) -> Tensor:
 
 
 @row("Transpose", reads="perm")
-def _transpose(node: Node, x: Tensor) -> Tensor:
+def _transpose(node: OnnxNode, x: Tensor) -> Tensor:
     order = tuple(node.get("perm") or reversed(range(x.type.ndim)))
     return td.permute_dims(x, order)
 
 
 @row("Squeeze", reads="axes", static=(1,))
-def _squeeze(node: Node, x: Tensor, axes: Any = None) -> Tensor:
+def _squeeze(node: OnnxNode, x: Tensor, axes: Any = None) -> Tensor:
     wanted = node.get("axes") if axes is None else axes
     if wanted is None:
         return td.squeeze(x)
@@ -115,7 +115,7 @@ def _squeeze(node: Node, x: Tensor, axes: Any = None) -> Tensor:
 
 
 @row("Unsqueeze", reads="axes", static=(1,))
-def _unsqueeze(node: Node, x: Tensor, axes: Any = None) -> Tensor:
+def _unsqueeze(node: OnnxNode, x: Tensor, axes: Any = None) -> Tensor:
     places = integers(node.get("axes") if axes is None else axes, "axes")
     ndim = x.type.ndim + len(places)
     if not all(-ndim <= a < ndim for a in places) or len(
@@ -129,13 +129,13 @@ def _unsqueeze(node: Node, x: Tensor, axes: Any = None) -> Tensor:
 
 
 @row("Expand", static=(1,))
-def _expand(node: Node, x: Tensor, shape: Array) -> Tensor:
+def _expand(node: OnnxNode, x: Tensor, shape: Array) -> Tensor:
     wanted = _size(integers(shape, "the shape"), x.type.dtype)
     return td.broadcast_to(x, broadcast_shapes(x.type.shape, wanted))
 
 
 @row("Tile", static=(1,))
-def _tile(node: Node, x: Tensor, counts: Array) -> Tensor:
+def _tile(node: OnnxNode, x: Tensor, counts: Array) -> Tensor:
     repeats = integers(counts, "repeats")
     pairs = zip(x.type.shape, repeats, strict=True)
     _size(tuple(n * k for n, k in pairs), x.type.dtype)
@@ -143,12 +143,12 @@ def _tile(node: Node, x: Tensor, counts: Array) -> Tensor:
 
 
 @row("Concat", reads="axis")
-def _concat(node: Node, *xs: Tensor) -> Tensor:
+def _concat(node: OnnxNode, *xs: Tensor) -> Tensor:
     return td.concat(list(xs), axis_of(node.get("axis", 1), xs[0]))
 
 
 @row("Split", reads="axis split num_outputs", static=(1,))
-def _split(node: Node, x: Tensor, sizes: Any = None) -> Any:
+def _split(node: OnnxNode, x: Tensor, sizes: Any = None) -> Any:
     axis, count = axis_of(node.get("axis", 0), x), len(node.outputs)
     lengths = node.get("split") if sizes is None else sizes
     if lengths is not None:
@@ -168,7 +168,7 @@ def _split(node: Node, x: Tensor, sizes: Any = None) -> Any:
 
 @row("Slice", reads="starts ends axes", static=(1, 2, 3, 4))
 def _slice(
-    node: Node,
+    node: OnnxNode,
     x: Tensor,
     starts: Any = None,
     ends: Any = None,
@@ -191,12 +191,12 @@ def _slice(
 
 
 @row("Gather", reads="axis")
-def _gather(node: Node, x: Tensor, ids: Tensor) -> Tensor:
+def _gather(node: OnnxNode, x: Tensor, ids: Tensor) -> Tensor:
     return td.take(x, ids, axis_of(node.get("axis", 0), x))
 
 
 @row("GatherElements", reads="axis")
-def _gather_elements(node: Node, x: Tensor, ids: Tensor) -> Tensor:
+def _gather_elements(node: OnnxNode, x: Tensor, ids: Tensor) -> Tensor:
     axis = axis_of(node.get("axis", 0), x)
     if ids.type.ndim != x.type.ndim:
         raise ValueError(f"positions {ids.type} in {x.type}")
@@ -206,7 +206,7 @@ def _gather_elements(node: Node, x: Tensor, ids: Tensor) -> Tensor:
 
 
 @row("OneHot", reads="axis", static=(1,))
-def _one_hot(node: Node, ids: Tensor, depth: Array, values: Tensor) -> Tensor:
+def _one_hot(node: OnnxNode, ids: Tensor, depth: Array, values: Tensor) -> Tensor:
     count, axis = int(depth.reshape(())), node.get("axis", -1)
     if not 0 <= count <= MOST:
         raise ValueError(f"{count} classes")
@@ -220,7 +220,7 @@ def _one_hot(node: Node, ids: Tensor, depth: Array, values: Tensor) -> Tensor:
 
 @row("Pad", reads="mode pads value", static=(1, 3))
 def _pad(
-    node: Node, x: Tensor, pads: Any = None, value: Any = None, axes: Any = None
+    node: OnnxNode, x: Tensor, pads: Any = None, value: Any = None, axes: Any = None
 ) -> Tensor:
     mode = node.get("mode", "constant")
     amounts = integers(pads if pads is not None else node.get("pads"), "pads")
@@ -255,12 +255,12 @@ def _pad(
 
 
 @row("Trilu", reads="upper", static=(1,))
-def _triangle(node: Node, x: Tensor, k: Any = None) -> Tensor:
+def _triangle(node: OnnxNode, x: Tensor, k: Any = None) -> Tensor:
     diagonal = 0 if k is None else integers(k, "k")[0]
     return td.triu(x, diagonal) if node.get("upper", 1) else td.tril(x, diagonal)
 
 
-def _blocks(node: Node) -> tuple[int, bool]:
+def _blocks(node: OnnxNode) -> tuple[int, bool]:
     """The extent of the blocks, and whether depth comes before columns and rows."""
     mode = node.get("mode", "DCR")
     if mode not in ("DCR", "CRD"):
@@ -269,7 +269,7 @@ def _blocks(node: Node) -> tuple[int, bool]:
 
 
 @row("DepthToSpace", reads="blocksize mode")
-def _to_space(node: Node, x: Tensor) -> Tensor:
+def _to_space(node: OnnxNode, x: Tensor) -> Tensor:
     n, c, h, w = x.type.shape
     b, depth_first = _blocks(node)
     if depth_first:
@@ -281,7 +281,7 @@ def _to_space(node: Node, x: Tensor) -> Tensor:
 
 
 @row("SpaceToDepth", reads="blocksize mode")
-def _to_depth(node: Node, x: Tensor) -> Tensor:
+def _to_depth(node: OnnxNode, x: Tensor) -> Tensor:
     n, c, h, w = x.type.shape
     b, depth_first = _blocks(node)
     y = td.reshape(x, (n, c, h // b, b, w // b, b))

@@ -12,7 +12,7 @@ from treadle.graph.tensor import Tensor
 from treadle.io.files import check_shape
 from treadle.io.onnx.quantized import to_dtype
 from treadle.io.onnx.shapes import MOST
-from treadle.io.onnx.table import Node, axis_of, integers, row
+from treadle.io.onnx.table import OnnxNode, axis_of, integers, row
 
 
 def _transformed(
@@ -35,7 +35,7 @@ def _transformed(
 
 
 @row("DFT", reads="axis inverse onesided", static=(1, 2))
-def _dft(node: Node, x: Tensor, length: Any = None, axis: Any = None) -> Tensor:
+def _dft(node: OnnxNode, x: Tensor, length: Any = None, axis: Any = None) -> Tensor:
     place = -2 if node.opset >= 20 else node.get("axis", 1)
     place = place if axis is None else integers(axis, "the axis")[0]
     k = axis_of(place, x)
@@ -48,7 +48,7 @@ def _dft(node: Node, x: Tensor, length: Any = None, axis: Any = None) -> Tensor:
 
 @row("STFT", reads="onesided", static=(1, 3))
 def _stft(
-    node: Node, x: Tensor, step: Array, window: Any = None, length: Any = None
+    node: OnnxNode, x: Tensor, step: Array, window: Any = None, length: Any = None
 ) -> Tensor:
     (hop,) = integers(step, "the step")
     x = x if x.type.ndim == 3 else td.expand_dims(x, -1)
@@ -70,7 +70,7 @@ def _stft(
 
 @row("MelWeightMatrix", reads="output_datatype", static=(-1,))
 def _mel(
-    node: Node, bins: Array, length: Array, rate: Array, low: Array, high: Array
+    node: OnnxNode, bins: Array, length: Array, rate: Array, low: Array, high: Array
 ) -> Array:
     count, size = int(bins.reshape(())), int(length.reshape(()))
     if not 0 < count * (size // 2 + 1) <= MOST:

@@ -21,7 +21,7 @@ LAST = 28  # the newest version of ONNX's ops that the rows are checked against
 
 
 @dataclass(frozen=True)
-class Node:
+class OnnxNode:
     """A node of an ONNX graph as a row sees it."""
 
     name: str
@@ -49,7 +49,7 @@ Maker = Callable[..., Any]
 
 
 @dataclass(frozen=True)
-class Row:
+class ImporterRow:
     """An importer of a node's values: `make(node, *inputs)`, one or a tuple of them.
 
     Inputs at `static` come as arrays: shapes, axes, what the structure depends on. The
@@ -71,7 +71,7 @@ class Row:
     takes: Callable[[Any], bool] = lambda node: True
 
 
-IMPORTS: dict[str, Row] = {}
+IMPORTS: dict[str, ImporterRow] = {}
 
 
 def row(
@@ -88,7 +88,7 @@ def row(
         for kind in kinds:
             assert kind not in IMPORTS, kind
             names = frozenset(reads.split())
-            IMPORTS[kind] = Row(make, names, static, first, last, **flags)
+            IMPORTS[kind] = ImporterRow(make, names, static, first, last, **flags)
         return make
 
     return enter

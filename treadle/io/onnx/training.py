@@ -10,7 +10,7 @@ import numpy as np
 import treadle as td
 from treadle.graph.tensor import Tensor
 from treadle.io.onnx.elements import number
-from treadle.io.onnx.table import Node, row
+from treadle.io.onnx.table import OnnxNode, row
 
 _DOMAIN = "ai.onnx.preview.training"
 
@@ -29,7 +29,7 @@ def _in_order(results: Sequence[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
 
 
 @row(f"{_DOMAIN}.Adagrad", reads="decay_factor epsilon norm_coefficient")
-def _adagrad(node: Node, rate: Tensor, step: Tensor, *xs: Tensor) -> Any:
+def _adagrad(node: OnnxNode, rate: Tensor, step: Tensor, *xs: Tensor) -> Any:
     decay = 1 + td.astype(step, rate.type.dtype) * node.get("decay_factor", 0.0)
     pace, results = rate / decay, []
     for x, g, squares in _parts(xs, 3):
@@ -44,7 +44,7 @@ _ADAM = "alpha beta epsilon norm_coefficient norm_coefficient_post"
 
 
 @row(f"{_DOMAIN}.Adam", reads=_ADAM)
-def _adam(node: Node, rate: Tensor, step: Tensor, *xs: Tensor) -> Any:
+def _adam(node: OnnxNode, rate: Tensor, step: Tensor, *xs: Tensor) -> Any:
     alpha, beta = node.get("alpha", 0.9), node.get("beta", 0.999)
     t, results = td.astype(step, rate.type.dtype), []
     far = td.sqrt(1 - number(rate, beta) ** t) / (1 - number(rate, alpha) ** t)
@@ -60,7 +60,7 @@ def _adam(node: Node, rate: Tensor, step: Tensor, *xs: Tensor) -> Any:
 
 
 @row(f"{_DOMAIN}.Momentum", reads="alpha beta mode norm_coefficient")
-def _momentum(node: Node, rate: Tensor, step: Tensor, *xs: Tensor) -> Any:
+def _momentum(node: OnnxNode, rate: Tensor, step: Tensor, *xs: Tensor) -> Any:
     mode = node.get("mode", "standard")
     if mode not in ("standard", "nesterov"):
         raise ValueError(f"mode is {mode[:20]!r}")

@@ -26,7 +26,7 @@ from treadle.io.format import (
     by_name,
 )
 from treadle.io.npz import check_directory
-from treadle.io.torch.pickle import STORAGES, View, loads, written
+from treadle.io.torch.pickle import STORAGES, StorageView, loads, written
 
 _LONGEST_PICKLE = 1 << 26
 _DEEPEST = 64
@@ -86,7 +86,7 @@ class Torch(Format):
         items: list[Item] = []
         facts: dict[str, str] = {}
         for name, value in _values(said):
-            if isinstance(value, View):
+            if isinstance(value, StorageView):
                 if len(items) >= MAX_ITEMS:
                     raise ValueError(f"more than {MAX_ITEMS} arrays are refused")
                 with source.about(name[:60]):
@@ -128,7 +128,7 @@ def _check_kind(source: Opened) -> None:
 
 def _values(said: Any) -> Iterator[tuple[str, Any]]:
     """Each tensor, number and text in what a pickle says, by its path."""
-    said = {"tensor": said} if isinstance(said, View) else said
+    said = {"tensor": said} if isinstance(said, StorageView) else said
     if not isinstance(said, (dict, list, tuple)):
         raise ValueError(f"it holds a {type(said).__name__}, and no tensors by name")
     stack = [_below("", said)]
@@ -141,7 +141,7 @@ def _values(said: Any) -> Iterator[tuple[str, Any]]:
             if isinstance(value, (dict, list, tuple)):
                 stack.append(_below(path, value))
                 break
-            if isinstance(value, (View, str, int, float)):
+            if isinstance(value, (StorageView, str, int, float)):
                 yield path, value
         else:
             stack.pop()
@@ -157,7 +157,7 @@ def _item(
     members: Mapping[str, zipfile.ZipInfo],
     home: str,
     name: str,
-    view: View,
+    view: StorageView,
 ) -> Item:
     """The item of a tensor, whose elements all lie in its storage."""
     member = members.get(f"{home}data/{view.storage.key}")

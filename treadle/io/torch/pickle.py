@@ -44,7 +44,7 @@ class Storage:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class StorageView:
     """A tensor: elements of a storage, by offset and strides counted in elements."""
 
     storage: Storage
@@ -75,7 +75,7 @@ def _whole(values: Any) -> tuple[int, ...]:
 
 def _view(
     storage: Any, offset: Any, shape: Any, strides: Any, *more: Any, dtype: Any = None
-) -> View:
+) -> StorageView:
     """The view of a tensor, from the arguments of torch._utils._rebuild_tensor_v2."""
     if not isinstance(storage, Storage) or type(offset) is not int or offset < 0:
         raise ValueError("a tensor is not of a storage")
@@ -83,13 +83,13 @@ def _view(
     extents, steps = _whole(shape), _whole(strides)
     if known is None or len(extents) != len(steps):
         raise ValueError("a tensor has no dtype, or as many strides as dimensions")
-    return View(storage, known, offset, extents, steps)
+    return StorageView(storage, known, offset, extents, steps)
 
 
 def _view_of_dtype(
     storage: Any, offset: Any, shape: Any, strides: Any, grad: Any, hooks: Any,
     dtype: Any, *more: Any,
-) -> View:  # fmt: skip
+) -> StorageView:  # fmt: skip
     """The same of torch._utils._rebuild_tensor_v3, which tells the dtype."""
     if not isinstance(dtype, Name) or dtype.dtype is None:
         raise ValueError("a tensor has no dtype that is known")

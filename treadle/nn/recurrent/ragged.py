@@ -25,7 +25,7 @@ SAVED = 1 << 28  # multiplications that further loops must save to be worth thei
 
 
 @dataclass(frozen=True)
-class Loop:
+class RaggedLoop:
     """Some steps: `count` rows, the places of their inputs, and which are live."""
 
     count: int
@@ -51,7 +51,7 @@ class Ragged:
         self.starts = np.concatenate([[0], np.cumsum(self.lengths)])
         self.order = np.argsort(-self.lengths, kind="stable")
         self.rank = np.argsort(self.order, kind="stable")
-        self.loops: list[Loop] = []
+        self.loops: list[RaggedLoop] = []
         self.total = int(self.starts[-1])
         homes: list[Array] = []
         ordered = self.lengths[self.order]
@@ -66,7 +66,9 @@ class Ragged:
             inside = np.minimum(steps, ordered[:count] - 1)
             places = self.starts[self.order[:count]] + inside
             every = bool(live.all())
-            self.loops.append(Loop(count, places, None if every else live[..., None]))
+            self.loops.append(
+                RaggedLoop(count, places, None if every else live[..., None])
+            )
             homes.append(np.where(live, places, self.total).reshape(-1))
             begin = end
         # Where each row of the loops' outputs belongs; those not live, behind the end.

@@ -12,7 +12,7 @@ from treadle.nn.recurrent.cell import Cell, State, checked, first
 __all__ = ["RecurrentState"]
 
 
-class Network(Protocol):
+class StepNetwork(Protocol):
     """The contract of step-by-step networks, as `Recurrent` is."""
 
     input_size: int
@@ -45,7 +45,7 @@ class RecurrentState:
 
     def __init__(
         self,
-        network: Network,
+        network: StepNetwork,
         states: Sequence[State] | None,
         output: Tensor | None = None,
         prev: RecurrentState | None = None,

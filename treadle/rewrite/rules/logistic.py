@@ -32,7 +32,7 @@ _OPEN = (Add, Subtract, Multiply, Divide, Negative, Reciprocal, Square)
 
 
 @dataclass(frozen=True)
-class Term:
+class LogisticTerm:
     """scale * s**ones * c**others * factors / divisors."""
 
     scale: float = 1.0
@@ -41,8 +41,8 @@ class Term:
     factors: tuple[Tensor, ...] = ()
     divisors: tuple[Tensor, ...] = ()
 
-    def __mul__(self, other: Term) -> Term:
-        return Term(
+    def __mul__(self, other: LogisticTerm) -> LogisticTerm:
+        return LogisticTerm(
             self.scale * other.scale,
             self.ones + other.ones,
             self.others + other.others,
@@ -70,7 +70,7 @@ class _Terms:
         self.x = x
         self.seen = False  # a sigmoid of it
 
-    def atom(self, node: Tensor) -> Term | None:
+    def atom(self, node: Tensor) -> LogisticTerm | None:
         """s, c, exp(x), exp(-x) or 1 + exp(x), 1 + exp(-x) as a term."""
         kind = type(node.op)
         if kind is Sigmoid or kind is Exp:
@@ -78,22 +78,26 @@ class _Terms:
             if x is not self.x:
                 return None
             if kind is Exp:
-                return Term(1, sign, -sign)
+                return LogisticTerm(1, sign, -sign)
             self.seen = True
-            return Term(1, 1, 0) if sign > 0 else Term(1, 0, 1)
+            return LogisticTerm(1, 1, 0) if sign > 0 else LogisticTerm(1, 0, 1)
         if kind is Subtract and is_number(node.inputs[0], 1):
             one = self.atom(node.inputs[1])
-            if one in (Term(1, 1, 0), Term(1, 0, 1)):
-                return Term(1, one.others, one.ones)
+            if one in (LogisticTerm(1, 1, 0), LogisticTerm(1, 0, 1)):
+                return LogisticTerm(1, one.others, one.ones)
         if kind is Add:
             for unit, e in (node.inputs, node.inputs[::-1]):
                 if is_number(unit, 1) and type(e.op) is Exp:
                     x, sign = _base(e.inputs[0])
                     if x is self.x:
-                        return Term(1, 0, -1) if sign > 0 else Term(1, -1, 0)
+                        return (
+                            LogisticTerm(1, 0, -1)
+                            if sign > 0
+                            else LogisticTerm(1, -1, 0)
+                        )
         return None
 
-    def of(self, node: Tensor, depth: int = DEPTH) -> list[Term] | None:
+    def of(self, node: Tensor, depth: int = DEPTH) -> list[LogisticTerm] | None:
         """The terms of a node; None where there are too many."""
         atom = self.atom(node)
         if atom is not None:
@@ -101,9 +105,9 @@ class _Terms:
         kind = type(node.op)
         number = number_of(node)
         if number is not None:
-            return [Term(float(number))]
+            return [LogisticTerm(float(number))]
         if not depth or kind not in _OPEN:
-            return [Term(factors=(node,))]
+            return [LogisticTerm(factors=(node,))]
         if kind is Reciprocal:
             return [self._below(node.inputs[0])]
         parts = [self.of(v, depth - 1) for v in node.inputs[: 1 + (kind is not Divide)]]
@@ -122,14 +126,14 @@ class _Terms:
             terms = [t * u for t in first for u in (more[0] if more else first)]
         return terms if len(terms) <= TERMS else None
 
-    def _below(self, d: Tensor) -> Term:
+    def _below(self, d: Tensor) -> LogisticTerm:
         """The term 1 / d."""
         atom = self.atom(d)
         if atom is None:
-            return Term(divisors=(d,))
-        return Term(1, -atom.ones, -atom.others)
+            return LogisticTerm(divisors=(d,))
+        return LogisticTerm(1, -atom.ones, -atom.others)
 
-    def build(self, terms: list[Term]) -> Any:
+    def build(self, terms: list[LogisticTerm]) -> Any:
         """The sum of terms, positive ones first."""
         total: Any = None
         for t in sorted(terms, key=lambda t: -t.scale):
@@ -150,15 +154,15 @@ class _Terms:
         return 0 if total is None else total
 
 
-def _collected(terms: list[Term]) -> list[Term]:
+def _collected(terms: list[LogisticTerm]) -> list[LogisticTerm]:
     """The terms with u - u s as u c, u - u c as u s, and opposite ones gone."""
     groups: dict[Any, dict[Powers, float]] = {}
-    sample: dict[Any, Term] = {}
+    sample: dict[Any, LogisticTerm] = {}
     for t in terms:
         scales = groups.setdefault(t.rest, {})
         scales[t.ones, t.others] = scales.get((t.ones, t.others), 0.0) + t.scale
         sample.setdefault(t.rest, t)
-    result: list[Term] = []
+    result: list[LogisticTerm] = []
     for rest, powers in groups.items():
         while _joined(powers):
             pass

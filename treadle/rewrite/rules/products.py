@@ -96,7 +96,7 @@ class Quotients(Pattern):
         return f"a {self.root.__name__.lower()} of quotients"
 
 
-class Product:
+class FactoredProduct:
     """A product as its factors and divisors, signs aside."""
 
     def __init__(self, root: Tensor) -> None:
@@ -149,7 +149,7 @@ def _remove(nodes: list[Tensor], v: Tensor) -> None:
 
 def _cancelled(m: Match) -> Any:
     """A product in which something cancels; None where nothing does."""
-    product = Product(m.root)
+    product = FactoredProduct(m.root)
     changed = False
     for d in list(product.divisors):
         factors = _against(product, d)
@@ -163,7 +163,7 @@ def _cancelled(m: Match) -> Any:
     return product.build() if changed else None
 
 
-def _met(product: Product, v: Tensor, e: Tensor) -> bool:
+def _met(product: FactoredProduct, v: Tensor, e: Tensor) -> bool:
     """sigmoid(u) exp(-u) as sigmoid(-u), for one sigmoid among the factors."""
     for s in product.factors:
         if type(s.op) is Sigmoid and _is_opposite(s.inputs[0], v):
@@ -187,7 +187,7 @@ def _is_opposite(u: Tensor, v: Tensor) -> bool:
     return False
 
 
-def _against(product: Product, d: Tensor) -> list[Tensor] | None:
+def _against(product: FactoredProduct, d: Tensor) -> list[Tensor] | None:
     """The factors that a divisor leaves when it is taken away with what it cancels."""
     if product.has(d) and is_positive(d):
         product.drop(d)
@@ -212,7 +212,7 @@ def _against(product: Product, d: Tensor) -> list[Tensor] | None:
 
 def _part(v: Tensor, s: Tensor) -> Tensor | None:
     """w where v is w / s, perhaps with factors; None where s does not divide v."""
-    product = Product(v)
+    product = FactoredProduct(v)
     if not any(d is s for d in product.divisors):
         return None
     _remove(product.divisors, s)
@@ -227,11 +227,11 @@ def _distributed(m: Match) -> Any:
     """
     if not _sums_quotients(m.root):
         return None
-    product = Product(m.root)
+    product = FactoredProduct(m.root)
     for total in product.factors:
         if type(total.op) not in (Add, Subtract):
             continue
-        parts = [Product(v) for v in total.inputs]
+        parts = [FactoredProduct(v) for v in total.inputs]
         met = _met_by(parts, [f for f in product.factors if f is not total])
         if not met:
             continue
@@ -274,7 +274,7 @@ def _divides(v: Tensor, by: Collection[int] | None = None) -> bool:
     return by is None or any(x.serial in by for x in parts)
 
 
-def _met_by(parts: list[Product], factors: list[Tensor]) -> list[Tensor] | None:
+def _met_by(parts: list[FactoredProduct], factors: list[Tensor]) -> list[Tensor] | None:
     """The factors that cancel the divisors that are never 0; None where one is left."""
     cancelled: list[Tensor] = []
     for part in parts:
@@ -290,7 +290,7 @@ def _met_by(parts: list[Product], factors: list[Tensor]) -> list[Tensor] | None:
     return cancelled
 
 
-def _times(part: Product, met: list[Tensor]) -> Any:
+def _times(part: FactoredProduct, met: list[Tensor]) -> Any:
     """A part of a sum times factors that cancel in it."""
     for s in met:
         if any(d is s for d in part.divisors):
@@ -325,7 +325,7 @@ def _both_inward(m: Match) -> Any:
 def _common(m: Match) -> Any:
     """Quotients by one sum of exponentials, added as one quotient."""
     a, b = m.root.inputs
-    for d in Product(a).divisors if _divides(a) else ():
+    for d in FactoredProduct(a).divisors if _divides(a) else ():
         if overflows(d):
             p, q = _part(a, d), _part(b, d)
             if p is not None and q is not None:

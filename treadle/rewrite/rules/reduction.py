@@ -22,7 +22,7 @@ permute = of("PermuteDims")
 REPEATED = ("Max", "Min", "All", "Any_")  # folds in which repeating changes nothing
 
 
-class Fold(Pattern):
+class AnyFold(Pattern):
     """Any fold of a pattern; the node is captured under `label`."""
 
     def __init__(self, inner: Any, label: str = "f") -> None:
@@ -205,14 +205,14 @@ def _shared(d: Any) -> Any:
 REDUCTION = RuleSet(
     "reduction",
     [
-        Rule("fold of a fold", Fold(Fold(x, "g")), _fold_of_fold, exact=False,
+        Rule("fold of a fold", AnyFold(AnyFold(x, "g")), _fold_of_fold, exact=False,
              example=lambda d: d("x", (2, 3, 4)).sum(1).sum(1)),
         Rule("mean of a mean", mean(mean(x, label="g")), _fold_of_fold, exact=False,
              takes="float", example=lambda d: d("x", (2, 3, 4)).mean(1).mean(1)),
-        Rule("fold over one element", Fold(x), _of_one, exact=False,
+        Rule("fold over one element", AnyFold(x), _of_one, exact=False,
              example=lambda d: d("x", (1, 3)).sum(0)),
-        Rule("fold over some axes of one element", Fold(x), _without_ones, exact=False,
-             example=lambda d: d("x", (1, 3)).sum((0, 1))),
+        Rule("fold over some axes of one element", AnyFold(x), _without_ones,
+             exact=False, example=lambda d: d("x", (1, 3)).sum((0, 1))),
         Rule("mean over one element", mean(x), _of_one, exact=False,
              example=lambda d: d("x", (3, 1)).mean(1)),
         Rule("sum of a broadcast", sum_(broadcast(x)), _sum_of_broadcast,
@@ -228,14 +228,14 @@ REDUCTION = RuleSet(
         Rule("mean of a broadcast", mean(broadcast(x)), _mean_of_broadcast,
              exact=False,
              example=lambda d: d.td.broadcast_to(d("x", (3,)), (4, 3)).mean()),
-        Rule("extremes of a broadcast", Fold(broadcast(x)), _repeated, takes="any",
+        Rule("extremes of a broadcast", AnyFold(broadcast(x)), _repeated, takes="any",
              example=lambda d: d.td.broadcast_to(d("x", (3,)), (4, 3)).max(0)),
         stable("divisor the same along a sum", sum_(x / y), _same_along, _shared),
-        Rule("fold of a permutation", Fold(permute(x, label="y")), _of_permuted,
+        Rule("fold of a permutation", AnyFold(permute(x, label="y")), _of_permuted,
              exact=False, takes="any",
              example=lambda d: d("x", (2, 3, 4)).transpose(2, 0, 1).sum(0)),
-        Rule("fold of everything reshaped", Fold(reshape(x, label="y")), _of_reshaped,
-             exact=False, takes="any",
+        Rule("fold of everything reshaped", AnyFold(reshape(x, label="y")),
+             _of_reshaped, exact=False, takes="any",
              example=lambda d: d("x", (2, 3)).reshape(6).sum()),
         Rule("sum of a negative", sum_(-x), _of_negative, exact=False, takes="numeric",
              example=lambda d: (-d("x", (2, 3))).sum(1)),

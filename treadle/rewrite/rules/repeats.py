@@ -11,7 +11,7 @@ from treadle.ops.movement import BroadcastTo, Reshape
 from treadle.ops.slice import Slice
 from treadle.rewrite.pattern import captures, of
 from treadle.rewrite.rule import Match, Rule, RuleSet
-from treadle.rewrite.rules.reduction import Fold, folded
+from treadle.rewrite.rules.reduction import AnyFold, folded
 
 x, y = captures("x y")
 broadcast, reshape, slice_, pad = (
@@ -103,7 +103,7 @@ REPEATS = RuleSet(
     [
         Rule("reshape of a repetition", reshape(broadcast(x, label="y")), _joined,
              takes="any", example=lambda d: d.td.repeat(d("x", (4, 1)), 3, 1)),
-        Rule("fold of a repetition", Fold(reshape(broadcast(x, label="y"))), _folded,
+        Rule("fold of a repetition", AnyFold(reshape(broadcast(x, label="y"))), _folded,
              exact=False, enables=True, takes="any",
              example=lambda d: d.td.tile(d("x", (4, 3)), (2, 1)).sum(0)),
         Rule("slice of a padding", slice_(pad(x, captures("z")[0], label="y")),

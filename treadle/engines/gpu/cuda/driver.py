@@ -28,14 +28,14 @@ _ALIGNMENT = 128  # a line of the caches
 _thread = threading.local()  # the context that CUDA has in each, of whatever device
 
 
-class Memory(NamedTuple):
+class CudaMemory(NamedTuple):
     """An allocation on the device."""
 
     address: int
     bytes: int
 
 
-class Numbers:
+class LaunchParameters:
     """The parameters of a launch as the driver reads them: by a pointer to each."""
 
     def __init__(self, buffers: int, values: Sequence[int]) -> None:
@@ -86,7 +86,7 @@ class CudaDriver:
 
     # -- memory ------------------------------------------------------------------------
 
-    def allocate(self, bytes: int) -> Memory:
+    def allocate(self, bytes: int) -> CudaMemory:
         address = c_uint64()
         try:
             self._call("cuMemAlloc_v2", byref(address), bytes)
@@ -97,17 +97,17 @@ class CudaDriver:
                 f"{self.device.name} has no {bytes:,} bytes ({as_text(bytes)}) left: "
                 f"{as_text(free.value)} of {as_text(total.value)} are free"
             ) from error
-        return Memory(address.value, bytes)
+        return CudaMemory(address.value, bytes)
 
-    def free(self, memory: Memory) -> None:
+    def free(self, memory: CudaMemory) -> None:
         if not self._library.lost:  # all of its memory has gone with the device
             self._call("cuMemFree_v2", memory.address)
 
-    def upload(self, array: Array, memory: Memory, offset: int) -> None:
+    def upload(self, array: Array, memory: CudaMemory, offset: int) -> None:
         where = memory.address + offset
         self._call("cuMemcpyHtoD_v2", where, array.ctypes.data, array.nbytes)
 
-    def download(self, memory: Memory, offset: int, array: Array) -> None:
+    def download(self, memory: CudaMemory, offset: int, array: Array) -> None:
         where = memory.address + offset
         self._call("cuMemcpyDtoH_v2", array.ctypes.data, where, array.nbytes)
 
@@ -127,11 +127,15 @@ class CudaDriver:
     def text(self, work: Work) -> str:
         return self._modules.text(work)
 
-    def numbers(self, work: Work, values: Sequence[int]) -> Numbers:
-        return Numbers(len(work.buffers), values)
+    def numbers(self, work: Work, values: Sequence[int]) -> LaunchParameters:
+        return LaunchParameters(len(work.buffers), values)
 
     def launch(
-        self, entry: CudaKernel, groups: int, buffers: Sequence[Place], numbers: Numbers
+        self,
+        entry: CudaKernel,
+        groups: int,
+        buffers: Sequence[Place],
+        numbers: LaunchParameters,
     ) -> None:
         numbers.addresses[:] = [_address(place) for place in buffers]
         grid = (groups, 1, 1, entry.items, 1, 1, 0)
@@ -141,7 +145,7 @@ class CudaDriver:
 
 def _address(place: Place) -> int:
     memory, offset = place
-    assert isinstance(memory, Memory)
+    assert isinstance(memory, CudaMemory)
     return memory.address + offset
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from treadle.engines.gpu.text import FLOATS, Pointer, TextBuilder
+from treadle.engines.gpu.text import FLOATS, ElementPointer, TextBuilder
 from treadle.engines.native.codegen.builder import (
     BITS,
     F16,
@@ -117,7 +117,7 @@ class OpenClBuilder(TextBuilder):
 
     # -- memory ----------------------------------------------------------------------
 
-    def _array(self, kind: str, pointer: Pointer) -> str:
+    def _array(self, kind: str, pointer: ElementPointer) -> str:
         """The name of an array; a buffer has one for each kind that is read of it."""
         if pointer.space != "buffer":
             return pointer.name
@@ -131,14 +131,14 @@ class OpenClBuilder(TextBuilder):
 
         return self.once(name, declared)
 
-    def element(self, kind: str, pointer: Pointer, place: str) -> str:
+    def element(self, kind: str, pointer: ElementPointer, place: str) -> str:
         array = self._array(kind, pointer)
         if kind == F16 and pointer.space == "buffer":
             return f"vload_half({place}, {array})"
         return f"{array}[{place}]"
 
     def store(self, x: Value, pointer: Value, align: int = 0) -> None:
-        assert isinstance(pointer, Pointer)
+        assert isinstance(pointer, ElementPointer)
         place = pointer.index.name if pointer.index else "0"
         array = self._array(x.type, pointer)
         if x.type == F16 and pointer.space == "buffer":
@@ -149,12 +149,12 @@ class OpenClBuilder(TextBuilder):
     def shared(self, kind: str, count: int) -> Value:
         name = self.fresh("s")
         self.heads.append(f"  __local {self.types[kind]} {name}[{count}];")
-        return Pointer(name, PTR, "shared")
+        return ElementPointer(name, PTR, "shared")
 
     def private(self, kind: str, count: int = 1) -> Value:
         name = self.fresh("p")
         self.heads.append(f"  {self.types[kind]} {name}[{count}];")
-        return Pointer(name, PTR, "private")
+        return ElementPointer(name, PTR, "private")
 
     def listed(self, name: str, entries: Sequence[float]) -> str:
         every = ", ".join(_float(F64, x) for x in entries)

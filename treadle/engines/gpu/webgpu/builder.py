@@ -11,7 +11,7 @@ import numpy as np
 
 from treadle.engines.gpu.driver import UnsupportedKernelError
 from treadle.engines.gpu.remainder import remainder
-from treadle.engines.gpu.text import FLOATS, Pointer, TextBuilder
+from treadle.engines.gpu.text import FLOATS, ElementPointer, TextBuilder
 from treadle.engines.gpu.work import Work
 from treadle.engines.native.codegen.builder import (
     BITS,
@@ -237,7 +237,7 @@ class WgslBuilder(TextBuilder):
 
     # -- memory ------------------------------------------------------------------------
 
-    def element(self, kind: str, pointer: Pointer, place: str) -> str:
+    def element(self, kind: str, pointer: ElementPointer, place: str) -> str:
         at = _position(place)
         if pointer.space != "buffer":
             return f"{pointer.name}[{at}]"
@@ -253,14 +253,14 @@ class WgslBuilder(TextBuilder):
             return f"unpack2x16float({moved}).x"
         return self._short(kind, f"bitcast<i32>({moved})")
 
-    def _word(self, pointer: Pointer, at: str) -> str:
+    def _word(self, pointer: ElementPointer, at: str) -> str:
         name = f"{pointer.name}[{at}]"
         return (
             f"atomicLoad(&{name})" if self._is_atomic(int(pointer.name[1:])) else name
         )
 
     def store(self, x: Value, pointer: Value, align: int = 0) -> None:
-        assert isinstance(pointer, Pointer)
+        assert isinstance(pointer, ElementPointer)
         at = _position(pointer.index.name if pointer.index else "0")
         if pointer.space != "buffer":
             self.emit(f"{pointer.name}[{at}] = {x.name};")
@@ -289,12 +289,12 @@ class WgslBuilder(TextBuilder):
         name = self.fresh("s")
         type_ = f"array<{self.words[kind]}, {count}>"
         self.globals.append(f"var<workgroup> {name}: {type_};")
-        return Pointer(name, PTR, "shared")
+        return ElementPointer(name, PTR, "shared")
 
     def private(self, kind: str, count: int = 1) -> Value:
         name = self.fresh("p")
         self.heads.append(f"  var {name}: array<{self.words[kind]}, {count}>;")
-        return Pointer(name, PTR, "private")
+        return ElementPointer(name, PTR, "private")
 
     def listed(self, name: str, entries: Sequence[float]) -> str:
         every = ", ".join(self._float(F64, x) for x in entries)

@@ -23,7 +23,7 @@ from treadle.engines.native.codegen.elements import (
     load_type,
     to_memory,
 )
-from treadle.loops.index import Axis, Datum, Index, Parameter, Quotient
+from treadle.loops.index import Datum, Index, IndexParameter, LoopAxis, Quotient
 from treadle.loops.kernel import (
     Counter,
     Expression,
@@ -47,9 +47,9 @@ class Access:
         self.kernel = kernel
         self.b = builder
         self.scopes: list[dict[Any, Value]] = [{}]
-        self.axes: dict[Axis, Value] = {}
-        self.levels: dict[Axis, int] = {}
-        self.vector: Axis | None = None  # the axis whose steps are lanes
+        self.axes: dict[LoopAxis, Value] = {}
+        self.levels: dict[LoopAxis, int] = {}
+        self.vector: LoopAxis | None = None  # the axis whose steps are lanes
         self.lanes = 0
         self.limit: Value | None = None  # the end of a vector loop, under a mask
         self.mask: Value | None = None
@@ -113,11 +113,13 @@ class Access:
 
     def integer(self, n: Any) -> Value:
         """A size or stride: an argument, or a number that is structure."""
-        return self._arguments[n.slot] if isinstance(n, Parameter) else self.b.i64(n)
+        return (
+            self._arguments[n.slot] if isinstance(n, IndexParameter) else self.b.i64(n)
+        )
 
     # -- loops -----------------------------------------------------------------------
 
-    def enter(self, axis: Axis, index: Value) -> None:
+    def enter(self, axis: LoopAxis, index: Value) -> None:
         """Open a loop: its index, and its mask where the last vector is not full."""
         self.scopes.append({})
         self.bind(axis, index)
@@ -128,12 +130,12 @@ class Access:
             few = b.splat(b.convert("trunc", left, kind), count)
             self.mask = b.compare("ult", b.sequence(kind, count), few)
 
-    def bind(self, axis: Axis, index: Value) -> None:
+    def bind(self, axis: LoopAxis, index: Value) -> None:
         """Give an axis its index in the innermost open loop."""
         self.axes[axis] = index
         self.levels[axis] = len(self.scopes) - 1
 
-    def leave(self, axis: Axis) -> None:
+    def leave(self, axis: LoopAxis) -> None:
         self.scopes.pop()
         del self.axes[axis]
         if axis == self.vector:
@@ -141,7 +143,7 @@ class Access:
 
     # -- indices ---------------------------------------------------------------------
 
-    def moves(self, x: Expression, axes: set[Axis], known: set[Expression]) -> bool:
+    def moves(self, x: Expression, axes: set[LoopAxis], known: set[Expression]) -> bool:
         """Whether a value depends on one of the axes, or on a value that does."""
         if any(c in known for c in children(x)):
             return True
@@ -163,7 +165,7 @@ class Access:
 
     def _atom(self, atom: Any) -> Value:
         b = self.b
-        if isinstance(atom, Axis):
+        if isinstance(atom, LoopAxis):
             value = self.axes[atom]
             if atom != self.vector:
                 return value
@@ -249,7 +251,7 @@ class Access:
     def _plain(self, i: Index) -> bool:
         """Whether the lanes of an index are evenly spaced."""
         for atom, _ in i.terms:
-            if isinstance(atom, Axis):
+            if isinstance(atom, LoopAxis):
                 continue
             inner = Index(((atom, 1),))
             if self.is_vector(inner):
@@ -280,19 +282,21 @@ class Access:
 
     def _level(self, atom: Any) -> int:
         """The open loop an atom changes in; the innermost one for all but axes."""
-        return self.levels[atom] if isinstance(atom, Axis) else len(self.scopes)
+        return self.levels[atom] if isinstance(atom, LoopAxis) else len(self.scopes)
 
     def _first_lane(self, i: Index) -> Value:
         """An index in its first lane, as an integer."""
         b = self.b
         total: Value | None = None if i.constant == 0 else self.integer(i.constant)
         for atom, c in i.terms:
-            term = self.axes[atom] if isinstance(atom, Axis) else self._atom(atom)
+            term = self.axes[atom] if isinstance(atom, LoopAxis) else self._atom(atom)
             term = self._scaled(term, c)
             total = term if total is None else b.add(total, term)
         return b.i64(0) if total is None else total
 
-    def hoist_pointers(self, body: Sequence[Statement], changing: set[Axis]) -> None:
+    def hoist_pointers(
+        self, body: Sequence[Statement], changing: set[LoopAxis]
+    ) -> None:
         """Compute the parts of addresses that a loop leaves alone."""
         accesses: list[tuple[int, Index]] = []
         for x in expressions(tuple(body)):
@@ -302,7 +306,7 @@ class Access:
             if isinstance(s, (Fetch, Store)):
                 accesses.append((s.buffer, s.index))
         for buffer, i in accesses:
-            if not all(isinstance(atom, Axis) for atom, _ in i.terms):
+            if not all(isinstance(atom, LoopAxis) for atom, _ in i.terms):
                 continue
             fixed = tuple((a, c) for a, c in i.terms if a not in changing)
             if fixed and len(fixed) < len(i.terms):

@@ -50,7 +50,7 @@ class Value:
         return f"{self.type} {self.name}"
 
 
-class Loop:
+class LoopBuilder:
     """A counted loop that is being built: its index, and what it carries."""
 
     def __init__(self, index: Value, values: list[Value]) -> None:
@@ -330,7 +330,7 @@ class Builder:
     @contextmanager
     def loop(
         self, start: Value, stop: Value, step: Value, carried: Sequence[Value] = ()
-    ) -> Iterator[Loop]:
+    ) -> Iterator[LoopBuilder]:
         """for index in range(start, stop, step), with values carried from turn to turn.
 
         Inside, `loop.values` are the carried values and `loop.next(...)` gives those of
@@ -350,7 +350,7 @@ class Builder:
         self.lines += [""] * (1 + len(values))  # the phi nodes, known at the end
         self.branch_if(self.compare("slt", index, stop), body, end)
         self.start(body)
-        loop = Loop(index, values)
+        loop = LoopBuilder(index, values)
         yield loop
         following = self.add(index, step)
         last = self.block

@@ -13,7 +13,7 @@ from treadle.engines.native.codegen.contraction.machine import machine
 from treadle.engines.native.codegen.convolution import plan_convolution
 from treadle.engines.native.codegen.emit import emit
 from treadle.engines.native.codegen.finish import epilogue_of
-from treadle.engines.native.codegen.texts import Function, kept_text
+from treadle.engines.native.codegen.texts import FunctionText, kept_text
 from treadle.loops.digest import digest
 from treadle.loops.kernel import Kernel
 from treadle.program.contract import Layout
@@ -66,15 +66,15 @@ def coded(step: Launch | Product, scratch_limit: int = 0) -> tuple[Code, ...]:
 
 
 @cached(1024)
-def _text(kernel: Kernel) -> Function:
+def _text(kernel: Kernel) -> FunctionText:
     """The function of a kernel without sizes; equal structures have equal names."""
     return kept_text(f"loops {digest(kernel)}", lambda: _written(kernel))
 
 
-def _written(kernel: Kernel) -> Function:
+def _written(kernel: Kernel) -> FunctionText:
     text = emit(kernel, "NAME")
     name = f"loops_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
-    return Function(name, text.replace("@NAME(", f"@{name}("))
+    return FunctionText(name, text.replace("@NAME(", f"@{name}("))
 
 
 def name_of(kernel: Kernel) -> str:

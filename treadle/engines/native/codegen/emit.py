@@ -24,18 +24,18 @@ from treadle.engines.native.codegen.elements import compute_type
 from treadle.engines.native.codegen.scalars import apply
 from treadle.engines.native.system.host import host
 from treadle.graph.op import Op
-from treadle.loops.index import Axis, Parameter
+from treadle.loops.index import IndexParameter, LoopAxis
 from treadle.loops.kernel import (
+    Accumulate,
+    Accumulated,
     Accumulator,
     Apply,
+    Const,
     Counter,
     Expression,
     Fetch,
-    Fold,
-    Folded,
     Inside,
     Kernel,
-    Literal,
     Load,
     Loop,
     Statement,
@@ -59,7 +59,7 @@ class Emitter(Access):
         self.carried: dict[Accumulator, Value] = {}
         self.crossing: list[Accumulator] = []  # folds that run across lanes
         for x in kernel.expressions:
-            if isinstance(x, Literal) and isinstance(x.value, Parameter):
+            if isinstance(x, Const) and isinstance(x.value, IndexParameter):
                 self.scopes[0][x] = self._number(x)
 
     # -- expressions -----------------------------------------------------------------
@@ -82,7 +82,7 @@ class Emitter(Access):
                 self.scopes[-1][last] = self._compute(last)
         return self.scopes[-1][x]
 
-    def _number(self, x: Literal) -> Value:
+    def _number(self, x: Const) -> Value:
         """A literal among the arguments; a float passes as the bits of a double."""
         value, kind = self.integer(x.value), compute_type(x.dtype)
         if x.dtype.kind == "i":
@@ -92,7 +92,7 @@ class Emitter(Access):
 
     def _compute(self, x: Expression) -> Value:
         b = self.b
-        if isinstance(x, Literal):
+        if isinstance(x, Const):
             return b.constant(compute_type(x.dtype), x.value)
         if isinstance(x, Load):
             return self.load(x)
@@ -100,7 +100,7 @@ class Emitter(Access):
             return self.counter(x)
         if isinstance(x, Inside):
             return self.inside(x.guards)
-        if isinstance(x, Folded):
+        if isinstance(x, Accumulated):
             return self.carried[x.accumulator]
         values = self.even([self.value(v) for v in x.inputs])
         return apply(b, x.op, values, [v.dtype for v in x.inputs], x.dtype)
@@ -117,9 +117,9 @@ class Emitter(Access):
     # -- statements ------------------------------------------------------------------
 
     def run(self, body: Sequence[Statement]) -> None:
-        new: list[Fold] = []
+        new: list[Accumulate] = []
         for k, s in enumerate(body):
-            if isinstance(s, Fold):
+            if isinstance(s, Accumulate):
                 if s not in new:  # those that are replaced side by side are so at once
                     new = replacing(body[k:])
                     for t in new:
@@ -142,7 +142,7 @@ class Emitter(Access):
             value = self.combine(s.combine, before, value, dtype)
         self.put(s, value)
 
-    def _fold(self, s: Fold) -> None:
+    def _fold(self, s: Accumulate) -> None:
         accumulator = s.accumulator
         before = self.carried[accumulator]
         value = self.value(s.value)
@@ -156,21 +156,21 @@ class Emitter(Access):
 
     # -- loops -----------------------------------------------------------------------
 
-    def hoist(self, body: Sequence[Statement], axis: Axis) -> None:
+    def hoist(self, body: Sequence[Statement], axis: LoopAxis) -> None:
         """Compute what a loop needs that does not change in it, before it starts."""
         changing = {s.axis for s in statements(tuple(body)) if isinstance(s, Loop)}
         changing.add(axis)
         folding = {
-            s.accumulator for s in statements(tuple(body)) if isinstance(s, Fold)
+            s.accumulator for s in statements(tuple(body)) if isinstance(s, Accumulate)
         }
         moving: set[Expression] = set()
         for x in expressions(tuple(body)):
             if self.moves(x, changing, moving) or (
-                isinstance(x, Folded) and x.accumulator in folding
+                isinstance(x, Accumulated) and x.accumulator in folding
             ):
                 moving.add(x)
-            elif not isinstance(x, (Literal, Inside)):
-                known = not isinstance(x, Folded) or x.accumulator in self.carried
+            elif not isinstance(x, (Const, Inside)):
+                known = not isinstance(x, Accumulated) or x.accumulator in self.carried
                 if known:
                     self.value(x)
                 else:
@@ -182,7 +182,7 @@ class Emitter(Access):
         inside = [s for s in statements((loop,)) if isinstance(s, Loop)]
         count = self.lanes or max([s.lanes for s in inside])
         vectors = [t for s in inside if s.lanes for t in statements(s.body)]
-        crossing = {t.accumulator for t in vectors if isinstance(t, Fold)}
+        crossing = {t.accumulator for t in vectors if isinstance(t, Accumulate)}
         for a in loop.folds:
             kind = compute_type(a.dtype)
             wide = vector(kind, count) if self.lanes or a in crossing else kind
@@ -207,7 +207,7 @@ class Emitter(Access):
         """The accumulators that change in a loop, in a fixed order."""
         inside = list(statements(loop.body))
         begun = {a for s in inside if isinstance(s, Loop) for a in s.folds}
-        folded = [s.accumulator for s in inside if isinstance(s, Fold)]
+        folded = [s.accumulator for s in inside if isinstance(s, Accumulate)]
         known = [a for a in folded if a in self.carried and a not in begun]
         return list(dict.fromkeys(known))
 
@@ -273,7 +273,7 @@ class Emitter(Access):
     def function(self) -> str:
         """The text of the whole kernel."""
         b = self.b
-        axes: list[Axis] = []
+        axes: list[LoopAxis] = []
         body = self.kernel.body
         while (
             len(body) == 1 and isinstance(body[0], Loop) and body[0].kind == "parallel"
@@ -300,7 +300,7 @@ class Emitter(Access):
         return b.text()
 
     def _rows(
-        self, axes: list[Axis], body: Sequence[Statement], begin: Value, end: Value
+        self, axes: list[LoopAxis], body: Sequence[Statement], begin: Value, end: Value
     ) -> None:
         """Work items in order, each taken apart into a step of each parallel loop."""
         b = self.b

@@ -61,7 +61,7 @@ class Entry:
 
 
 @dataclass
-class Stats:
+class CompileStats:
     """Statistics since the process began: numbers of functions and seconds.
 
     functions and bytes: in the table now.
@@ -79,7 +79,7 @@ class Stats:
 
 _lock = lock()
 _table: OrderedDict[bytes, Entry] = OrderedDict()
-_stats = Stats()
+_stats = CompileStats()
 _carried: dict[bytes, bytes] = {}  # object code that came with files
 _lasting: dict[bytes, str] = {}  # the texts of the engine's own functions
 # Where what is asked for is noted.
@@ -157,7 +157,7 @@ def clear() -> None:
         trim(0)
 
 
-def stats() -> Stats:
+def stats() -> CompileStats:
     """Counts of what was compiled, read and loaded, and the time that took."""
     with _lock:
         size = sum(entry.size for entry in _table.values())

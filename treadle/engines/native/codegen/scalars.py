@@ -47,11 +47,11 @@ def apply(
     if op.name in FUNCTIONS:
         value = FUNCTIONS[op.name](b, *values)
     else:
-        value = SCALARS[op.name](Row(b, dtypes, result), *values)
+        value = SCALARS[op.name](ScalarContext(b, dtypes, result), *values)
     return rounded(b, value, result) if is_float(result) else value
 
 
-class Row:
+class ScalarContext:
     """The builder, and the dtypes of an op's operands and result."""
 
     def __init__(self, b: Builder, dtypes: Sequence[DType], result: DType) -> None:
@@ -69,43 +69,43 @@ class Row:
 def _by_kind(floats: str, integers: str, bools: str) -> Callable[..., Value]:
     """The instruction of the operands' kind."""
 
-    def row(r: Row, x: Value, y: Value) -> Value:
+    def row(r: ScalarContext, x: Value, y: Value) -> Value:
         return r.b.binary(floats if r.float else bools if r.bool else integers, x, y)
 
     return row
 
 
 def _comparison(floats: str, signed: str, unsigned: str) -> Callable[..., Value]:
-    def row(r: Row, x: Value, y: Value) -> Value:
+    def row(r: ScalarContext, x: Value, y: Value) -> Value:
         how = floats if r.float else signed if r.signed else unsigned
         return r.b.compare(how, x, y)
 
     return row
 
 
-def _truth(r: Row, x: Value) -> Value:
+def _truth(r: ScalarContext, x: Value) -> Value:
     if element(x.type) == I1:
         return x
     return r.b.compare("une" if r.float else "ne", x, r.constant(x, 0))
 
 
 def _logic(instruction: str) -> Callable[..., Value]:
-    def row(r: Row, x: Value, y: Value) -> Value:
+    def row(r: ScalarContext, x: Value, y: Value) -> Value:
         return r.b.binary(instruction, _truth(r, x), _truth(r, y))
 
     return row
 
 
-def _logical_not(r: Row, x: Value) -> Value:
+def _logical_not(r: ScalarContext, x: Value) -> Value:
     truth = _truth(r, x)
     return r.b.xor(truth, r.b.constant(truth.type, True))
 
 
-def _negative(r: Row, x: Value) -> Value:
+def _negative(r: ScalarContext, x: Value) -> Value:
     return r.b.fneg(x) if r.float else r.b.sub(r.constant(x, 0), x)
 
 
-def _abs(r: Row, x: Value) -> Value:
+def _abs(r: ScalarContext, x: Value) -> Value:
     if r.float:
         return r.b.intrinsic("fabs", x)
     if not r.signed:
@@ -114,7 +114,7 @@ def _abs(r: Row, x: Value) -> Value:
     return r.b.select(below, r.b.sub(r.constant(x, 0), x), x)
 
 
-def _sign(r: Row, x: Value) -> Value:
+def _sign(r: ScalarContext, x: Value) -> Value:
     b, zero = r.b, r.constant(x, 0)
     if r.bool:
         return x
@@ -127,7 +127,7 @@ def _sign(r: Row, x: Value) -> Value:
 
 
 def _rounding(name: str) -> Callable[..., Value]:
-    def row(r: Row, x: Value) -> Value:
+    def row(r: ScalarContext, x: Value) -> Value:
         return r.b.intrinsic(name, x) if r.float else x
 
     return row
@@ -136,7 +136,7 @@ def _rounding(name: str) -> Callable[..., Value]:
 def _extreme(floats: str, signed: str, unsigned: str) -> Callable[..., Value]:
     """The greater or lesser; NaN where either is (the second, if the first is not)."""
 
-    def row(r: Row, x: Value, y: Value) -> Value:
+    def row(r: ScalarContext, x: Value, y: Value) -> Value:
         b = r.b
         how = floats if r.float else signed if r.signed else unsigned
         chosen = b.select(b.compare(how, x, y), x, y)
@@ -145,18 +145,18 @@ def _extreme(floats: str, signed: str, unsigned: str) -> Callable[..., Value]:
     return row
 
 
-def _select(r: Row, condition: Value, x: Value, y: Value) -> Value:
+def _select(r: ScalarContext, condition: Value, x: Value, y: Value) -> Value:
     return r.b.select(condition, x, y)
 
 
-def _invert(r: Row, x: Value) -> Value:
+def _invert(r: ScalarContext, x: Value) -> Value:
     return r.b.xor(x, r.constant(x, True if r.bool else -1))
 
 
 def _shift(left: bool) -> Callable[..., Value]:
     """A shift by as many bits as there are, or more, leaves nothing but the sign."""
 
-    def row(r: Row, x: Value, y: Value) -> Value:
+    def row(r: ScalarContext, x: Value, y: Value) -> Value:
         b, bits = r.b, BITS[element(x.type)]
         few = b.compare("ult", y, r.constant(y, bits))
         if left or not r.signed:
@@ -167,7 +167,7 @@ def _shift(left: bool) -> Callable[..., Value]:
     return row
 
 
-def _whole(r: Row, x: Value, y: Value) -> tuple[Value, Value]:
+def _whole(r: ScalarContext, x: Value, y: Value) -> tuple[Value, Value]:
     """The truncated quotient and remainder of integers; 0 and 0 where y is 0."""
     b = r.b
     none = b.compare("eq", y, r.constant(y, 0))
@@ -184,7 +184,7 @@ def _whole(r: Row, x: Value, y: Value) -> tuple[Value, Value]:
     return quotient, rest
 
 
-def _uneven(r: Row, rest: Value, y: Value) -> Value:
+def _uneven(r: ScalarContext, rest: Value, y: Value) -> Value:
     """The mask where a remainder is not 0 and has not the sign of y."""
     b, zero = r.b, r.constant(rest, 0)
     some = b.compare("une" if r.float else "ne", rest, zero)
@@ -192,7 +192,7 @@ def _uneven(r: Row, rest: Value, y: Value) -> Value:
     return b.and_(some, b.xor(b.compare(how, rest, zero), b.compare(how, y, zero)))
 
 
-def _floor_divide(r: Row, x: Value, y: Value) -> Value:
+def _floor_divide(r: ScalarContext, x: Value, y: Value) -> Value:
     b = r.b
     if not r.float:
         quotient, rest = _whole(r, x, y)
@@ -213,7 +213,7 @@ def _floor_divide(r: Row, x: Value, y: Value) -> Value:
     return b.select(b.compare("oeq", y, r.constant(y, 0)), exact, value)
 
 
-def _remainder(r: Row, x: Value, y: Value) -> Value:
+def _remainder(r: ScalarContext, x: Value, y: Value) -> Value:
     b = r.b
     if not r.float:
         _, rest = _whole(r, x, y)
@@ -226,29 +226,29 @@ def _remainder(r: Row, x: Value, y: Value) -> Value:
     return b.select(_uneven(r, rest, y), b.fadd(rest, y), b.select(zero, none, rest))
 
 
-def _fmod(r: Row, x: Value, y: Value) -> Value:
+def _fmod(r: ScalarContext, x: Value, y: Value) -> Value:
     return r.b.frem(x, y) if r.float else _whole(r, x, y)[1]
 
 
-def _is_inf(r: Row, x: Value) -> Value:
+def _is_inf(r: ScalarContext, x: Value) -> Value:
     if not r.float:
         return r.b.constant(vector(I1, lanes(x.type)), False)
     return r.b.compare("oeq", r.b.intrinsic("fabs", x), r.constant(x, float("inf")))
 
 
-def _is_finite(r: Row, x: Value) -> Value:
+def _is_finite(r: ScalarContext, x: Value) -> Value:
     if not r.float:
         return r.b.constant(vector(I1, lanes(x.type)), True)
     return r.b.compare("one", r.b.intrinsic("fabs", x), r.constant(x, float("inf")))
 
 
-def _is_nan(r: Row, x: Value) -> Value:
+def _is_nan(r: ScalarContext, x: Value) -> Value:
     if not r.float:
         return r.b.constant(vector(I1, lanes(x.type)), False)
     return r.b.compare("uno", x, x)
 
 
-def _sign_bit(r: Row, x: Value) -> Value:
+def _sign_bit(r: ScalarContext, x: Value) -> Value:
     if not r.float:
         if r.signed:
             return r.b.compare("slt", x, r.constant(x, 0))
@@ -257,7 +257,7 @@ def _sign_bit(r: Row, x: Value) -> Value:
     return r.b.compare("slt", bits, r.b.constant(bits.type, 0))
 
 
-def _whole_number(r: Row, x: Value) -> Value:
+def _whole_number(r: ScalarContext, x: Value) -> Value:
     """A float as an integer: the nearest limit where it is outside, 0 where NaN."""
     b, target, limits = r.b, compute_type(r.result), np.iinfo(r.result)
     bits = BITS[target]
@@ -272,7 +272,7 @@ def _whole_number(r: Row, x: Value) -> Value:
     return whole if middle == target else b.convert("trunc", whole, target)
 
 
-def _cast(r: Row, x: Value) -> Value:
+def _cast(r: ScalarContext, x: Value) -> Value:
     b, target = r.b, compute_type(r.result)
     if r.result.kind == "b":
         return _truth(r, x)
@@ -288,7 +288,7 @@ def _cast(r: Row, x: Value) -> Value:
     return b.convert("trunc", x, target)
 
 
-def _first(r: Row, x: Value, *rest: Value) -> Value:
+def _first(r: ScalarContext, x: Value, *rest: Value) -> Value:
     return x
 
 

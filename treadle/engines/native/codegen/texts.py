@@ -24,14 +24,14 @@ _P = ParamSpec("_P")
 
 
 @dataclass(frozen=True)
-class Function:
+class FunctionText:
     """LLVM IR that defines `name`; what else it defines is internal to it."""
 
     name: str
     text: str
 
 
-def kept_text(fact: str, write: Callable[[], Function]) -> Function:
+def kept_text(fact: str, write: Callable[[], FunctionText]) -> FunctionText:
     """The function that `write` makes, found on disk where it was made before.
 
     `fact` says all that it is made from, but for the host and the package itself.
@@ -43,22 +43,22 @@ def kept_text(fact: str, write: Callable[[], Function]) -> Function:
     content = cache.read(place)
     if content is not None:
         name, _, text = content.decode().partition("\n")
-        return Function(name, text)
+        return FunctionText(name, text)
     function = write()
     cache.write(place, f"{function.name}\n{function.text}".encode())
     return function
 
 
-def lasting(write: Callable[_P, Function]) -> Callable[_P, Function]:
+def lasting(write: Callable[_P, FunctionText]) -> Callable[_P, FunctionText]:
     """A function of plain facts that writes a text, which is kept here and on disk."""
     name = f"{write.__module__}.{write.__qualname__}"
 
     @wraps(write)
-    def wrapper(*arguments: _P.args, **more: _P.kwargs) -> Function:
+    def wrapper(*arguments: _P.args, **more: _P.kwargs) -> FunctionText:
         fact = f"{name}{arguments!r}{more!r}"
         return kept_text(fact, lambda: write(*arguments, **more))
 
-    return cast(Callable[_P, Function], cached(256)(wrapper))
+    return cast(Callable[_P, FunctionText], cached(256)(wrapper))
 
 
 @cache

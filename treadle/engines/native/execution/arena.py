@@ -19,13 +19,13 @@ from treadle.base.errors import OptionError, RunError
 from treadle.engines.native.execution.blocks import (
     KEEP,
     POISON,
+    BlockPool,
     Loan,
-    Pool,
     mapping_errors,
     next_run,
 )
 from treadle.engines.native.execution.guarded import Guarded
-from treadle.program.memory import Plan
+from treadle.program.memory import MemoryPlan
 
 MODES = ("fast", "poison", "guard")
 
@@ -46,9 +46,9 @@ class Arena:
         _checked(mode, side)
         self.mode = mode
         self.side = side
-        self.pool = Pool(fitting=False, keep=keep)
+        self.pool = BlockPool(fitting=False, keep=keep)
 
-    def lease(self, sizes: Sequence[int], plan: Plan, scratch: int = 0) -> Lease:
+    def lease(self, sizes: Sequence[int], plan: MemoryPlan, scratch: int = 0) -> Lease:
         """Memory for buffers of `sizes` bytes at the offsets of `plan`, for one run.
 
         Beside them it has `scratch` bytes that no plan knows.
@@ -85,7 +85,7 @@ class Lease:
     scratch: int
 
     def __init__(
-        self, arena: Arena, sizes: Sequence[int], plan: Plan, scratch: int
+        self, arena: Arena, sizes: Sequence[int], plan: MemoryPlan, scratch: int
     ) -> None:
         self._pool = arena.pool
         self._sizes = sizes
@@ -119,7 +119,7 @@ class PoisonLease(Lease):
     """Every byte is NaN until it is written and after its buffer's last use."""
 
     def __init__(
-        self, arena: Arena, sizes: Sequence[int], plan: Plan, scratch: int
+        self, arena: Arena, sizes: Sequence[int], plan: MemoryPlan, scratch: int
     ) -> None:
         super().__init__(arena, sizes, plan, scratch)
         self._fill()
@@ -184,7 +184,7 @@ class Results:
         _checked(mode, side)
         self.mode = mode
         self.side = side
-        self.pool = Pool(fitting=True, keep=keep)
+        self.pool = BlockPool(fitting=True, keep=keep)
 
     def empty(self, shape: Sequence[int], dtype: DTypeLike) -> np.ndarray[Any, Any]:
         """An array in C order, aligned to 64 bytes (in guard mode to an element)."""

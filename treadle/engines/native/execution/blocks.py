@@ -26,7 +26,7 @@ WINDOW = 64  # runs over which the most in use is remembered, and as many before
 POISON = 0xFF  # NaN in every float type, -1 in every signed integer
 
 
-class Pool:
+class BlockPool:
     """Blocks in use are counted, blocks given back are kept for the next taker.
 
     Idle blocks take at most `keep` bytes, or as many as are in use, or what was in use
@@ -322,7 +322,7 @@ class _Clock:
 
 
 _clock = _Clock()
-_pools: list[weakref.ref[Pool]] = []
+_pools: list[weakref.ref[BlockPool]] = []
 
 
 def next_run() -> None:
@@ -337,7 +337,7 @@ def _make_room(bytes: int) -> None:
             bytes -= pool.drop_idle(bytes)
 
 
-def pools() -> list[Pool]:
+def pools() -> list[BlockPool]:
     """All pools that are alive."""
     return [pool for known in list(_pools) if (pool := known()) is not None]
 

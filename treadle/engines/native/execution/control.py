@@ -18,7 +18,7 @@ import numpy as np
 
 from treadle.core import native
 from treadle.engines.native.codegen.code import Code
-from treadle.engines.native.execution.kept import Packed
+from treadle.engines.native.execution.kept import PackedBuffers
 from treadle.engines.native.execution.layout import lines
 from treadle.graph.body import Body
 from treadle.ops.control import Cond
@@ -90,7 +90,7 @@ class _Frame:
     operands: dict[int, int]  # the buffers of arguments, with the op's operands
     constants: dict[int, np.ndarray[Any, Any]]
     outputs: list[tuple[int, int, int, int, int]] = field(default_factory=list)
-    packed: list[Packed] = field(default_factory=list)  # of what no step changes
+    packed: list[PackedBuffers] = field(default_factory=list)  # of what no step changes
     panels: list[tuple[int, int]] = field(default_factory=list)  # buffers, places
     addresses: int = 0
     table: int = 0

@@ -9,7 +9,7 @@ from treadle.engines.early import Listener
 
 if TYPE_CHECKING:
     from treadle.engines.native.execution.linked import Linked
-    from treadle.engines.native.execution.pieces import Piece
+    from treadle.engines.native.execution.pieces import StepPiece
 
 
 class EarlyCuts:
@@ -33,11 +33,11 @@ class EarlyCuts:
                 self.waiting.append((last, k, {s: results[numbers[s]] for s in group}))
         self.waiting.sort(key=lambda one: one[:2], reverse=True)
 
-    def pieces(self, pieces: Sequence[Piece]) -> list[Piece]:
+    def pieces(self, pieces: Sequence[StepPiece]) -> list[StepPiece]:
         """The same, where each group is there at the end of one of them."""
         spans = self.linked.spans
         ends = sorted({last + 1 for last, _, _ in self.waiting})
-        parts: list[Piece] = []
+        parts: list[StepPiece] = []
         for piece in pieces:
             inside = [x for x in ends if piece.first < x < piece.stop]
             for stop in inside if piece.records else ():

@@ -26,7 +26,7 @@ Lend = Callable[[tuple[int], type], tuple[Array, int]]
 
 
 @dataclass(frozen=True)
-class Packed:
+class PackedBuffers:
     """Buffers that `records` fill from the arguments `sources` alone.
 
     `places` has the number of each buffer or workspace, and its bytes.
@@ -70,7 +70,7 @@ class _Known:
 class Kept:
     """The packed weights of one program; several threads may run it at a time."""
 
-    def __init__(self, packed: Sequence[Packed]) -> None:
+    def __init__(self, packed: Sequence[PackedBuffers]) -> None:
         self.packed = packed
         self._known: dict[int, _Known] = {}  # by number of a Packed
 
@@ -169,7 +169,7 @@ def packed_of(
     spans: Sequence[tuple[int, int]],
     workspaces: Mapping[int, int],
     codes: Sequence[Sequence[Code]],
-) -> list[Packed]:
+) -> list[PackedBuffers]:
     """The panels and step results that are made of weights among the arguments.
 
     `spans` has of each step its first record, and how many; `workspaces` the numbers
@@ -193,8 +193,8 @@ def packed_of(
             for workspace, size, more in panels.pop(n, ()):
                 places.append((workspace, size))
                 records += more
-        result.append(Packed(tuple(places), group.sources, records))
+        result.append(PackedBuffers(tuple(places), group.sources, records))
     for n in sorted(panels.keys() & set(program.arguments)):
         for workspace, size, records in panels[n]:
-            result.append(Packed(((workspace, size),), (n,), records))
+            result.append(PackedBuffers(((workspace, size),), (n,), records))
     return result

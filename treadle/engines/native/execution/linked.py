@@ -47,7 +47,7 @@ from treadle.graph.origin import Origin
 from treadle.graph.tensor import Tensor
 from treadle.program.invariant import invariants
 from treadle.program.lives import Lives, lives
-from treadle.program.memory import Plan
+from treadle.program.memory import MemoryPlan
 from treadle.program.positions import Need, needs
 from treadle.program.program import Fallback, Launch, Program, title
 from treadle.rewrite.record import stage
@@ -273,7 +273,7 @@ class Linked:
         whole: Callable[[], Program],
         interface: Interface,
         numbers: ProgramTable,
-        plan: Plan,
+        plan: MemoryPlan,
         packed: Sequence[Sequence[int]],
         inner: dict[int, dict[int, tuple[Linked, Any]]],
     ) -> Linked:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from treadle.program.program import Region
+from treadle.program.program import ParallelRegion
 
 
-class Piece(NamedTuple):
+class StepPiece(NamedTuple):
     """Steps `first` to `stop` that run at once: their first record, and how many.
 
     A fallback has none. Steps of chains have scratch memory for `one_thread`.
@@ -23,13 +23,13 @@ class Piece(NamedTuple):
 
 def pieces(
     spans: Sequence[tuple[int, int]],
-    regions: Sequence[Region],
-    apart: Sequence[Region] = (),
-) -> list[Piece]:
+    regions: Sequence[ParallelRegion],
+    apart: Sequence[ParallelRegion] = (),
+) -> list[StepPiece]:
     """The steps one by one, but for regions, which are one piece if they are not taken
     `apart`; `spans` has of each step its first record, and how many.
     """
-    result: list[Piece] = []
+    result: list[StepPiece] = []
     starts = {r.first: r for r in regions if r not in apart}
     chained = {k for r in apart for k in range(r.first, r.stop)}
     k = 0
@@ -40,15 +40,15 @@ def pieces(
             stop = starts[k].stop
             record -= 1
             records = sum(spans[stop - 1]) - record
-        result.append(Piece(k, stop, record, records, k in chained))
+        result.append(StepPiece(k, stop, record, records, k in chained))
         k = stop
     return result
 
 
-def merged(pieces: Sequence[Piece]) -> list[Piece]:
+def merged(pieces: Sequence[StepPiece]) -> list[StepPiece]:
     """The same with native pieces that follow each other as one; the record of a region
     that is taken apart is in none."""
-    joined: list[Piece] = []
+    joined: list[StepPiece] = []
     for piece in pieces:
         last = joined[-1] if joined else piece
         alike = last.records and piece.records and last.one_thread == piece.one_thread

@@ -15,17 +15,17 @@ from treadle.base.errors import OutOfMemoryError
 from treadle.base.events import span, watchers
 from treadle.base.options import current, modes
 from treadle.base.types import TupleType
-from treadle.engines.base import Failed
+from treadle.engines.base import PositionError
 from treadle.engines.early import listener
 from treadle.engines.native.execution.arena import Arena, Lease, Results
 from treadle.engines.native.execution.early import EarlyCuts
 from treadle.engines.native.execution.kept import Kept, Panels
 from treadle.engines.native.execution.limits import Held, Limit
-from treadle.engines.native.execution.pieces import Piece
+from treadle.engines.native.execution.pieces import StepPiece
 from treadle.engines.native.execution.pool import Pool, pool
 from treadle.engines.native.execution.tables import Tables, memory_under
 from treadle.engines.native.execution.timing import Key, Timing
-from treadle.graph.body import Body, Called, with_bodies
+from treadle.graph.body import Body, CalledBody, with_bodies
 from treadle.graph.claim import Claim, InPlace
 from treadle.graph.meaning import begin_at, compute_at
 from treadle.graph.origin import Origin
@@ -42,7 +42,7 @@ FIELDS, CONTROL = 8, 5
 AHEAD = Limit("programs", 8 << 20)  # bytes of those that go on beside Python
 
 
-class Memory:
+class RunMemory:
     """Arenas and results of one mode."""
 
     def __init__(self, mode: str) -> None:
@@ -50,13 +50,13 @@ class Memory:
         self.results = Results(mode)
 
 
-_memories: dict[str, Memory] = {}
+_memories: dict[str, RunMemory] = {}
 
 
-def memory_of(mode: str) -> Memory:
+def memory_of(mode: str) -> RunMemory:
     """The memory that programs share in a mode: "fast", "poison" or "guard"."""
     if mode not in _memories:
-        _memories[mode] = Memory(mode)
+        _memories[mode] = RunMemory(mode)
     return _memories[mode]
 
 
@@ -67,10 +67,6 @@ def beside() -> bool:
     if watchers or now.arena != "fast" or modes.get().transactions:
         return False
     return pool(now.threads).helped
-
-
-class PositionError(Failed):
-    """A position read from data was out of range; the reference engine says which."""
 
 
 class Run:
@@ -309,7 +305,7 @@ class Run:
             if cuts is not None:
                 cuts.passed(piece.stop)
 
-    def _pieces(self) -> Sequence[Piece]:
+    def _pieces(self) -> Sequence[StepPiece]:
         """The native calls of a run, whose branches and loops NumPy's rule goes through
         where somebody watches."""
         return self.linked.watched if watchers else self.linked.runs
@@ -354,7 +350,7 @@ class Run:
 
             def running(body: Body) -> Body:
                 inner, inputs = linked.inner[k][body.number]
-                return Called(body, _bound(stack.enter_context(Run(inner)), inputs))
+                return CalledBody(body, _bound(stack.enter_context(Run(inner)), inputs))
 
             op = with_bodies(step.op, running) if step.bodies else step.op
             arrays = [array(n) for n in step.read]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Over:
+class InPlaceState:
     """Shared state of runs that write in place over the same arrays."""
 
     of: weakref.ref[InPlace]
@@ -51,7 +51,7 @@ class Tables:
         self._orders = linked.interface.orders
         self._arguments = linked.interface.arguments
         self._idle: list[int] = []
-        self._over: Over | None = None
+        self._over: InPlaceState | None = None
         self.steps = linked.records
         # By their first records: the runs of steps that keep Python's lock.
         self.brief = {
@@ -87,7 +87,7 @@ class Tables:
             for k, ref in now:
                 self._known[k] = ref
 
-    def over(self, held: InPlace | None) -> Over | None:
+    def over(self, held: InPlace | None) -> InPlaceState | None:
         """The tables of the last run if it was one over these arrays: they have the
         addresses that they had then."""
         last = self._over
@@ -100,7 +100,7 @@ class Tables:
     ) -> None:
         """Know of a run over arrays, which its spent arguments are, all of them."""
         rest = [k for k in range(len(self._arguments)) if k not in spent]
-        self._over = Over(weakref.ref(held), rest, results, idle)
+        self._over = InPlaceState(weakref.ref(held), rest, results, idle)
 
     def records(self, idle: list[int]) -> int:
         """The address of the records, of which those `idle` have nothing to do."""

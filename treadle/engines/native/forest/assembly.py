@@ -12,9 +12,10 @@ from treadle.base.arrays import Numbers
 from treadle.base.dtypes import DType, is_inexact
 from treadle.base.events import watchers
 from treadle.batch.columns import order_of
+from treadle.engines.base import PositionError
 from treadle.engines.native.execution.limits import NOTHING, Held
 from treadle.engines.native.execution.pool import Done, Ticket, pool
-from treadle.engines.native.execution.run import FIELDS, PositionError
+from treadle.engines.native.execution.run import FIELDS
 from treadle.engines.native.execution.timing import StepNote, Timing
 from treadle.engines.native.forest.bases import (
     ARENA,
@@ -68,7 +69,7 @@ class _Part:
         self.steps.tables[:, like.slots] = addresses
 
 
-class Table:
+class StepTable:
     """Steps that can run any number of times, for memory that lies anywhere."""
 
     def __init__(self, assembly: Assembly) -> None:
@@ -246,11 +247,11 @@ class Assembly:
         for k in like.copied:
             self.copy(order, table[:, like.results[k]], results[:, k], sizes[:, k])
 
-    def table(self) -> Table | None:
+    def table(self) -> StepTable | None:
         """All steps in one table, if there are any."""
         for part in self.parts:
             part.write()
-        return Table(self) if self.steps else None
+        return StepTable(self) if self.steps else None
 
     def turns(self) -> Numbers:
         """The places of all steps, as they were added, in the order of turns."""

@@ -14,7 +14,7 @@ from treadle.base.caches import lazy
 from treadle.base.options import current
 from treadle.base.types import Type
 from treadle.batch.forest import Forest, Instance
-from treadle.batch.units import Leaves, View
+from treadle.batch.units import LeafView, Leaves
 from treadle.engines.native.execution.addresses import addresses_of
 from treadle.engines.native.execution.run import memory_of
 from treadle.engines.native.execution.tables import memory_under, straight
@@ -55,7 +55,7 @@ class Read:
     which lie inside another one.
     """
 
-    def __init__(self, leaves: Leaves, views: Sequence[View]) -> None:
+    def __init__(self, leaves: Leaves, views: Sequence[LeafView]) -> None:
         self.views = views
         self.count = len(leaves)
         inside = {view.leaf for view in views}
@@ -135,7 +135,7 @@ class Matrices:
         return ranges
 
 
-class Block:
+class MatrixMemory:
     """The memory of some matrices in one run."""
 
     def __init__(self, matrices: Matrices, bytes: Array, address: int) -> None:
@@ -153,7 +153,7 @@ class Block:
 
 def blocks(
     zeros: Sequence[Matrices], others: Sequence[Matrices], more: Sequence[int] = ()
-) -> tuple[list[Block], list[int]]:
+) -> tuple[list[MatrixMemory], list[int]]:
     """Memory for matrices, of zeros or of whatever there is, in one piece; and where so
     many bytes more begin each, which are there as long as a block is.
     """
@@ -164,7 +164,7 @@ def blocks(
     bytes[: starts[len(zeros)]] = 0
     placed = []
     for m, start in zip(every, starts, strict=False):
-        placed.append(Block(m, bytes[start : start + m.size], address + start))
+        placed.append(MatrixMemory(m, bytes[start : start + m.size], address + start))
     for m, start in zip(others, starts[len(zeros) :], strict=False):
         for begin, end in m.unused:
             bytes[start + begin : start + end] = 0

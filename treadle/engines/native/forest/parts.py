@@ -124,7 +124,7 @@ class _Variant:
         return steps
 
 
-class Rows:
+class RowKernels:
     """A body for any number of rows: for most of them numbers are filled in."""
 
     def __init__(self, make: Callable[[int], Body]) -> None:
@@ -184,16 +184,16 @@ class Rows:
 
 
 _lock = lock()
-_known: Cache[Any, Rows] = Cache("bodies by rows", BODIES)
+_known: Cache[Any, RowKernels] = Cache("bodies by rows", BODIES)
 
 
-def compiled(key: Any, make: Callable[[int], Body]) -> Rows:
+def compiled(key: Any, make: Callable[[int], Body]) -> RowKernels:
     """The body of a key by rows; `make` has it for a number of them."""
     key = key, current().compilation
     with _lock:
         rows = _known.get(key)
         if rows is None:
-            rows = _known[key] = Rows(make)
+            rows = _known[key] = RowKernels(make)
         else:
             _known.move_to_end(key)
     return rows

@@ -11,7 +11,7 @@ from treadle.batch.forest import Groups
 from treadle.batch.part import Part
 from treadle.engines.native.forest.assembly import Assembly
 from treadle.engines.native.forest.bases import INDEX
-from treadle.engines.native.forest.parts import Rows, compiled
+from treadle.engines.native.forest.parts import RowKernels, compiled
 from treadle.engines.native.forest.places import Places, Source
 
 Needs = tuple[tuple[int, int], ...] | None
@@ -36,7 +36,7 @@ class Gathered:
         return np.concatenate(self.parts) if self.parts else np.zeros(0, np.int64)
 
 
-def compiled_part(part: Part) -> Rows:
+def compiled_part(part: Part) -> RowKernels:
     return compiled((part.body.number, part.has_rows), part.at)
 
 

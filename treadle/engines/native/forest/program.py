@@ -24,7 +24,7 @@ from treadle.engines.native.forest.places import Places, Spots
 from treadle.engines.native.forest.positions import Positions, positions_of
 
 
-class Program(Places):
+class ForestProgram(Places):
     """The program of a forest: tables of its forward and backward pass."""
 
     def __init__(

@@ -17,7 +17,7 @@ from treadle.engines.native.execution.limits import Held, Limit
 from treadle.engines.native.execution.pool import pool
 from treadle.engines.native.execution.run import beside
 from treadle.engines.native.execution.tables import memory_under, straight
-from treadle.engines.native.forest.assembly import Table
+from treadle.engines.native.forest.assembly import StepTable
 from treadle.engines.native.forest.bases import (
     ARENA,
     FIRST,
@@ -27,9 +27,9 @@ from treadle.engines.native.forest.bases import (
     VALUES,
     number,
 )
-from treadle.engines.native.forest.matrices import Block, blocks
+from treadle.engines.native.forest.matrices import MatrixMemory, blocks
 from treadle.engines.native.forest.places import Spots, Where
-from treadle.engines.native.forest.program import Program
+from treadle.engines.native.forest.program import ForestProgram
 from treadle.graph.resident import Future, Futures
 
 AHEAD = Limit("forests", 96 << 20)  # bytes of those that go on beside Python
@@ -48,7 +48,7 @@ class Derived:
         self.futures: Futures | None = None
 
 
-class Runnable(Program):
+class Runnable(ForestProgram):
     """The program of a forest, to be run any number of times."""
 
     def run(
@@ -57,15 +57,15 @@ class Runnable(Program):
         shared: Sequence[Array],
         begin: bool = False,
         late: bool = False,
-    ) -> Run:
+    ) -> ForestRun:
         """Compute the rows of all groups, of these arrays; or `begin` to, when no
         position can be out of range any more, or at once if that may come out `late`.
         Other runs may yet be writing the arrays.
         """
-        return Run(self, leaves, shared, begin, late)
+        return ForestRun(self, leaves, shared, begin, late)
 
 
-class Run:
+class ForestRun:
     """The values of a forest for some arrays, and what its gradient reads.
 
     What was `taken` is yet to come if there are `futures`. `is_sure` looks whether no
@@ -112,7 +112,7 @@ class Run:
 
     def _call(
         self,
-        table: Table | None,
+        table: StepTable | None,
         index: Numbers,
         places: Mapping[int, int],
         held: Held,
@@ -214,7 +214,7 @@ class Run:
         return derived
 
 
-def _space(table: Table | None) -> int:
+def _space(table: StepTable | None) -> int:
     """Bytes that the steps of a table need besides."""
     return table.space(current().threads) if table is not None else 0
 
@@ -234,7 +234,7 @@ def _where(outputs: Numbers, leaves: Numbers) -> Numbers:
     return np.concatenate([outputs, leaves[::-1]])
 
 
-def _taken(block: Block, places: Spots, where: Where) -> Array:
+def _taken(block: MatrixMemory, places: Spots, where: Where) -> Array:
     """Copies of some values, one after the other, from `where` they lie."""
     parts = [
         (mine, block.array(number, ("output", output))[places[mine, 2]])

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from treadle.base.caches import cached
 from treadle.engines.native.codegen.builder import Builder, Value
-from treadle.engines.native.codegen.contraction.text import Function, join, least
+from treadle.engines.native.codegen.contraction.text import FunctionText, join, least
 from treadle.engines.native.codegen.texts import lasting
 
 BLAS_FIELDS = (
@@ -51,7 +51,7 @@ def blas_address(dtype: str) -> int:
 
 
 @lasting
-def blas_kernel(dtype: str, accumulate: bool) -> Function:
+def blas_kernel(dtype: str, accumulate: bool) -> FunctionText:
     """Blocks of C by OpenBLAS: args = A, B, C, scratch memory, then BLAS_FIELDS.
 
     The address of the function is an argument: code on disk must not hold one.

@@ -17,7 +17,7 @@ from treadle.engines.native.codegen.contraction.source import (
     terms_of,
 )
 from treadle.engines.native.codegen.contraction.text import (
-    Function,
+    FunctionText,
     lanes_below,
     least,
     prefetch,
@@ -41,7 +41,7 @@ _COLUMNS = {32: (8, 8, 8, 4), 16: (4, 4, 2, 2)}  # together, by registers and ro
 
 
 @lasting
-def dot_function(machine: Machine, dtype: str, sources: Sources) -> Function:
+def dot_function(machine: Machine, dtype: str, sources: Sources) -> FunctionText:
     """out[i, j] (+)= sum over k of a[i, k] b[j, k], with the parameters of a tile.
 
     a and b are consecutive along k and lie in memory as `sources`, columns of b lie

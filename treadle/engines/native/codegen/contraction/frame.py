@@ -9,7 +9,7 @@ from treadle.engines.native.codegen.builder import Builder, Value
 from treadle.engines.native.codegen.contraction.text import least
 
 
-class Frame:
+class KernelFrame:
     """The kernel of the engine's interface over named pointers and integers.
 
     `scratch` is the worker's own memory, if "scratch" is among the pointers and its

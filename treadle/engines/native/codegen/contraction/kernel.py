@@ -23,11 +23,11 @@ from treadle.engines.native.codegen.contraction.epilogue import (
     read,
     store,
 )
-from treadle.engines.native.codegen.contraction.frame import Frame
+from treadle.engines.native.codegen.contraction.frame import KernelFrame
 from treadle.engines.native.codegen.contraction.machine import Machine
 from treadle.engines.native.codegen.contraction.text import (
     MOST,
-    Function,
+    FunctionText,
     join,
     kept,
     lanes_below,
@@ -53,7 +53,7 @@ FIELDS = (
 
 
 @dataclass(frozen=True)
-class Structure:
+class ProductStructure:
     """All that is compiled into a kernel."""
 
     dtype: str
@@ -98,8 +98,8 @@ class _Panel:
 
 
 def kernel(
-    machine: Machine, structure: Structure, epilogue: Epilogue | None
-) -> Function:
+    machine: Machine, structure: ProductStructure, epilogue: Epilogue | None
+) -> FunctionText:
     """The text for a structure; texts are kept by the key of the epilogue."""
     lasts = epilogue is None or epilogue.lasts
     return kept(
@@ -110,7 +110,7 @@ def kernel(
     )
 
 
-_kernels: Cache[tuple[Machine, Structure], Function]
+_kernels: Cache[tuple[Machine, ProductStructure], FunctionText]
 _kernels = Cache("texts of products", MOST)
 
 
@@ -118,7 +118,7 @@ class _Kernel:
     """A kernel under construction."""
 
     def __init__(
-        self, machine: Machine, structure: Structure, epilogue: Epilogue | None
+        self, machine: Machine, structure: ProductStructure, epilogue: Epilogue | None
     ) -> None:
         self.vector = machine.vector
         self.structure = structure
@@ -128,7 +128,7 @@ class _Kernel:
         extra = [f"pointer{i}" for i in range(structure.pointers)]
         pointers = ["A", "B", "C", *extra, "scratch", *FUNCTIONS]
         integers = [*FIELDS, *(f"integer{i}" for i in range(structure.integers))]
-        self.frame = frame = Frame(pointers, integers)
+        self.frame = frame = KernelFrame(pointers, integers)
         self.b, self.values = frame.b, frame.values
         self.at, self.scratch = frame.at, frame.scratch
 
@@ -153,7 +153,7 @@ class _Kernel:
 
     # -- the loops -------------------------------------------------------------------
 
-    def build(self) -> Function:
+    def build(self) -> FunctionText:
         """The loop over work items: blocks of columns innermost, then of rows."""
         b, g = self.b, self.values
         with b.loop(b.arguments["begin"], b.arguments["end"], b.i64(1)) as items:

@@ -23,7 +23,11 @@ from treadle.engines.native.codegen.contraction.blocking import (
 )
 from treadle.engines.native.codegen.contraction.dot import dot_function
 from treadle.engines.native.codegen.contraction.epilogue import Epilogue
-from treadle.engines.native.codegen.contraction.kernel import FIELDS, Structure, kernel
+from treadle.engines.native.codegen.contraction.kernel import (
+    FIELDS,
+    ProductStructure,
+    kernel,
+)
 from treadle.engines.native.codegen.contraction.machine import Machine, machine
 from treadle.engines.native.codegen.contraction.pack import (
     copy_block,
@@ -33,7 +37,7 @@ from treadle.engines.native.codegen.contraction.pack import (
 )
 from treadle.engines.native.codegen.contraction.row import row_function
 from treadle.engines.native.codegen.contraction.source import size_of, terms_of
-from treadle.engines.native.codegen.contraction.text import Function
+from treadle.engines.native.codegen.contraction.text import FunctionText
 from treadle.engines.native.codegen.contraction.tile import FLAT, TALL, tile_function
 
 Triple = tuple[int, int, int]
@@ -65,7 +69,7 @@ class MatmulPlan:
 
     name: str
     text: str
-    functions: tuple[Function, ...]
+    functions: tuple[FunctionText, ...]
     arguments: tuple[int, ...]
     total: int
     grain: int
@@ -191,7 +195,7 @@ def _planned(
             return plan
     cut = _lawful(problem, blocking)
     extra = epilogue or Epilogue("", lambda b, x, site: None)
-    structure = Structure(
+    structure = ProductStructure(
         problem.dtype,
         problem.c[2] == 1,
         accumulate,
@@ -289,7 +293,7 @@ def _fits(problem: _Problem, block_n: int) -> bool:
     return problem.machine.masks or not (problem.sizes[1] % lanes or block_n % lanes)
 
 
-def _functions(problem: _Problem, cut: Blocking) -> tuple[Function, ...]:
+def _functions(problem: _Problem, cut: Blocking) -> tuple[FunctionText, ...]:
     """The functions that the kernel calls, in the order of FUNCTIONS."""
     processor, dtype = problem.machine, problem.dtype
     pack = _PACKS[_consecutive(problem.b)]

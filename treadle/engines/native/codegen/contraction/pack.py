@@ -21,7 +21,7 @@ from treadle.engines.native.codegen.contraction.source import (
     widened,
 )
 from treadle.engines.native.codegen.contraction.text import (
-    Function,
+    FunctionText,
     join,
     lanes_below,
     least,
@@ -50,7 +50,7 @@ _COPY = [
 
 
 @lasting
-def pack_rows(machine: Machine, dtype: str, source: str) -> Function:
+def pack_rows(machine: Machine, dtype: str, source: str) -> FunctionText:
     """The panel of a B whose columns are consecutive: rows are copied."""
     b = Builder("NAME", _PANEL)
     arg = b.arguments
@@ -86,7 +86,7 @@ def pack_rows(machine: Machine, dtype: str, source: str) -> Function:
 
 
 @lasting
-def pack_general(machine: Machine, dtype: str, source: str) -> Function:
+def pack_general(machine: Machine, dtype: str, source: str) -> FunctionText:
     """The panel of a B of any strides, element by element."""
     b = Builder("NAME", _PANEL)
     arg = b.arguments
@@ -106,7 +106,7 @@ def pack_general(machine: Machine, dtype: str, source: str) -> Function:
 
 
 @lasting
-def pack_transposed(machine: Machine, dtype: str, source: str) -> Function:
+def pack_transposed(machine: Machine, dtype: str, source: str) -> FunctionText:
     """The panel of a B that is consecutive along k: squares are transposed."""
     b = Builder("NAME", _PANEL)
     arg = b.arguments
@@ -154,7 +154,9 @@ def _store_some(b: Builder, rows: list[Value], to: Value, count: Value) -> None:
 
 
 @lasting
-def copy_block(machine: Machine, dtype: str, source: str, along_k: bool) -> Function:
+def copy_block(
+    machine: Machine, dtype: str, source: str, along_k: bool
+) -> FunctionText:
     """copy(source, step, rows, columns, target, target step): consecutive columns.
 
     Elements of several terms are copied `along_k`, or come from as many rows.

@@ -12,7 +12,7 @@ from treadle.engines.native.codegen.builder import Builder, Value, vector
 from treadle.engines.native.codegen.contraction.machine import Machine
 from treadle.engines.native.codegen.contraction.source import load_wide, memory_type
 from treadle.engines.native.codegen.contraction.text import (
-    Function,
+    FunctionText,
     join,
     lanes_below,
     least,
@@ -30,7 +30,7 @@ CHAINS = 2  # sums of a vector that do not wait for each other
 
 
 @lasting
-def row_function(machine: Machine, dtype: str, source: str) -> Function:
+def row_function(machine: Machine, dtype: str, source: str) -> FunctionText:
     """out[j] (+)= sum over k of a[k] b[k, j], with the parameters of a tile of one row.
 
     b lies in memory as `source`. Where the machine has no masks, columns are whole

@@ -8,10 +8,10 @@ from typing import Any
 
 from treadle.base.caches import Cache
 from treadle.engines.native.codegen.builder import Builder, Value, lanes, vector
-from treadle.engines.native.codegen.texts import Function, kept_text
+from treadle.engines.native.codegen.texts import FunctionText, kept_text
 
 __all__ = [
-    "Function",
+    "FunctionText",
     "join",
     "kept",
     "lanes_below",
@@ -25,7 +25,7 @@ __all__ = [
 MOST = 4096  # texts that are kept
 
 
-def join(kind: str, builders: Sequence[Builder]) -> Function:
+def join(kind: str, builders: Sequence[Builder]) -> FunctionText:
     """One text of several functions; "NAME" in them becomes `kind` and a hash."""
     declared: dict[str, str] = {}
     bodies = []
@@ -36,7 +36,7 @@ def join(kind: str, builders: Sequence[Builder]) -> Function:
         bodies.append(f"define {b.returns} @{b.name}({head}) {{\n{body}\n}}")
     text = "\n".join([*sorted(declared.values()), *bodies])
     name = f"{kind}_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
-    return Function(name, text.replace("NAME", name))
+    return FunctionText(name, text.replace("NAME", name))
 
 
 def switched(
@@ -44,7 +44,7 @@ def switched(
     parameters: Sequence[tuple[str, str]],
     which: Callable[[Builder], Value],
     parts: Mapping[int, Builder],
-) -> Function:
+) -> FunctionText:
     """A function that goes on in one of its `parts`, "NAME.PART" with the same
     parameters: that of the number which `which` computes.
     """
@@ -63,8 +63,11 @@ def switched(
 
 
 def kept(
-    known: Cache[Any, Function], key: Any, fact: str, make: Callable[[], Function]
-) -> Function:
+    known: Cache[Any, FunctionText],
+    key: Any,
+    fact: str,
+    make: Callable[[], FunctionText],
+) -> FunctionText:
     """The function of a key, made once.
 
     It is kept on disk by a `fact` that says the same in every process, if there is one.

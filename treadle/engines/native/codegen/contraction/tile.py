@@ -23,7 +23,7 @@ from treadle.engines.native.codegen.contraction.source import (
     terms_of,
 )
 from treadle.engines.native.codegen.contraction.text import (
-    Function,
+    FunctionText,
     lanes_below,
     least,
     opaque,
@@ -65,7 +65,7 @@ def rows_of_tile(machine: Machine, width: int) -> int:
 @lasting
 def tile_function(
     machine: Machine, dtype: str, widths: tuple[int, ...], source: str
-) -> Function:
+) -> FunctionText:
     """out[i, :] (+)= sum over k of a[i, k] b[k, :] for i < height, with PARAMETERS.
 
     `again` asks for the sum with what out holds. The lines at ahead + i step_ahead,

@@ -5,18 +5,18 @@ from __future__ import annotations
 from treadle.engines.native.codegen.contraction.epilogue import Epilogue
 from treadle.engines.native.codegen.contraction.machine import Machine
 from treadle.engines.native.codegen.convolution.plan import plan_data, plan_forward
-from treadle.engines.native.codegen.convolution.steps import Plan, Pointer, Step
+from treadle.engines.native.codegen.convolution.steps import ConvPlan, Pointer, Step
 from treadle.engines.native.codegen.convolution.weights import plan_weights
 from treadle.program.convolution import Convolution
 
-__all__ = ["Plan", "Pointer", "Step", "plan_convolution"]
+__all__ = ["ConvPlan", "Pointer", "Step", "plan_convolution"]
 
 
 def plan_convolution(
     problem: Convolution,
     epilogue: Epilogue | None = None,
     target: Machine | None = None,
-) -> Plan:
+) -> ConvPlan:
     """The kernels that compute a convolution, or one of its gradients, in order.
 
     The epilogue gets finished vectors of y, of which `problem.along` says what they run

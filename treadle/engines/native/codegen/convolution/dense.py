@@ -11,7 +11,7 @@ from treadle.engines.native.codegen.convolution.blocking import Strip
 from treadle.engines.native.codegen.convolution.fill import fill_function
 from treadle.engines.native.codegen.convolution.forward import (
     FIELDS,
-    Structure,
+    WindowStructure,
     forward_kernel,
 )
 from treadle.engines.native.codegen.convolution.pack import PACK, pack_kernel
@@ -143,7 +143,7 @@ class Sums:
         kind = along(conv)
         extra = self.epilogue or Epilogue("", lambda b, x, site: None)
         adjacent = conv.of_y[2] == 1 if kind == "outputs" else conv.w.y == 1
-        structure = Structure(
+        structure = WindowStructure(
             conv.dtype,
             kind,
             adjacent,

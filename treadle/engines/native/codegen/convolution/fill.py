@@ -10,7 +10,7 @@ from __future__ import annotations
 from treadle.engines.native.codegen.builder import Builder, Value, vector
 from treadle.engines.native.codegen.contraction.machine import Machine
 from treadle.engines.native.codegen.contraction.text import (
-    Function,
+    FunctionText,
     join,
     lanes_below,
     least,
@@ -35,7 +35,7 @@ _PARAMETERS = [
 
 def fill_function(
     machine: Machine, dtype: str, channel: int, position: int
-) -> Function:
+) -> FunctionText:
     """The copy for a source of these strides, in elements."""
     if position == 1:
         return _turned(machine, dtype)
@@ -47,7 +47,7 @@ def _size(dtype: str) -> int:
 
 
 @lasting
-def _turned(machine: Machine, dtype: str) -> Function:
+def _turned(machine: Machine, dtype: str) -> FunctionText:
     """Positions side by side: squares are transposed in registers."""
     b = Builder("NAME", _PARAMETERS)
     arg = b.arguments
@@ -119,7 +119,7 @@ def _strip(
 
 
 @lasting
-def _straight(machine: Machine, dtype: str) -> Function:
+def _straight(machine: Machine, dtype: str) -> FunctionText:
     """Channels side by side; positions too, if they leave no gap on either side."""
     b = Builder("NAME", _PARAMETERS)
     arg = b.arguments
@@ -156,7 +156,7 @@ def _straight(machine: Machine, dtype: str) -> Function:
 
 
 @lasting
-def _any(machine: Machine, dtype: str) -> Function:
+def _any(machine: Machine, dtype: str) -> FunctionText:
     """Element by element."""
     b = Builder("NAME", _PARAMETERS)
     arg = b.arguments

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from treadle.base.caches import Cache
 from treadle.engines.native.codegen.builder import Builder, Value, lanes, vector
 from treadle.engines.native.codegen.contraction.epilogue import Epilogue, Site, store
-from treadle.engines.native.codegen.contraction.frame import Frame
+from treadle.engines.native.codegen.contraction.frame import KernelFrame
 from treadle.engines.native.codegen.contraction.machine import Machine
 from treadle.engines.native.codegen.contraction.text import (
     MOST,
-    Function,
+    FunctionText,
     join,
     kept,
     lanes_below,
@@ -29,7 +29,7 @@ from treadle.engines.native.codegen.contraction.text import (
 from treadle.engines.native.codegen.contraction.transpose import transpose
 from treadle.engines.native.codegen.convolution.strip import (
     STRIP,
-    Block,
+    WindowBlock,
     fill_strip,
     runs_inside,
 )
@@ -52,7 +52,7 @@ FIELDS = (
 
 
 @dataclass(frozen=True)
-class Structure:
+class WindowStructure:
     """All that is compiled into a kernel."""
 
     dtype: str
@@ -69,7 +69,7 @@ class _Item:
 
     n: Value
     group: Value
-    block: Block
+    block: WindowBlock
     a: Value
 
 
@@ -86,8 +86,8 @@ class _Panel:
 
 
 def forward_kernel(
-    machine: Machine, structure: Structure, epilogue: Epilogue | None
-) -> Function:
+    machine: Machine, structure: WindowStructure, epilogue: Epilogue | None
+) -> FunctionText:
     """The text for a structure; texts are kept by the key of the epilogue."""
     lasts = epilogue is None or epilogue.lasts
     return kept(
@@ -98,7 +98,7 @@ def forward_kernel(
     )
 
 
-_kernels: Cache[tuple[Machine, Structure], Function]
+_kernels: Cache[tuple[Machine, WindowStructure], FunctionText]
 _kernels = Cache("texts of convolutions", MOST)
 
 
@@ -132,7 +132,7 @@ class _Kernel:
     """A kernel under construction."""
 
     def __init__(
-        self, machine: Machine, structure: Structure, epilogue: Epilogue | None
+        self, machine: Machine, structure: WindowStructure, epilogue: Epilogue | None
     ) -> None:
         self.structure = structure
         self.emit = epilogue.emit if epilogue else _store
@@ -142,7 +142,7 @@ class _Kernel:
         pointers = ("x", "workspace", "y", *extra, "scratch", *FUNCTIONS)
         integers = (*FIELDS, *(f"integer{i}" for i in range(structure.integers)))
         # the list of runs comes after FIELDS and before the epilogue's integers
-        self.frame = frame = Frame(pointers, FIELDS)
+        self.frame = frame = KernelFrame(pointers, FIELDS)
         self.b, self.g = frame.b, frame.values
         self.runs = frame.beyond(self.b.i64(0))
         for i, name in enumerate(integers[len(FIELDS) :]):
@@ -152,7 +152,7 @@ class _Kernel:
         self.spare = frame.on(frame.scratch, "at_spare")
         self.square = frame.on(frame.scratch, "at_square")
 
-    def build(self) -> Function:
+    def build(self) -> FunctionText:
         """The loop over work items, blocks of outputs innermost."""
         b, g, frame = self.b, self.g, self.frame
         one = b.i64(1)
@@ -160,7 +160,7 @@ class _Kernel:
         begin, end = b.arguments["begin"], b.arguments["end"]
         with b.loop(begin, end, one, [b.i64(-1)]) as items:
             n, group, p, q, o = frame.taken(items.index, names)
-            block = Block(
+            block = WindowBlock(
                 *frame.evenly(g["counts_p"], g["blocks_p"], p),
                 *frame.evenly(g["counts_q"], g["blocks_q"], q),
             )

@@ -14,9 +14,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from treadle.engines.native.codegen.builder import Value
-from treadle.engines.native.codegen.contraction.frame import Frame
-from treadle.engines.native.codegen.contraction.text import Function, join, least
-from treadle.engines.native.codegen.convolution.strip import STRIP, Block, fill_strip
+from treadle.engines.native.codegen.contraction.frame import KernelFrame
+from treadle.engines.native.codegen.contraction.text import FunctionText, join, least
+from treadle.engines.native.codegen.convolution.strip import (
+    STRIP,
+    WindowBlock,
+    fill_strip,
+)
 from treadle.engines.native.codegen.convolution.tile import RUN
 from treadle.engines.native.codegen.texts import lasting
 
@@ -50,13 +54,13 @@ class _Windows:
     """Some windows of some images, and x and y of the first of them."""
 
     images: Value
-    block: Block
+    block: WindowBlock
     x: Value
     y: Value
 
 
 @lasting
-def gradient_kernel() -> Function:
+def gradient_kernel() -> FunctionText:
     """The kernel; what is left open of its structure is in the functions it calls."""
     return _Kernel().build()
 
@@ -66,14 +70,14 @@ class _Kernel:
 
     def __init__(self) -> None:
         pointers = ("x", "y", "out", "scratch", "tile", "fill_x", "fill_y")
-        self.frame = frame = Frame(pointers, FIELDS)
+        self.frame = frame = KernelFrame(pointers, FIELDS)
         self.b, self.g = frame.b, frame.values
         self.segments = frame.beyond(self.b.i64(0))
         self.panels = frame.on(frame.scratch, "at_y")
         self.table = frame.on(frame.scratch, "at_table")
         self.spare = frame.on(frame.scratch, "at_spare")
 
-    def build(self) -> Function:
+    def build(self) -> FunctionText:
         """The loop over work items, and in each over its chunk of blocks."""
         b, g, frame = self.b, self.g, self.frame
         one = b.i64(1)
@@ -108,7 +112,7 @@ class _Kernel:
         g, frame = self.g, self.frame
         n, p, q = frame.taken(index, ("", "blocks_p", "blocks_q"))
         n, images = frame.evenly(g["images"], g["blocks_n"], n)
-        block = Block(
+        block = WindowBlock(
             *frame.evenly(g["counts_p"], g["blocks_p"], p),
             *frame.evenly(g["counts_q"], g["blocks_q"], q),
         )

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 
 from treadle.engines.native.codegen.builder import Value, vector
-from treadle.engines.native.codegen.contraction.frame import Frame
+from treadle.engines.native.codegen.contraction.frame import KernelFrame
 from treadle.engines.native.codegen.contraction.machine import Machine
 from treadle.engines.native.codegen.contraction.text import (
-    Function,
+    FunctionText,
     join,
     least,
     prefetch,
@@ -43,12 +43,12 @@ _CLEAR = (*_CLEAR, "bytes")
 
 
 @lasting
-def pack_kernel() -> Function:
+def pack_kernel() -> FunctionText:
     """workspace[group, panel, k, o] = w; items are panels' turns of the first loop.
 
     `lines` of w, `ahead` of where a copy reads, are prefetched for a later one.
     """
-    frame = Frame(("w", "workspace", "scratch", "fill"), PACK)
+    frame = KernelFrame(("w", "workspace", "scratch", "fill"), PACK)
     b, g = frame.b, frame.values
     zero, one = b.i64(0), b.i64(1)
     with frame.items() as item:
@@ -71,9 +71,9 @@ def pack_kernel() -> Function:
 
 
 @lasting
-def sum_kernel(machine: Machine, dtype: str) -> Function:
+def sum_kernel(machine: Machine, dtype: str) -> FunctionText:
     """w = the partial sums of all chunks, one after the other; items are panels."""
-    frame = Frame(("w", "workspace", "scratch", "fill"), SUM)
+    frame = KernelFrame(("w", "workspace", "scratch", "fill"), SUM)
     b, g = frame.b, frame.values
     zero, one = b.i64(0), b.i64(1)
     with frame.items() as item:
@@ -105,7 +105,7 @@ def sum_kernel(machine: Machine, dtype: str) -> Function:
     return join("sum_weights", [b])
 
 
-def _add_chunks(frame: Frame, machine: Machine, dtype: str, part: Value) -> None:
+def _add_chunks(frame: KernelFrame, machine: Machine, dtype: str, part: Value) -> None:
     """Add the parts of the later chunks to that of the first, in order."""
     b, g = frame.b, frame.values
     kind = vector(dtype, machine.lanes(dtype))
@@ -125,9 +125,9 @@ def _add_chunks(frame: Frame, machine: Machine, dtype: str, part: Value) -> None
 
 
 @lasting
-def _clear_kernel() -> Function:
+def _clear_kernel() -> FunctionText:
     """y = 0: `bytes` side by side in each turn of four loops; items: the first."""
-    frame = Frame(("y",), _CLEAR)
+    frame = KernelFrame(("y",), _CLEAR)
     b, g = frame.b, frame.values
 
     def walk(y: Value, level: int) -> None:

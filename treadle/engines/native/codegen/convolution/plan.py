@@ -18,7 +18,7 @@ from treadle.engines.native.codegen.convolution.problem import (
     merged,
     size_of,
 )
-from treadle.engines.native.codegen.convolution.steps import Plan, Pointer, Step
+from treadle.engines.native.codegen.convolution.steps import ConvPlan, Pointer, Step
 from treadle.program.convolution import Convolution
 
 Names = tuple[str, str, str]
@@ -28,13 +28,13 @@ def plan_forward(
     problem: Convolution,
     epilogue: Epilogue | None = None,
     target: Machine | None = None,
-) -> Plan:
+) -> ConvPlan:
     """y = the convolution of x with w; the epilogue gets finished vectors of y."""
     conv = merged(apart(forward(problem)), epilogue is None)
     return _plan([conv], ("x", "w", "y"), epilogue, target or machine())
 
 
-def plan_data(problem: Convolution, target: Machine | None = None) -> Plan:
+def plan_data(problem: Convolution, target: Machine | None = None) -> ConvPlan:
     """x = the transpose of the convolution, applied to y with w."""
     parts = list(classes(problem))
     first = []
@@ -44,12 +44,12 @@ def plan_data(problem: Convolution, target: Machine | None = None) -> Plan:
         parts = [conv for conv in parts if conv.h.taps * conv.w.taps]
     parts = [merged(apart(conv), True) for conv in parts]
     plan = _plan(parts, ("y", "w", "x"), None, target or machine())
-    return Plan((*first, *plan.steps), plan.workspace)
+    return ConvPlan((*first, *plan.steps), plan.workspace)
 
 
 def _plan(
     parts: Sequence[Dense], names: Names, epilogue: Epilogue | None, target: Machine
-) -> Plan:
+) -> ConvPlan:
     """The steps of all parts, each with its own place in the workspace."""
     steps: list[Step] = []
     place = 0
@@ -61,7 +61,7 @@ def _plan(
         steps += sums.steps()
         place += sums.packed
     steps.sort(key=lambda one: not one.constant)
-    return Plan(tuple(steps), place)
+    return ConvPlan(tuple(steps), place)
 
 
 def _is_product(conv: Dense) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from treadle.base.symbolic import most
-from treadle.engines.native.codegen.contraction.text import Function
+from treadle.engines.native.codegen.contraction.text import FunctionText
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Step:
 
     name: str
     text: str
-    functions: tuple[Function, ...]
+    functions: tuple[FunctionText, ...]
     pointers: tuple[Pointer, ...]
     arguments: tuple[int, ...]
     total: int
@@ -42,7 +42,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ConvPlan:
     """Steps to run in order; `workspace` bytes live from the first to the last."""
 
     steps: tuple[Step, ...]
@@ -50,8 +50,8 @@ class Plan:
 
 
 def step(
-    function: Function,
-    functions: Sequence[Function],
+    function: FunctionText,
+    functions: Sequence[FunctionText],
     pointers: Sequence[Pointer],
     arguments: Sequence[int],
     items: tuple[int, int],

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from treadle.engines.native.codegen.builder import Value
-from treadle.engines.native.codegen.contraction.frame import Frame
+from treadle.engines.native.codegen.contraction.frame import KernelFrame
 from treadle.engines.native.codegen.contraction.text import least
 
 # Bytes, but for counts and positions.
@@ -24,7 +24,7 @@ STRIP = (
 
 
 @dataclass(frozen=True)
-class Block:
+class WindowBlock:
     """A block of windows: where its rows and columns begin, and how many there are."""
 
     p: Value
@@ -34,7 +34,12 @@ class Block:
 
 
 def fill_strip(
-    frame: Frame, x: Value, block: Block, channels: Value, target: Value, spare: Value
+    frame: KernelFrame,
+    x: Value,
+    block: WindowBlock,
+    channels: Value,
+    target: Value,
+    spare: Value,
 ) -> None:
     """The strip of a block, from the image and channels that begin at x."""
     b, g = frame.b, frame.values
@@ -74,7 +79,7 @@ def fill_strip(
         over.next([b.add(y, g["row_h"]), *following])
 
 
-def runs_inside(frame: Frame, row: Value, first: Value) -> tuple[Value, Value]:
+def runs_inside(frame: KernelFrame, row: Value, first: Value) -> tuple[Value, Value]:
     """Of a chunk of the runs of a sum, from the `first` on, those that lie inside the
     image for a row of windows: which is the first, and how many.
 

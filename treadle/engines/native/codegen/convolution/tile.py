@@ -9,7 +9,7 @@ from __future__ import annotations
 from treadle.engines.native.codegen.builder import Builder, Value, vector
 from treadle.engines.native.codegen.contraction.machine import Machine
 from treadle.engines.native.codegen.contraction.text import (
-    Function,
+    FunctionText,
     prefetch,
     switched,
 )
@@ -51,7 +51,7 @@ def heights(machine: Machine, widths: tuple[int, ...]) -> range:
 @lasting
 def tile_function(
     machine: Machine, dtype: str, flat: bool, lanes: bool = False
-) -> Function:
+) -> FunctionText:
     """out[i, :] (+)= sum over runs and k of a[i, k] b[k, :] for i < height.
 
     With `lanes` a too is a vector: out[i, :] (+)= the sum of a[i, k, :] b[k, :].

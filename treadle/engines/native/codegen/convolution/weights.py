@@ -23,25 +23,30 @@ from treadle.engines.native.codegen.convolution.problem import (
     forward,
     merged,
 )
-from treadle.engines.native.codegen.convolution.steps import Plan, Pointer, Step, step
+from treadle.engines.native.codegen.convolution.steps import (
+    ConvPlan,
+    Pointer,
+    Step,
+    step,
+)
 from treadle.engines.native.codegen.convolution.tile import RUN, tile_function
 from treadle.program.convolution import Convolution
 
 
-def plan_weights(problem: Convolution, target: Machine | None = None) -> Plan:
+def plan_weights(problem: Convolution, target: Machine | None = None) -> ConvPlan:
     """w = the gradient of weights, from x and the gradient y of the result."""
     conv = merged(apart(forward(problem)), True)
     names = ("x", "y")
     if not conv.o * conv.c * conv.h.taps * conv.w.taps:
-        return Plan((), 0)
+        return ConvPlan((), 0)
     if not conv.n * conv.h.count * conv.w.count:  # there is nothing to sum up
         sizes = (problem.o, problem.c // problem.groups, *problem.kernel)
-        return Plan((*cleared("w", problem.w, sizes, conv.size),), 0)
+        return ConvPlan((*cleared("w", problem.w, sizes, conv.size),), 0)
     if _is_product(conv) and _is_better_turned(conv):
         conv, names = _turned(conv), ("y", "x")
     weights = _Weights(conv, names, target or machine())
     last = [] if weights.direct else [weights.total()]
-    return Plan((weights.sums(), *last), weights.workspace)
+    return ConvPlan((weights.sums(), *last), weights.workspace)
 
 
 def _is_product(conv: Dense) -> bool:

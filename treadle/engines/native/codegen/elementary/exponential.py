@@ -16,7 +16,7 @@ from treadle.engines.native.codegen.elementary.terms import (
 LOG2_E = 1.4426950408889634
 
 
-class Constants(NamedTuple):
+class FloatConstants(NamedTuple):
     """Constants of a float type for the formulas."""
 
     two: tuple[float, float]  # ln 2, rounded, and the rest
@@ -28,7 +28,7 @@ class Constants(NamedTuple):
 
 
 CONSTANTS = {
-    F32: Constants(
+    F32: FloatConstants(
         (0.693147182464599609375, -1.904654323148236017e-09),
         (
             0.4999999701976776,
@@ -42,7 +42,7 @@ CONSTANTS = {
         small=-86.0,
         flat=-20.0,
     ),
-    F64: Constants(
+    F64: FloatConstants(
         (0.6931471805599453, 2.3190468138462996e-17),
         (
             0.5,

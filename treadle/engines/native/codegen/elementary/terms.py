@@ -30,7 +30,7 @@ OWN_FLOATS = {I32: F32, I64: F64}
 PART = 1024  # bits: wider vectors are computed in parts, to keep values in registers
 
 
-class Format(NamedTuple):
+class FloatFormat(NamedTuple):
     """The layout of a float type: bits of the fraction, and the exponent of 1.0."""
 
     digits: int
@@ -52,7 +52,7 @@ class Format(NamedTuple):
         return -(2 ** (self.width - 1))
 
 
-FORMATS = {F32: Format(23, 127), F64: Format(52, 1023)}
+FORMATS = {F32: FloatFormat(23, 127), F64: FloatFormat(52, 1023)}
 
 
 class Term:
@@ -74,7 +74,7 @@ class Term:
         return self.kind in FLOATS
 
     @property
-    def format(self) -> Format:
+    def format(self) -> FloatFormat:
         """The layout of a float type, or of the one whose bits an integer is."""
         return FORMATS[OWN_FLOATS.get(self.kind, self.kind)]
 
