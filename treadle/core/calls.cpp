@@ -11,7 +11,8 @@ namespace {
 
 // How an argument is told, and where something was seen (graph/calls.py).
 enum Told : int64_t { OTHER, TENSOR, TUPLE, LIST, NUMBER, SAME, WHOLE, NAMED,
-                      DTYPE, WRITTEN, WRITTEN_FLOAT, SCALAR, ARRAY };
+                      DTYPE, WRITTEN, WRITTEN_FLOAT, SCALAR, ARRAY, CLASS,
+                      VARIABLE };
 enum Data : int { AS_ROWS = 1, AS_SCALARS = 2, AS_FLOATS = 3 };  // what is a leaf
 enum Where : long { ATTRIBUTE, ITEM, MODE, STAMP, CONTENT, ABSENT, KEYS, PARTS };
 constexpr size_t LONGEST = 64;  // numbers of a signature
@@ -21,10 +22,14 @@ constexpr size_t FORMAT = 7;    // letters of the format of an array
 struct Graph {
   PyObject *item, *library, *capture, *watchers, *holding, *integers, *integer, *scalar,
       *constant, *whole, *plumbing, *provided, *passing, *changes, *written, *written_at,
-      *array, *copied;
+      *array, *copied, *variable;
   Slot now, seen, committed;
 };
 Graph graph;
+
+bool is_variable(PyObject* x) {
+  return PyObject_TypeCheck(x, reinterpret_cast<PyTypeObject*>(graph.variable)) != 0;
+}
 
 bool is_array(PyObject* x) {
   return Py_TYPE(x) == reinterpret_cast<PyTypeObject*>(graph.array);
@@ -239,7 +244,7 @@ struct Written {
   size_t given = 0;
   int64_t form = OTHER;
   bool traces = false;  // whether a trace would be another call
-  std::vector<PyObject*> variables;  // or the place in the key of one, as an int
+  std::vector<PyObject*> variables;  // or the number of an argument that is one
   std::vector<PyObject*> captured;
   std::vector<PyObject*> leaves;  // made anew, of the same values
   std::vector<Step> steps;
@@ -351,6 +356,8 @@ bool is_sound(const Written& plan) {
     if (Py_TYPE(x) != nodes.kind) return false;
   for (const Datum& x : plan.data)
     if (x.place >= plan.given) return false;
+  for (PyObject* x : plan.variables)
+    if (PyLong_CheckExact(x) && PyLong_AsSize_t(x) >= plan.given) return false;
   return (plan.run || !plan.results.empty()) && plan.size() <= LONGEST;
 }
 
@@ -484,13 +491,20 @@ struct Signature {
       if (length >= LONGEST || seen >= LONGEST) return false;
       PyObject* x = things[k];
       PyTypeObject* kind = Py_TYPE(x);
-      if (kind == nodes.kind || kind == reinterpret_cast<PyTypeObject*>(graph.item)) {
+      const bool by_type = data != AS_FLOATS && is_variable(x);
+      if (by_type || kind == nodes.kind ||
+          kind == reinterpret_cast<PyTypeObject*>(graph.item)) {
         size_t first = 0;
         while (first < seen && values[first] != x) first++;
-        if (first == seen)
-          put(TENSOR, reinterpret_cast<intptr_t>(nodes.type.of(x)));
-        else
+        PyObject* node = by_type ? graph.committed.of(x) : x;
+        if (first < seen) {
           put(SAME, static_cast<int64_t>(first));
+        } else if (by_type) {
+          put(CLASS, reinterpret_cast<intptr_t>(kind));
+          put(VARIABLE, reinterpret_cast<intptr_t>(nodes.type.of(node)));
+        } else {
+          put(TENSOR, reinterpret_cast<intptr_t>(nodes.type.of(node)));
+        }
         values[seen++] = x;
       } else if (data == AS_SCALARS && (kind == &PyFloat_Type || kind == &PyLong_Type)) {
         const Answer written = is_small(x) ? is_written(x) : NO;
@@ -592,10 +606,9 @@ struct Signature {
 
 // -- whether a plan holds --------------------------------------------------------------
 
-// A Variable of a plan, borrowed, which a call may have told.
+// A Variable of a plan, borrowed, which may be an argument of the call.
 PyObject* variable_of(PyObject* told, const Signature& call) {
-  if (!PyLong_CheckExact(told)) return told;
-  return reinterpret_cast<PyObject*>(call.key[PyLong_AsSize_t(told)]);
+  return PyLong_CheckExact(told) ? call.values[PyLong_AsSize_t(told)] : told;
 }
 
 // Whether a thread is in no trace, and has assigned to none of the Variables of a plan
@@ -959,24 +972,24 @@ PyObject* bind_calls(PyObject*, PyObject* args, PyObject* keywords) {
                                 "array",    "copied",   "again",    "variable",
                                 nullptr};
   Graph found;
-  PyObject *again, *variable;
+  PyObject* again;
   if (!PyArg_ParseTupleAndKeywords(
           args, keywords, "OO!OO!O!O!OOOOOOOOO!OOOOO", const_cast<char**>(names), &found.item,
           &PyDict_Type, &found.library, &found.capture, &PyList_Type, &found.watchers,
           &PyList_Type, &found.holding, &PyDict_Type, &found.integers, &found.integer,
           &found.scalar, &found.constant, &found.whole, &found.plumbing, &found.provided,
           &found.passing, &found.changes, &PyDict_Type, &found.written, &found.written_at,
-          &found.array, &found.copied, &again, &variable))
+          &found.array, &found.copied, &again, &found.variable))
     return nullptr;
   auto* changes = reinterpret_cast<PyObject*>(Py_TYPE(found.changes));
   if (!found.now.find(changes, "now") || !found.seen.find(again, "seen") ||
-      !found.committed.find(variable, "committed"))
+      !found.committed.find(found.variable, "committed"))
     return nullptr;
   for (PyObject* x : {found.item, found.library, found.capture, found.watchers,
                       found.holding, found.integers, found.integer, found.scalar,
                       found.constant, found.whole, found.plumbing, found.provided,
                       found.passing, found.changes, found.written, found.written_at,
-                      found.array, found.copied})
+                      found.array, found.copied, found.variable})
     Py_INCREF(x);
   graph = found;
   Py_RETURN_NONE;

@@ -59,7 +59,7 @@ __all__ = [
 
 F = TypeVar("F", bound=Callable[..., Any])
 SINGLE = OTHER  # the result is one tensor; else it is a TUPLE or a LIST of them
-PLANS = 256  # of a function
+PLANS = 2048  # of a function: for each size of what it is called with
 NOTHING = b"-"  # no key: those are whole numbers
 
 
@@ -97,9 +97,9 @@ class Seen:
 
 @dataclass(frozen=True)
 class NodePlan:
-    """The nodes of a call. Values are numbered: the tensors among the arguments, the
-    newest versions of `variables` (each a Variable, or the place in the signature of
-    one that is an argument, which a plan does not keep alive), what is `captured`, the
+    """The nodes of a call. Values are numbered: the tensors among the arguments, with
+    Variables that are told by type, the newest versions of `variables` (each a
+    Variable, or the number of one that is an argument), what is `captured`, the
     `leaves` that the call has made, each made anew of its value, then the steps. At the
     places in `data` an argument is a number or an array, which becomes a leaf: an int,
     or one of a type.
@@ -189,11 +189,12 @@ class Called:
             self.forget()
         self.latest[:] = NOTHING, None
         self.plans[key] = _written(plan)
-        things = things_of((*args, *named.values()))
-        variables = [x for x in things if isinstance(x, Variable)]
-        self.watched[key] = [
-            weakref.ref(v, lambda _: self.forget(key)) for v in variables
-        ]
+        if self.data == AS_FLOATS:
+            things = things_of((*args, *named.values()))
+            variables = [x for x in things if isinstance(x, Variable)]
+            self.watched[key] = [
+                weakref.ref(v, lambda _: self.forget(key)) for v in variables
+            ]
 
     def forget(self, key: bytes | None = None) -> None:
         """Drop a plan, or all of them."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import update_wrapper
 from sys import intern
@@ -155,14 +154,14 @@ def _plan(args: Sequence[Any], result: Any, start: int, key: bytes) -> NodePlan 
     """The plan of the nodes made from serial `start` on; None where that is no plan."""
     things = list(things_of(args))
     pairs = [*zip(things, kinds_of(key), strict=True)]
-    operands = [x for x, k in pairs if isinstance(x, Tensor) or k in (NUMBER, SCALAR)]
-    variables = [x for x in things if isinstance(x, Variable)]
+    operands = [x for x, k in pairs if isinstance(x, Operand) or k in (NUMBER, SCALAR)]
+    variables = [k for k, x in enumerate(operands) if isinstance(x, Variable)]
     tensors = [(k, x) for k, x in enumerate(operands) if isinstance(x, Tensor)]
     place = {x.serial: k for k, x in reversed(tensors)}
-    numbers = [k for k, x in enumerate(operands) if not isinstance(x, Tensor)]
+    numbers = [k for k, x in enumerate(operands) if not isinstance(x, Operand)]
     data: list[tuple[int, Any]] = []
-    for k, v in enumerate(variables, len(operands)):
-        place.setdefault(v.committed.serial, k)
+    for n, k in enumerate(variables, len(operands)):
+        place.setdefault(operands[k].committed.serial, n)
     results = result if type(result) in (tuple, list) else (result,)
     if not all(type(y) in TENSORS for y in results):
         return None
@@ -198,17 +197,13 @@ def _plan(args: Sequence[Any], result: Any, start: int, key: bytes) -> NodePlan 
     form = SINGLE if isinstance(result, Tensor) else told_as(result)
     return NodePlan(
         len(operands),
-        tuple(array("q", key).index(id(v)) for v in variables),
+        tuple(variables),
         (),
         tuple(leaves),
         tuple(steps),
         form,
         tuple(place[y.serial] for y in results),
-        tuple(
-            x.type if isinstance(x, Tensor) else x
-            for x in things
-            if not isinstance(x, Variable)
-        ),
+        tuple((type(x), x.type) if isinstance(x, Operand) else x for x in things),
         data=tuple(data),
     )
 

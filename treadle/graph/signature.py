@@ -4,7 +4,8 @@ A signature is a row of numbers: what dtype numbers get, and argument by argumen
 tensor its type, or which one it is of those before it, of a tuple or a list how many
 and then those, of a number its value, of anything else that very object. Some functions
 take numbers as data, which a signature does not tell: they become leaves. Some take
-arrays as data, told by their format and their extents.
+arrays as data, told by their format and their extents, and know which Variables they
+are called with; of those of others it tells class and type, as layers are alike.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from treadle.graph.variable import Variable, VariableItem
 # How an argument is told, that the next one has a name, and what numbers become.
 OTHER, TENSOR, TUPLE, LIST, NUMBER, SAME, WHOLE, NAMED, DTYPE = range(9)
 # Beside a tensor a number stands in the code, an int or a float, or is data.
-WRITTEN, WRITTEN_FLOAT, SCALAR, ARRAY = range(9, 13)
+WRITTEN, WRITTEN_FLOAT, SCALAR, ARRAY, CLASS, VARIABLE = range(9, 15)
 # Which numbers among the arguments of a function are leaves: ints, as the rows that are
 # looked up, those beside tensors, or floats and arrays: of floats no signature tells.
 AS_ROWS, AS_SCALARS, AS_FLOATS = 1, 2, 3
@@ -79,16 +80,20 @@ def told_as(x: object) -> int:
 def kinds_of(key: bytes) -> list[int]:
     """How each of the arguments is told, those in tuples and lists one by one."""
     kinds = array("q", key)[::2]
-    return [k for k in kinds if k not in (DTYPE, NAMED, TUPLE, LIST)]
+    return [k for k in kinds if k not in (DTYPE, NAMED, TUPLE, LIST, CLASS)]
 
 
 def _told(
     x: Any, data: int, seen: list[Any], frame: FrameType | None
 ) -> tuple[int, ...] | None:
-    if type(x) in TENSORS:
+    by_type = isinstance(x, Variable) and data != AS_FLOATS
+    if type(x) in TENSORS or by_type:
         seen.append(x)
         first = next(k for k, y in enumerate(seen) if y is x)
-        return (TENSOR, id(x.type)) if first == len(seen) - 1 else (SAME, first)
+        if first < len(seen) - 1:
+            return SAME, first
+        kind = (CLASS, id(type(x)), VARIABLE) if by_type else (TENSOR,)
+        return *kind, id(x.type)
     if data == AS_ROWS and type(x) is int:
         seen.append(None)
         return NUMBER, 0

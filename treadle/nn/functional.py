@@ -11,6 +11,7 @@ from treadle.base.errors import ArgumentError, ShapeError
 from treadle.base.torch import missing
 from treadle.base.types import as_shape
 from treadle.graph.leaves import as_tensor
+from treadle.graph.recorded import recorded
 from treadle.graph.tensor import Tensor
 from treadle.nn import (
     bags,
@@ -258,6 +259,7 @@ def _last(x: Tensor, normalized_shape: Any, name: str) -> tuple[int, ...]:
     return tuple(range(x.ndim - len(shape), x.ndim))
 
 
+@recorded
 @by_role()
 def layer_norm(
     x: Any,
@@ -277,6 +279,7 @@ def layer_norm(
     return y if bias is None else y + bias
 
 
+@recorded
 @by_role()
 def rms_norm(
     x: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None
@@ -296,6 +299,7 @@ def rms_norm(
     return y if weight is None else y * weight
 
 
+@recorded
 @by_role()
 def group_norm(
     x: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5

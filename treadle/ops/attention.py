@@ -16,6 +16,7 @@ from treadle.base.types import Names, Type, broadcast_shapes
 from treadle.graph.leaves import as_tensor, constant_node
 from treadle.graph.op import Array, Input, Mistake, Sample, leading, matched, op
 from treadle.graph.operators import functions, provide
+from treadle.graph.recorded import recorded
 from treadle.graph.rows import lifted, repeated, row_count
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import as_float, astype, factors, operands
@@ -177,23 +178,29 @@ def attention(
     >>> td.attention(x, x, x, causal=True).shape
     (1, 3, 2)
     """
+    whole = _attended(q, k, v, mask, causal, scale)
+    if dropout is None:
+        return whole
+    a, b, c, scaling, *masks = whole.inputs
+    a, b, c, *masks = map(functions.unname, (a, b, c, *masks))
+    weights = dropout(weights_of(a, b, scaling, masks, causal))
+    attended: Tensor = functions.matmul(weights, c)
+    return functions.reshape(attended, whole.type.shape, axes=whole.type.axes)
+
+
+@recorded
+def _attended(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: Any) -> Tensor:
+    """Attention whose weights stay as they are."""
     a, b, c = factors(q, k, v)
     width = a.type.shape[-1] if a.type.shape else 1
     factor = 1.0 / math.sqrt(max(width, 1)) if scale is None else scale
-    scaling = astype(as_tensor(factor), a.type.dtype)
     masks: list[Tensor] = []
     if mask is not None:
         mask_node = as_tensor(mask)
         if mask_node.type.dtype.kind == "b":
             mask_node = functions.where(mask_node, 0.0, -math.inf)
         masks.append(astype(mask_node, a.type.dtype))
-    whole = Attention(causal)(a, b, c, scaling, *masks)
-    if dropout is None:
-        return whole
-    a, b, c, *masks = map(functions.unname, (a, b, c, *masks))
-    weights = dropout(weights_of(a, b, scaling, masks, causal))
-    attended: Tensor = functions.matmul(weights, c)
-    return functions.reshape(attended, whole.type.shape, axes=whole.type.axes)
+    return Attention(causal)(a, b, c, astype(as_tensor(factor), a.type.dtype), *masks)
 
 
 def _angles(length: int, width: int, base: float, start: int = 0) -> Any:

@@ -213,7 +213,7 @@ Step = tuple[Op, tuple[Tensor, ...], Type]
 @provide
 def item_step(x: Tensor, key: Any) -> Step | None:
     """The op, the inputs and the type of x[key]; None where there is more to that than
-    numbers and ranges, or it is all of x, or an error."""
+    numbers, ranges and new dimensions, or it is all of x, or an error."""
     plain = _plain(key)
     moves = None if plain is None else _moves(x.type, plain)
     if moves is None:
@@ -247,11 +247,14 @@ def _indexed(t: Type, count: int) -> tuple[Op, Type]:
 
 
 def _plain(key: Any) -> Any:
-    """A key of numbers and ranges, to look it up by; None of any other."""
+    """A key of numbers, ranges, None and '...', to look it up by; None of another."""
     if type(key) is int:
         return key
     parts = []
     for item in key if type(key) is tuple else (key,):
+        if item is None or item is Ellipsis:
+            parts.append(item)
+            continue
         if type(item) is slice:
             bounds = item.start, item.stop, item.step
             if not all(x is None or type(x) is int for x in bounds):

@@ -65,6 +65,7 @@ def transpose(x: Any, axes: Any = None) -> Tensor:
 
 
 @provide
+@recorded
 def swapaxes(x: Any, first: Any, second: Any) -> Tensor:
     """Two dimensions swapped.
 
@@ -79,6 +80,7 @@ def swapaxes(x: Any, first: Any, second: Any) -> Tensor:
 
 
 @provide
+@recorded
 def moveaxis(x: Any, source: Any, destination: Any) -> Tensor:
     """Some dimensions moved to other places, the rest kept in order.
 
