@@ -317,6 +317,17 @@ def test_plans_keep_no_variable_alive() -> None:
         assert len(td.embedding.plans) == known
 
 
+def test_variables_of_one_type_share_a_plan_and_one_passed_twice_has_its_own() -> None:
+    u, v = (td.param(name, init=np.full(13, x)) for name, x in (("u", 2.0), ("v", 3.0)))
+    before = len(td.multiply.plans)
+    for _ in range(3):
+        assert float(td.multiply(u, v)[0]) == float(td.multiply(v, u)[0]) == 6.0
+    shared = len(td.multiply.plans)
+    for _ in range(3):
+        assert [float(td.multiply(x, x)[0]) for x in (u, v)] == [4.0, 9.0]
+    assert len(td.multiply.plans) - shared == shared - before == 1
+
+
 def test_a_call_first_made_in_a_trace_is_planned_later() -> None:
     weight = td.param("traced", init=np.ones((6, 11), np.float32))
     given = x(11)

@@ -497,6 +497,7 @@ struct Signature {
         size_t first = 0;
         while (first < seen && values[first] != x) first++;
         PyObject* node = by_type ? graph.committed.of(x) : x;
+        if (!node) return false;  // its versions are made when they are asked for
         if (first < seen) {
           put(SAME, static_cast<int64_t>(first));
         } else if (by_type) {
@@ -609,6 +610,13 @@ struct Signature {
 // A Variable of a plan, borrowed, which may be an argument of the call.
 PyObject* variable_of(PyObject* told, const Signature& call) {
   return PyLong_CheckExact(told) ? call.values[PyLong_AsSize_t(told)] : told;
+}
+
+// The newest version of a Variable, which one of a class of its own may yet make.
+PyObject* newest(PyObject* variable) {
+  static PyObject* const committed = interned("committed");
+  PyObject* version = graph.committed.of(variable);
+  return version ? Py_NewRef(version) : PyObject_GetAttr(variable, committed);
 }
 
 // Whether a thread is in no trace, and has assigned to none of the Variables of a plan
@@ -752,8 +760,11 @@ PyObject* follow(const Written& plan, const Signature& call) {
   const bool plain = are_plain(notes.get());
   Values values;
   for (size_t k = 0; k < plan.given; k++) values.push(Py_NewRef(call.values[k]));
-  for (PyObject* told : plan.variables)
-    values.push(Py_NewRef(graph.committed.of(variable_of(told, call))));
+  for (PyObject* told : plan.variables) {
+    PyObject* version = newest(variable_of(told, call));
+    if (!version) return nullptr;
+    values.push(version);
+  }
   for (PyObject* x : plan.captured) values.push(Py_NewRef(x));
   for (PyObject* x : plan.leaves) {
     PyObject* leaf = make({nodes.kind, nodes.op.of(x), nodes.inputs.of(x), nodes.type.of(x),

@@ -39,6 +39,7 @@ TENSORS = (Tensor, VariableItem)  # the classes of tensors that plans are for
 _TAKEN = (Operand, np.ndarray, *NUMBERS, *SIZES, float, complex, list, dict, set)
 NONE: Mapping[str, Any] = {}
 _LARGE = 1 << 63
+_COMMITTED: Any = vars(Variable)["committed"]
 FORMAT = 7  # letters of the format of an array
 
 
@@ -87,6 +88,9 @@ def _told(
     x: Any, data: int, seen: list[Any], frame: FrameType | None
 ) -> tuple[int, ...] | None:
     by_type = isinstance(x, Variable) and data != AS_FLOATS
+    kept: Any = type(x)
+    if by_type and kept.committed is not _COMMITTED:
+        return None  # its versions are made when they are asked for
     if type(x) in TENSORS or by_type:
         seen.append(x)
         first = next(k for k, y in enumerate(seen) if y is x)
