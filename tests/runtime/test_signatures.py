@@ -309,7 +309,7 @@ def test_a_known_call_looks_at_nothing_anew(monkeypatch: pytest.MonkeyPatch) -> 
 
     for _ in range(2):
         paired(model.apply(x, x))
-        monkeypatch.setattr(function_module, "Guard", None)
+        monkeypatch.setattr(function_module, "FunctionGuard", None)
     assert paired(model.apply(x, x * 2.0)).tolist() == [8.0, 8.0, 8.0]
 
 

@@ -29,8 +29,8 @@ from treadle.graph.traversal import (
 )
 from treadle.graph.variable import Update, Variable, variable_of
 
-MOST = 1024  # nodes of a graph whose runs are planned
-MADE = 4 * MOST  # nodes made since the run before: with more, the graph is too large
+MOST = 4096  # nodes of a graph whose runs are planned
+MADE = MOST  # nodes made since the run before: with more, the graph is too large
 _RECIPE = {"carried", "program"}  # the marks of what has run
 # A key is counts, then of each node a number times CODES and what it numbers, with the
 # places of what is read, then what is held, then the order in which nodes were made, in

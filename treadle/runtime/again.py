@@ -53,6 +53,10 @@ class Plans:
         plan = self._table.get(key)
         return plan if isinstance(plan, RunPlan) else None
 
+    def has_met(self, key: Any) -> bool:
+        """Return True if a graph that looks like this has run, as it stood then."""
+        return key in self._table
+
     def find(self, key: Any, look: Look) -> RunPlan | None:
         """The same, or one for a size never seen, if others of its family tell it."""
         return self.known(key) or self._resized(key, look)

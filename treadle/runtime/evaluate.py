@@ -77,15 +77,16 @@ def run(
     plans = plans or (_plans_of(updates[0]) if updates else _plans)
     ownership = assigned(updates)
     seen = look(roots, (), ownership, False, updates)
+    key = None if seen is None else (seen.key, around, cuts)
     if seen is not None:
-        done = plans.run((seen.key, around, cuts), seen, cuts)
+        done = plans.run(key, seen, cuts)
         if done is not None:
             return done
-    if rerolled([*roots, *updates], seen):
+    if not plans.has_met(key) and rerolled([*roots, *updates], seen):
         return run(roots, cuts=cuts, plans=plans)
     if seen is None:
         return _run_anew(roots, feeds, spent, cuts)
-    note = plans.note((seen.key, around, cuts), seen, ownership, cuts)
+    note = plans.note(key, seen, ownership, cuts)
     with plans.kept(note):
         return _run_anew(roots, feeds, spent, cuts)
 
