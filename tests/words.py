@@ -16,6 +16,7 @@ import sys
 import tokenize
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1] / "treadle"
@@ -67,21 +68,23 @@ def package(path: Path) -> str:
     return inner[0] if len(inner) > 1 else "treadle"
 
 
-def private(files: list[Path]) -> dict[tuple[str, str], dict[str, Counter[str]]]:
+@cache
+def private(files: tuple[Path, ...]) -> dict[tuple[str, str], dict[str, Counter[str]]]:
     """By package and word: the identifiers, each with its uses by file."""
     counts: dict[tuple[str, str], dict[str, Counter[str]]] = defaultdict(dict)
     for path in files:
         place = str(path.relative_to(ROOT))
-        for name in identifiers(path):
+        for name, times in Counter(identifiers(path)).items():
             if name in FIELD:
                 continue
             for word in parts(name).intersection(WORDS):
                 uses = counts[package(path), word].setdefault(name, Counter())
-                uses[place] += 1
+                uses[place] += times
     return counts
 
 
-def bindings(files: list[Path]) -> Counter[tuple[str, str]]:
+@cache
+def bindings(files: tuple[Path, ...]) -> Counter[tuple[str, str]]:
     """By package and name: how often a name that says nothing is bound."""
     counts: Counter[tuple[str, str]] = Counter()
     for path in files:
@@ -120,7 +123,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--most-words", type=int, help="identifiers that may be there")
     parser.add_argument("--most-variables", type=int, help="bindings that may be there")
     chosen = parser.parse_args(words)
-    files = sorted(ROOT.rglob("*.py"))
+    files = tuple(sorted(ROOT.rglob("*.py")))
     uses = private(files)
     distinct = {name for names in uses.values() for name in names}
     table(

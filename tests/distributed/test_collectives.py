@@ -173,7 +173,7 @@ def test_collectives_of_different_kinds_are_an_error() -> None:
     except d.DistributedError as error:
         tell(str(error))
     """
-    first, second = ranks(2, program)
+    first, second = ranks(2, program, fresh=True)
     assert "AllGather (call 1) meets another call: rank 1 is in AllReduce" in first
     assert "AllReduce (call 1) meets another call: rank 0 is in AllGather" in second
 

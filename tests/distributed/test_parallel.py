@@ -25,10 +25,10 @@ from treadle.runtime.steps import RunPlan
 from treadle.runtime.store import store
 
 UPDATES = 3
-RUN = """
+BITS = """
 from treadle.distributed import layout
-layout.BUCKET = int(sys.argv[1])
 from tests.distributed.workloads import WORKLOADS, digest, trained
+layout.BUCKET = int(sys.argv[1])
 tell({name: digest(*trained(name, 3, 4)) for name in WORKLOADS})
 """
 
@@ -43,7 +43,7 @@ def bits_of_one_rank() -> dict[str, str]:
 def test_weights_and_states_are_those_of_one_rank_to_the_bit(
     count: int, bucket: int
 ) -> None:
-    assert ranks(count, RUN, str(bucket)) == [bits_of_one_rank()] * count
+    assert ranks(count, BITS, str(bucket)) == [bits_of_one_rank()] * count
 
 
 SHARDED = """
@@ -121,7 +121,7 @@ tell([watched, len(p.events), thread, beside, opt._gradients.plans.hits])
 
 @NEEDS_MPI
 def test_gradients_are_sent_while_others_are_made() -> None:
-    for sent, events, thread, beside, hits in ranks(2, BESIDE):
+    for sent, events, thread, beside, hits in ranks(2, BESIDE, fresh=True):
         assert beside == [1.0] * 4 and hits >= 2
         numbers = [number for number, *_ in sent]
         assert numbers == sorted(numbers) and len(numbers) > 3
@@ -151,7 +151,7 @@ def test_a_run_that_fails_half_way_fails_all_later_updates() -> None:
             said.append(str(error))
     tell(said)
     """
-    first, second = ranks(2, program)
+    first, second = ranks(2, program, fresh=True)
     assert len(first) == len(second) == 2
     assert "has waited 3 s" in first[0]
     assert all("no gradient here" in line for line in second)
@@ -562,7 +562,7 @@ def test_ranks_that_differ_are_told_in_what(what: str) -> None:
     except td.distributed.DistributedError as error:
         tell(str(error))
     """
-    lines = ranks(2, program)
+    lines = ranks(2, program, fresh=what == "state")  # found in the midst of a step
     assert all("rank 1" in line and message in line for line in lines), lines
 
 
@@ -600,7 +600,7 @@ except td.distributed.DistributedError as error:
 @NEEDS_MPI
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_one_rank_changes_alone_is_told(change: str) -> None:
-    lines = ranks(2, CHANGED.replace("CHANGE", repr(change)))
+    lines = ranks(2, CHANGED.replace("CHANGE", repr(change)), fresh=bool(change))
     message = CHANGES[change]
     assert all(message in line and bool(line) == bool(message) for line in lines), lines
 

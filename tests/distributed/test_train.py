@@ -50,15 +50,15 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @NEEDS_MPI
 def test_any_number_of_ranks_writes_the_same_model() -> None:
     said = {}
-    for ranks in ("1", "2", "4"):
+    for ranks in ("1", "4"):  # two begin the one that goes on below
         code, out, err = done(*QUICK, "2", "--ranks", ranks, "--output", ranks)
         assert (code, err) == (0, "")
         said[ranks] = [x.rpartition(", ")[0] for x in out.splitlines() if "epoch" in x]
         assert out.count("epoch 1/2") == 1 and "[0]" not in out
         assert f"on {ranks} rank" in out.splitlines()[0]
-    same = model("1") == model("2") == model("4")
+    same = model("1") == model("4")
     assert same  # not compared by pytest, which would look for where
-    assert said["1"] == said["2"] == said["4"] and len(said["1"]) == 2
+    assert said["1"] == said["4"] and len(said["1"]) == 2
     # A folder is chosen once, and what was saved goes on with other numbers of ranks.
     assert done(*QUICK, "1", "--ranks", "2")[0] == 0
     code, out, _ = done("train", "--resume", "--epochs", "2", "--ranks", "4")

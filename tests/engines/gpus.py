@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from functools import cache
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ NAMES = ("opencl", "webgpu")
 MODULES = {"opencl": "pyopencl", "webgpu": "wgpu"}
 
 
+@cache
 def missing(name: str) -> str:
     """Why an engine has no device here; nothing where it has one."""
     if importlib.util.find_spec(MODULES[name]) is None:
@@ -34,9 +36,9 @@ def gpu(name: str) -> Gpu:
 
 
 def needs_gpu(name: str) -> Any:
-    """A parameter for an engine, skipped in sight of all where it has no device."""
-    why = missing(name)
-    return pytest.param(name, marks=pytest.mark.skipif(bool(why), reason=why))
+    """A parameter for an engine, skipped in sight of all where it has no device; its
+    driver is started by the first test that runs, not where tests are collected."""
+    return pytest.param(name, marks=pytest.mark.gpu(name))
 
 
 GPUS = [needs_gpu(name) for name in NAMES]
