@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from treadle.base.dataclass import dataclass
 from treadle.graph.body import Body
 from treadle.graph.rows import batched
 

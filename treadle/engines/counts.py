@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
+
+from treadle.base.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import accumulate
 
 from treadle.base.caches import lazy
+from treadle.base.dataclass import dataclass
 
 
 @dataclass(frozen=True)

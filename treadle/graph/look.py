@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from treadle.base.dataclass import dataclass
 from treadle.base.types import TupleType, Type
 from treadle.core import native
 from treadle.graph import serials

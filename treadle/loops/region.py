@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from treadle.base.dataclass import dataclass
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reached
 from treadle.loops.index import LoopAxis

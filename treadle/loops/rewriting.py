@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from operator import is_not
 from typing import Any
 
+from treadle.base.dataclass import dataclass
 from treadle.loops.index import Index
 from treadle.loops.kernel import (
     Accumulate,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, ClassVar, dataclass_transform
 
+from treadle.base.dataclass import dataclass
 from treadle.graph.tensor import Tensor
 from treadle.nn.module import Module
 

@@ -10,9 +10,10 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from treadle.base.caches import lazy
+from treadle.base.dataclass import dataclass
 from treadle.base.errors import RunError
 from treadle.base.types import Type
 from treadle.graph.leaves import Argument

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from treadle.base.dataclass import dataclass
 from treadle.base.types import Shape
 from treadle.graph.tensor import Tensor
 from treadle.loops.lower import At, unflatten

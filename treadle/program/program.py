@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 
 from treadle.base.caches import lazy
+from treadle.base.dataclass import dataclass
 from treadle.base.dtypes import DType
 from treadle.base.symbolic import exceeds, most
 from treadle.base.types import Type

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from treadle.base.dataclass import dataclass
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import by_serial
 from treadle.loops.index import LoopAxis

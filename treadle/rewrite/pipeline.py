@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from treadle.base.dataclass import dataclass
 from treadle.base.errors import RunError
 from treadle.base.options import current
 from treadle.base.types import TupleType

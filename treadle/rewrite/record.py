@@ -6,8 +6,9 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from treadle.base.dataclass import dataclass
 from treadle.base.events import span, watchers
 from treadle.graph.tensor import Tensor
 from treadle.rewrite.rule import Rule

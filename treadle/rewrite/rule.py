@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from treadle.base.dataclass import dataclass
 from treadle.base.dtypes import KINDS, kind
 from treadle.base.errors import OptionError
 from treadle.base.types import TupleType, Type, broadcast_shapes

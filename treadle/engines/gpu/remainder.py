@@ -7,8 +7,7 @@ its exponent are a float exactly.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from treadle.base.dataclass import dataclass
 from treadle.engines.native.codegen.builder import F32, F64, I32, I64, Builder, Value
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from treadle.base.dataclass import dataclass
 from treadle.engines.gpu.driver import DeviceDriver, UnsupportedKernelError
 from treadle.engines.gpu.emit import LoopWork
 from treadle.engines.gpu.product import product_of

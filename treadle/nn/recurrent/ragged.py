@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from treadle.base.arrays import Array
+from treadle.base.dataclass import dataclass
 from treadle.base.dtypes import whole
 from treadle.graph.leaves import as_tensor, constant_node
 from treadle.graph.operators import functions

@@ -1,8 +1,7 @@
 """LLVM IR as text: typed values, straight-line code, loops and branches.
 
 A value is its name and its LLVM type. Vectors of any length are legal: LLVM splits
-them into the registers of the host, so a loop over 64 floats is four interleaved
-loops over 16.
+them into registers, so a loop over 64 floats is four interleaved loops over 16.
 """
 
 from __future__ import annotations
@@ -11,8 +10,9 @@ import re
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
+
+from treadle.base.dataclass import dataclass
 
 I1, I8, I16, I32, I64 = "i1", "i8", "i16", "i32", "i64"
 F16, F32, F64, PTR = "half", "float", "double", "ptr"

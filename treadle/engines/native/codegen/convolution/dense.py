@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from treadle.base.dataclass import dataclass
 from treadle.engines.native.codegen.contraction.epilogue import Epilogue
 from treadle.engines.native.codegen.contraction.machine import Machine
 from treadle.engines.native.codegen.convolution import blocking

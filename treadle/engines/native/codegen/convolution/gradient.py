@@ -11,8 +11,7 @@ outputs, and its runs rows of windows. Each chunk has sums of its own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from treadle.base.dataclass import dataclass
 from treadle.engines.native.codegen.builder import Value
 from treadle.engines.native.codegen.contraction.frame import KernelFrame
 from treadle.engines.native.codegen.contraction.text import FunctionText, join, least
