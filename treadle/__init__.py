@@ -107,15 +107,8 @@ from treadle.runtime import eager as _eager
 from treadle.runtime import reserve as _reserve
 from treadle.runtime.computation import *
 from treadle.runtime.evaluate import *
-from treadle.runtime.explain import *
 from treadle.runtime.function import *
-from treadle.runtime.gradcheck import *
 from treadle.runtime.initialize import *
-from treadle.runtime.largest import *
-from treadle.runtime.lower import *
-from treadle.runtime.memory import *
-from treadle.runtime.profile import *
-from treadle.runtime.replay import *
 
 _guard(globals(), _Operand, _Op)
 _guard(vars(fft))
@@ -140,6 +133,13 @@ if _typing.TYPE_CHECKING:
     from treadle.rewrite.pattern import captures, numbers, of
     from treadle.rewrite.rule import Rule, RuleSet
     from treadle.rewrite.simplify import simplify as simplify
+    from treadle.runtime.explain import *
+    from treadle.runtime.gradcheck import *
+    from treadle.runtime.largest import *
+    from treadle.runtime.lower import *
+    from treadle.runtime.memory import *
+    from treadle.runtime.profile import *
+    from treadle.runtime.replay import *
     from treadle.train.model import Model as Model
     from treadle.viz.dot import to_dot as to_dot
     from treadle.viz.memory import show_memory as show_memory
@@ -148,20 +148,37 @@ if _typing.TYPE_CHECKING:
 
 # Loaded when first named: `import treadle` brings what a first tensor needs.
 _LATER = {
+    "Explanation": "runtime.explain",
+    "GradientCheck": "runtime.gradcheck",
+    "Memory": "runtime.memory",
     "Model": "train.model",
+    "Profile": "runtime.profile",
+    "RecordedRun": "runtime.replay",
+    "Recording": "runtime.replay",
     "Rule": "rewrite.rule",
     "RuleSet": "rewrite.rule",
+    "cache_info": "runtime.lower",
     "captures": "rewrite.pattern",
+    "check_gradient": "runtime.gradcheck",
+    "clear_cache": "runtime.lower",
     "data": "data",
     "distributed": "distributed",
+    "explain": "runtime.explain",
+    "fits": "runtime.memory",
     "from_onnx": "io.onnx",
     "io": "io",
+    "largest_batch": "runtime.largest",
+    "latest_program": "runtime.lower",
     "load": "io.store",
     "load_computation": "io.graph",
+    "lower": "runtime.lower",
+    "memory": "runtime.memory",
     "nn": "nn",
     "numbers": "rewrite.pattern",
     "of": "rewrite.pattern",
     "optim": "optim",
+    "profile": "runtime.profile",
+    "record": "runtime.replay",
     "save": "io.store",
     "show": "viz.show",
     "show_memory": "viz.memory",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -136,3 +138,19 @@ def test_every_folder_has_a_readme() -> None:
 def test_no_op_names_an_engine() -> None:
     for path in (ROOT / "ops").glob("*.py"):
         assert "treadle.engines" not in path.read_text(), path.name
+
+
+def test_a_bare_import_loads_what_a_first_tensor_needs() -> None:
+    """Rows, rules, engines and reports are loaded when they are first needed."""
+    text = "import sys, treadle; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, check=True
+    )
+    loaded = done.stdout.split()
+    rooms = {m.split(".")[1] for m in loaded if m.startswith("treadle.")}
+    assert rooms <= {"autodiff", "base", "core", "engines", "graph", "ops", "runtime"}
+    late = {name.rpartition(".")[2] for name in loaded if "treadle.runtime." in name}
+    reports = {"explain", "gradcheck", "largest", "lower", "memory", "profile"}
+    assert not late & {*reports, "replay", "rows", "rowed"}
+    assert "treadle.engines.native" not in loaded
+    assert not {"hashlib", "html", "json", "sysconfig"} & {*loaded}

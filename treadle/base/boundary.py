@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import inspect
 import os
-import sysconfig
 from collections.abc import Callable, Sequence
 from functools import wraps
 from types import FunctionType, TracebackType
 from typing import Any
 
+from treadle.base.caches import cached
 from treadle.base.errors import CallError, RunError, TreadleError
+from treadle.base.locks import imported
 from treadle.base.torch.arguments import ABSENT, RENAMED, asks_nothing
 from treadle.base.types import Type
 
@@ -40,7 +41,6 @@ OTHERWISE = {
 SHOWN = 60  # characters of an argument in a message
 _FULL = os.environ.get("TREADLE_TRACEBACK") == "full"
 _HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_PYTHON = tuple(sysconfig.get_path(k) for k in ("stdlib", "purelib", "platlib"))
 
 
 def refusal(
@@ -136,7 +136,14 @@ def _ours(frame: TracebackType) -> bool:
     code, names = frame.tb_frame.f_code, frame.tb_frame.f_globals
     if code.co_filename == "<string>":
         return str(names.get("__name__")).startswith("treadle.")
-    return code.co_filename.startswith((_HOME, "<frozen", "<__array", *_PYTHON))
+    return code.co_filename.startswith((_HOME, "<frozen", "<__array", *of_python()))
+
+
+@cached(1)
+def of_python() -> tuple[str, ...]:
+    """The folders of Python and of what is installed for it."""
+    get_path = imported("sysconfig").get_path
+    return tuple(get_path(k) for k in ("stdlib", "purelib", "platlib"))
 
 
 def _shown(x: Any) -> str:

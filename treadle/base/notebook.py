@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import linecache
 import os
 import sys
@@ -11,10 +10,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
+from treadle.base.locks import imported
+
 CALLS = 2  # of the user's, outermost and innermost, that an error shows
 _HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _FULL = os.environ.get("TREADLE_TRACEBACK") == "full"
 _RED, _GREEN, _PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[0m"
+
+
+def escaped(text: str) -> str:
+    """A text as HTML."""
+    return str(imported("html").escape(text))
 
 
 def _shell() -> Any:
@@ -48,13 +54,13 @@ def table(
         side = ["right" if k in right else "left" for k in range(len(row))]
         return "".join(
             f'<{kind} style="text-align: {where}; white-space: pre-wrap">'
-            f"{html.escape(str(cell))}</{kind}>"
+            f"{escaped(str(cell))}</{kind}>"
             for where, cell in zip(side, row, strict=True)
         )
 
     body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
     top = f"<thead><tr>{cells('th', head)}</tr></thead>" if head else ""
-    name = f"<caption>{html.escape(caption)}</caption>" if caption else ""
+    name = f"<caption>{escaped(caption)}</caption>" if caption else ""
     return f"<table>{name}{top}<tbody>{body}</tbody></table>"
 
 

@@ -14,7 +14,13 @@ from treadle.base.locks import imported
 F = TypeVar("F", bound=Callable[..., Any])
 
 # Modules that `import treadle` leaves out and what they provide once asked for it.
-LATER = {"stabilized": "treadle.rewrite.simplify"}
+LATER = {
+    "judge": "treadle.rewrite.checked",
+    "mismatch": "treadle.rewrite.checked",
+    "rerolled": "treadle.runtime.rows",
+    "run_as_rows": "treadle.runtime.rows",
+    "stabilized": "treadle.rewrite.simplify",
+}
 
 
 class Table:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base import trees
+from treadle.base.notebook import escaped
 from treadle.base.types import TupleType
 from treadle.graph.body import Body
 from treadle.graph.leaves import Argument, Constant, Cut, Draw, as_tensor
@@ -197,9 +197,9 @@ def represent(node: Tensor) -> str:
 @provide
 def represent_html(node: Tensor) -> str:
     """The same for a notebook: type and line, and the value or the expression."""
-    value = html.escape(represent(node))
-    where = html.escape(node.line)
+    value = escaped(represent(node))
+    where = escaped(node.line)
     return (
-        f"<div><code>{html.escape(str(node.type))}</code> "
+        f"<div><code>{escaped(str(node.type))}</code> "
         f"<small>{where}</small><pre>{value}</pre></div>"
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import itertools
 from typing import Any, ClassVar, Self
 
@@ -11,6 +10,7 @@ import numpy as np
 from treadle.base.changes import changed, unheard
 from treadle.base.dtypes import OWN, as_dtype, is_inexact, whole
 from treadle.base.errors import DTypeError, ShapeError
+from treadle.base.notebook import escaped
 from treadle.base.options import current, modes
 from treadle.base.types import Type, as_names, as_shape, broadcast_shapes
 from treadle.graph.gradients import give_gradients, only_none
@@ -310,7 +310,7 @@ class Variable(Operand):
         return f"{kind}({self.name!r}, {self._type}, {text})"
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(repr(self))}</pre>"
+        return f"<pre>{escaped(repr(self))}</pre>"
 
     def __copy__(self) -> Variable:
         return self.__deepcopy__({})

@@ -12,6 +12,7 @@ from treadle.base.errors import RunError
 from treadle.base.types import TupleType
 from treadle.graph.body import is_repeatable
 from treadle.graph.leaves import Leaf
+from treadle.graph.operators import provide
 from treadle.graph.tensor import Tensor
 from treadle.graph.text import bare, expression
 from treadle.graph.traversal import reach
@@ -24,6 +25,7 @@ Repeat = Callable[[], Any]
 WIDE = 80  # characters of what a rule found, and of what it made of it
 
 
+@provide
 def judge(
     nodes: Sequence[Tensor], feeds: Mapping[int, Any], keep: Set[int]
 ) -> ReferenceValues | None:
@@ -43,6 +45,7 @@ def judge(
     return ReferenceValues(roots, feeds)
 
 
+@provide
 def mismatch(what: str, node: Tensor) -> RunError:
     """The error for a node whose value is not what it should be."""
     types = ", ".join(repr(x.type) for x in node.inputs)

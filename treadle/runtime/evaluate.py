@@ -18,7 +18,7 @@ from treadle.graph.carried import Carried
 from treadle.graph.frame import top
 from treadle.graph.leaves import as_tensor
 from treadle.graph.look import assigned, look
-from treadle.graph.operators import Operand, provide
+from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.resident import soon
 from treadle.graph.serials import mark_run
 from treadle.graph.tensor import Tensor, settle
@@ -28,6 +28,7 @@ from treadle.graph.variable import Update, Variable, variable_of
 from treadle.runtime.again import Plans
 from treadle.runtime.around import settings
 from treadle.runtime.at_once import CallPlan, of_call
+from treadle.runtime.forests import FEW
 from treadle.runtime.history import (
     depends,
     keep_inside,
@@ -40,7 +41,6 @@ from treadle.runtime.history import (
 from treadle.runtime.numerics import refuse_pulled, run_rows
 from treadle.runtime.parts import read_part
 from treadle.runtime.recorder import observers, recorder
-from treadle.runtime.rows import FEW, rerolled
 from treadle.runtime.values import values_of
 from treadle.runtime.written import check_bases, commit, held, owned, spent_of, taken
 
@@ -82,7 +82,7 @@ def run(
         done = plans.run(key, seen, cuts)
         if done is not None:
             return done
-    if not plans.has_met(key) and rerolled([*roots, *updates], seen):
+    if not plans.has_met(key) and functions.rerolled([*roots, *updates], seen):
         return run(roots, cuts=cuts, plans=plans)
     if seen is None:
         return _run_anew(roots, feeds, spent, cuts)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from treadle.base.arrays import Numbers
 from treadle.base.types import Type
-from treadle.batch.forest import Forest
 from treadle.graph.resident import Futures
 from treadle.graph.serials import mark_run
 from treadle.graph.tensor import Tensor
+
+if TYPE_CHECKING:
+    from treadle.batch.forest import Forest
+
+FEW = 32  # nodes of a graph that is never looked at, ops of rows that are not run
 
 
 class _Counts(threading.local):

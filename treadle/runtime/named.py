@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dis
 import sys
-import sysconfig
 import types
 from typing import Any
 
+from treadle.base.boundary import of_python
 from treadle.base.caches import cached
 
 # What an operator, a statement or a look at an attribute calls.
@@ -26,7 +26,6 @@ DYNAMIC = frozenset(
 )
 
 _BUILT_IN = {"treadle", *sys.builtin_module_names}
-_LIBRARIES = tuple(sysconfig.get_path(k) for k in ("stdlib", "purelib", "platlib"))
 
 
 def is_library(x: Any) -> bool:
@@ -34,7 +33,7 @@ def is_library(x: Any) -> bool:
     if not isinstance(x, types.ModuleType):
         return False
     file = getattr(x, "__file__", None) or ""
-    return x.__name__.partition(".")[0] in _BUILT_IN or file.startswith(_LIBRARIES)
+    return x.__name__.partition(".")[0] in _BUILT_IN or file.startswith(of_python())
 
 
 def attributes_of(cls: type) -> dict[str, tuple[type, Any]]:

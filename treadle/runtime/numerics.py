@@ -23,12 +23,11 @@ from treadle.base.types import TupleType
 from treadle.graph.body import Body, CalledBody, bodies, with_bodies
 from treadle.graph.leaves import constant_node
 from treadle.graph.meaning import compute_at
-from treadle.graph.operators import provide
+from treadle.graph.operators import functions, provide
 from treadle.graph.resident import Resident
 from treadle.graph.tensor import Tensor
 from treadle.graph.text import head
 from treadle.graph.traversal import pending
-from treadle.runtime import rows
 
 Values = Mapping[int, Any]
 Arrays = Sequence[np.ndarray[Any, Any]]
@@ -219,16 +218,16 @@ def _types(nodes: Sequence[Tensor]) -> str:
 # -- batched runs ----------------------------------------------------------------------
 
 
-@provide  # in the place of the one that it calls
+@provide
 def run_rows(
     roots: Sequence[Tensor], asked: Container[int] = (), once: bool = False
 ) -> bool:
-    """`rows.run_rows`, and a look at the values if they are to be watched."""
+    """`rows.run_as_rows`, and a look at the values if they are to be watched."""
     now = current()
     if not now.check_numerics or now.eager:  # which runs each node by itself
-        return rows.run_rows(roots, asked, once)
+        return functions.run_as_rows(roots, asked, once)
     waiting = {node.serial for node in pending(roots) if node.stored is None}
-    if not rows.run_rows(roots, asked, once):
+    if not functions.run_as_rows(roots, asked, once):
         return False
     for node in pending(roots):
         if type(node.op) is Row and node.serial in waiting and not _finite(node.array):

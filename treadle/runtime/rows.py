@@ -28,13 +28,12 @@ from treadle.graph.operators import provide
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Update
 from treadle.ops.join import Concat
-from treadle.runtime.forests import Exits, Rows, counts
+from treadle.runtime.forests import FEW, Exits, Rows, counts
 from treadle.runtime.recorder import recorder
 from treadle.runtime.rowed import Reads, RowsPlan, key_of, known, run
 
-__all__ = ["costs", "counts", "rerolled", "run_rows"]
+__all__ = ["costs", "counts", "rerolled", "run_as_rows"]
 
-FEW = 32  # nodes of a graph that is never looked at, ops of rows that are not run
 LOOK = 512  # nodes that may be enough to see it
 JOINED = 4  # rows joined one after the other that are read together
 LARGE = 1 << 15  # bytes: of such values each is work enough for a kernel of its own
@@ -79,7 +78,7 @@ _declined: Cache[Any, tuple[Any, ...]] = Cache("graphs that are no rows", DECLIN
 
 
 @provide
-def run_rows(
+def run_as_rows(
     roots: Sequence[Tensor], asked: Container[int] = (), once: bool = False
 ) -> bool:
     """Run what of these roots can run as rows, if that pays; whether something ran.
@@ -103,7 +102,7 @@ def run_rows(
     table = columns(roots)
     if recorder() is None and reroll(roots, table=table):
         del table  # what it lists would count as asked for
-        return run_rows(roots, asked, once)
+        return run_as_rows(roots, asked, once)
     if not irregular(table, once):
         return False
     final = once or bool(modes.get().no_grad)
@@ -132,6 +131,7 @@ def costs(roots: Sequence[Tensor]) -> tuple[int, int] | None:
     return None if rows is None else rows.program.costs()
 
 
+@provide
 def rerolled(roots: Sequence[Tensor], seen: Look | None) -> bool:
     """Make loops of steps that Python wrote out, as `reroll` does, where the options
     let graphs be changed; whether there were any. `seen`: how the graph looks.

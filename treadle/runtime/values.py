@@ -12,10 +12,10 @@ from treadle.base.events import span, watchers
 from treadle.base.options import current
 from treadle.engines.base import Engine, Values, chosen
 from treadle.graph.claim import Claim
+from treadle.graph.operators import functions
 from treadle.graph.resident import Resident
 from treadle.graph.tensor import Tensor
 from treadle.graph.verify import problems
-from treadle.rewrite.checked import judge, mismatch
 from treadle.runtime.numerics import refuse
 
 
@@ -68,14 +68,14 @@ def _run(
         raise RunError(message).located(node.name, repr(node.type), node.line)
     spent = old[0] if old else ()
     copies = {n.serial: np.array(n.array) for n in nodes if n.serial in spent}
-    judged = judge(nodes, {**copies, **feeds}, keep)
+    judged = functions.judge(nodes, {**copies, **feeds}, keep)
     values = engine.run(nodes, feeds, keep, *old)
     for node in nodes:
         if judged is not None and node.serial in judged.roots:
             wrong = judged.wrong(node.serial, _at_home(values[node.serial]))
             if wrong:
                 what = f"on the {engine.name} engine it is not the reference's value"
-                raise mismatch(f"{what}; {wrong}", node)
+                raise functions.mismatch(f"{what}; {wrong}", node)
     return values
 
 
