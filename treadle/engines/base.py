@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -16,9 +16,11 @@ from treadle.base.locks import imported, importing, is_mine
 from treadle.base.options import engines as engine_names
 from treadle.base.options import register_engine
 from treadle.base.types import TupleType, Type
-from treadle.engines.lowered import CacheInfo, Lowered
 from treadle.graph.claim import Claim, InPlace
 from treadle.graph.tensor import Tensor
+
+if TYPE_CHECKING:
+    from treadle.engines.lowered import CacheInfo, Lowered
 
 Values = dict[int, Any]
 MANY = 50_000  # nodes of a graph that takes seconds to compile
@@ -203,7 +205,8 @@ class Engine:
 
     def cache_info(self, disk: bool = False) -> CacheInfo:
         """What is kept between runs; files on disk are counted where asked for."""
-        return CacheInfo(tables=tables())
+        info: CacheInfo = imported("treadle.engines.lowered").CacheInfo(tables=tables())
+        return info
 
     def clear_cache(self, disk: bool = False) -> None:
         """Forget what is kept between runs, with `disk` also what is on disk."""
