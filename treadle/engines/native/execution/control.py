@@ -25,7 +25,7 @@ from treadle.graph.body import Body
 from treadle.ops.control import Cond
 from treadle.ops.loop import Scan
 from treadle.ops.while_loop import While
-from treadle.program.program import Buffer, Fallback, Program, Step, is_controlled
+from treadle.program.program import Fallback, Program, Step, is_controlled
 
 if TYPE_CHECKING:
     from treadle.engines.native.execution.linked import Linked
@@ -53,8 +53,7 @@ def _kind(op: Any, count: int) -> _Kind:
     """How an op with so many operands runs its bodies."""
     if isinstance(op, Scan):
         every = tuple(range(count))
-        sizes = op.carries, op.scanned, op.draws, op.length
-        return _Kind("scan", (op.body,), (every,), *sizes)
+        return _Kind("scan", (op.body,), (every,), op.carries, op.scanned, op.draws)
     if isinstance(op, Cond):
         operands = tuple(range(1, 1 + op.split)), tuple(range(1 + op.split, count))
         return _Kind("branch", (op.then, op.otherwise), operands)
@@ -69,18 +68,24 @@ def is_native(step: Step, program: Program) -> bool:
     return native is not None and is_controlled(step, program.buffers)
 
 
-def code_of(step: Fallback, program: Program, inner: Inner) -> Code:
+def length_of(step: Step) -> int:
+    """How many steps a scan has; 0 of what is none."""
+    scans = isinstance(step, Fallback) and isinstance(step.op, Scan)
+    return step.op.length if scans else 0  # type: ignore[union-attr]
+
+
+def code_of(step: Fallback, inner: Inner) -> Code:
     """The code of a branch or loop: what the core reads of a record that is one."""
     arguments = [(n, 0) for n in (*step.read, *step.written)]
     special = [(name, 0) for name in ("workspace", "scratch", "status")]
     scratch = max(body.scratch for body, _ in inner.values())
-    size = memory_of(step, program, inner)
+    size = memory_of(step, inner)
     return Code("", {}, (*arguments, *special), 1, 0, scratch, size)
 
 
-def memory_of(step: Fallback, program: Program, inner: Inner) -> int:
+def memory_of(step: Fallback, inner: Inner) -> int:
     """The bytes of the memory of its bodies."""
-    return _frames(step, program.buffers, inner)[1]
+    return _frames(step, inner)[1]
 
 
 @dataclass
@@ -111,9 +116,7 @@ class _Memory:
         return place
 
 
-def _frames(
-    step: Fallback, buffers: Sequence[Buffer], inner: Inner
-) -> tuple[list[_Frame], int]:
+def _frames(step: Fallback, inner: Inner) -> tuple[list[_Frame], int]:
     """The bodies of a branch or loop, and the bytes that they need."""
     kind = _kind(step.op, len(step.read))
     memory = _Memory(INTEGER * (kind.carries + 2 * kind.draws))
@@ -142,7 +145,7 @@ def _frames(
 
 def _frame(linked: Linked, arguments: Sequence[Any], operands: Sequence[int]) -> _Frame:
     frame = _Frame(linked, {}, {})
-    for n, x in zip(linked.program.arguments, arguments, strict=True):
+    for n, x in zip(linked.interface.arguments, arguments, strict=True):
         if isinstance(x, int):
             frame.operands[n] = operands[x]
         else:
@@ -155,19 +158,19 @@ def _outputs(
 ) -> list[tuple[int, int, int, int, int]]:
     """The outputs of a body, as the core reads them: the kind, buffer, bytes, the
     output or carry that it goes with, and the place of its second block."""
-    results = [n for _, n, _ in inner.program.results]
-    buffers = inner.program.buffers
+    results = [n for _, n, _ in inner.interface.results]
+    written = {b.number for b in inner.interface.buffers}
     home: dict[int, int] = {}  # where a buffer is written: a stack if there is one
     for k in (*range(kind.carries, len(results)), *range(kind.carries)):
-        if buffers[results[k]].place == "result":
+        if results[k] in written:
             home.setdefault(results[k], k)
     stacks: dict[int, int] = {}  # of what a carry was before each step, by that
     for k, n in enumerate(results):
         if k >= kind.carries and operands.get(n, kind.carries) < kind.carries:
             stacks.setdefault(operands[n], k)
     outputs = []
-    for k, n in enumerate(results):
-        size, other, way = buffers[n].type.nbytes, 0, COPIED
+    for k, (_, n, t) in enumerate(inner.interface.results):
+        size, other, way = t.nbytes, 0, COPIED
         if home.get(n) == k:
             way = HOME
         elif k < kind.carries and operands.get(n) == k:
@@ -186,30 +189,36 @@ def _outputs(
 class Control:
     """A branch or loop of a program as the core has it, for any number of runs."""
 
-    def __init__(self, step: Fallback, buffers: Sequence[Buffer], inner: Inner) -> None:
-        """A step of a program whose bodies are linked."""
+    def __init__(self, step: Fallback, length: int, inner: Inner) -> None:
+        """A step of a program, or of one for other sizes, whose bodies are linked; a
+        scan has so many steps.
+        """
         op: Any = step.op
         kind = _kind(op, len(step.read))
-        frames, _ = _frames(step, buffers, inner)
+        frames, _ = _frames(step, inner)
         more = list[int]()
         if kind.name == "scan":
-            rows = step.read[kind.carries : kind.carries + kind.scanned]
-            strides = [buffers[n].type.nbytes // max(op.length, 1) for n in rows]
-            sizes = kind.carries, kind.draws, op.length, int(op.reverse), kind.scanned
-            more = [*sizes, *strides]
+            (frame,) = frames
+            interface = frame.linked.interface
+            pairs = zip(interface.arguments, interface.types, strict=True)
+            bytes_of = {frame.operands.get(n): t.nbytes for n, t in pairs}
+            rows = range(kind.carries, kind.carries + kind.scanned)
+            sizes = kind.carries, kind.draws, length, int(op.reverse), kind.scanned
+            more = [*sizes, *[bytes_of.get(x, 0) for x in rows]]  # 0: nobody reads it
         elif kind.name == "while":
-            test = frames[1].linked.program
+            test = frames[1].linked.interface
             _, verdict, _ = test.results[0]
-            is_written = test.buffers[verdict].place == "result"
+            is_written = any(b.number == verdict for b in test.buffers)
             more = [kind.carries, kind.draws, verdict, int(is_written)]
-        self._frames = frames  # what addresses lead to
+        self._kept = [(x.linked, x.constants) for x in frames]  # addresses lead there
         counts = len(step.read), len(step.written)
         bodies, outputs = map(_body, frames), [x.outputs for x in frames]
         self.capsule, self.address = native.control(
             kind.name, *counts, list(bodies), outputs, more
         )
         parts = [_parts(x.linked.records) for x in frames]
-        self.parts = min(kind.length * max(parts), ENDLESS)
+        turns = length if kind.name == "scan" else kind.length
+        self.parts = min(turns * max(parts), ENDLESS)
 
 
 def _parts(records: np.ndarray[Any, Any]) -> int:

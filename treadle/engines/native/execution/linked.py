@@ -24,6 +24,7 @@ from treadle.engines.native.execution.control import (
     Control,
     code_of,
     is_native,
+    length_of,
 )
 from treadle.engines.native.execution.interface import Interface
 from treadle.engines.native.execution.kept import Kept, packed_of
@@ -103,12 +104,13 @@ class Linked:
         self.within: list[Linked] = [
             x for inner in self.inner.values() for x, _ in inner.values()
         ]
+        self.lengths = {k: length_of(program.steps[k]) for k in self.inner}
         with stage("write code"):
             codes = self.codes = codes_of(program, room, known)
         for k, each in self.inner.items():
             step = program.steps[k]
             if isinstance(step, Fallback) and is_native(step, program):
-                codes[k] = (code_of(step, program, each),)
+                codes[k] = (code_of(step, each),)
         every = [c for step_codes in codes for c in step_codes]
         # Of the table of the steps' arguments, beside those of regions.
         self.arguments = max(sum([len(c.arguments) for c in every]), 1)
@@ -256,9 +258,9 @@ class Linked:
         self.controls: list[Control] = []
         for k, programs in self.inner.items():
             if self.codes[k]:
-                step, record = self.program.steps[k], self.spans[k][0]
+                step, record = (self.first or self).program.steps[k], self.spans[k][0]
                 assert isinstance(step, Fallback)
-                control = Control(step, self.program.buffers, programs)
+                control = Control(step, self.lengths[k], programs)
                 self.controls.append(control)
                 self.records[record, [TOTAL, CONTROL]] = control.parts, control.address
 
@@ -276,13 +278,14 @@ class Linked:
         plan: MemoryPlan,
         packed: Sequence[Sequence[int]],
         inner: dict[int, dict[int, tuple[Linked, Any]]],
+        lengths: dict[int, int],
     ) -> Linked:
         """This program for other sizes: the same steps on buffers of other types.
 
         `whole` makes these where somebody asks; `numbers` are arrays of what `written`
         tells, `packed` the bytes of what is kept of weights, `inner` the programs of
-        bodies by step and number. Bytes of buffers and scratch memory are the caller's
-        to fill in.
+        bodies by step and number, `lengths` the steps of scans. The caller fills in the
+        bytes of buffers and scratch memory.
         """
         linked = object.__new__(Linked)
         state = linked.__dict__
@@ -290,7 +293,7 @@ class Linked:
         for name in LAZY:
             state.pop(name, None)
         linked.whole, linked.interface, linked.plan = whole, interface, plan
-        linked.first, linked.inner = self, inner
+        linked.first, linked.inner, linked.lengths = self, inner, lengths
         linked.records, linked.table, _, _, linked.shifts = numbers
         linked.within = [x for programs in inner.values() for x, _ in programs.values()]
         if interface.constants is not self.interface.constants:
@@ -301,8 +304,7 @@ class Linked:
             buffers = [n for n, _ in one.places]
             places = tuple(zip(buffers, sizes, strict=True))
             every.append(replace(one, places=places))
-        linked.kept = Kept(every)
-        linked.tables, linked.notes = [], None
+        linked.kept, linked.tables, linked.notes = Kept(every), [], None
         linked._control()
         return linked
 

@@ -25,7 +25,7 @@ from treadle.base.symbolic import (
     plain,
 )
 from treadle.engines.native.codegen.code import Code
-from treadle.engines.native.execution.control import memory_of
+from treadle.engines.native.execution.control import length_of, memory_of
 from treadle.engines.native.execution.interface import Interface
 from treadle.engines.native.execution.layout import (
     ProgramTable,
@@ -51,6 +51,7 @@ class Rest(NamedTuple):
     packed: tuple[tuple[int, ...], ...]  # bytes of what is kept of weights
     needs: Any
     interface: Interface
+    lengths: tuple[int, ...]  # of scans
 
 
 class SymbolicProgram:
@@ -153,16 +154,13 @@ class _Template:
             [first.sizes, first.records, first.table, first.shifts],
             slots,
         )
+        packed = [tuple([bytes_of(n) for n, _ in x.places]) for x in first.kept.packed]
         self.rest = Rest(
             scratch_of(program, codes),
-            tuple(
-                [
-                    tuple([bytes_of(n) for n, _ in one.places])
-                    for one in first.kept.packed
-                ]
-            ),
+            tuple(packed),
             needs(program),
             Interface.of(program),
+            tuple([length_of(program.steps[k]) for k in self.inner]),
         )
         self._program, self._rest = maker(program, slots), maker(self.rest, slots)
         self._plans = SizedPlans(first.lives)
@@ -180,16 +178,14 @@ class _Template:
             }
             for k, each in self.inner.items()
         }
-        if inner:
-            program = whole()
-            whole = partial(_same, program)
-            for k, programs in inner.items():
-                step = program.steps[k]
-                if isinstance(step, Fallback) and first.codes[k]:
-                    place = first.lives.place[first.workspaces[k]]
-                    sizes[place] = memory_of(step, program, programs)
+        for k, programs in inner.items():
+            step = first.program.steps[k]
+            if isinstance(step, Fallback) and first.codes[k]:
+                place = first.lives.place[first.workspaces[k]]
+                sizes[place] = memory_of(step, programs)
         plan, table = self._plans.at(sizes), self._table(numbers)
-        plans = plan, rest.packed, inner
+        lengths = dict(zip(inner, rest.lengths, strict=True))
+        plans = plan, rest.packed, inner, lengths
         program = first.resized(whole, rest.interface, table, *plans)
         program.sizes, program.needs, program.scratch = (
             sizes.tolist(),
@@ -236,10 +232,6 @@ def _first(
     linked, _ = abreast(first, lanes, dict(zip(at, sized_codes, strict=True)))
     linked.link()
     return linked, [at[id(s)] for s in linked.program.steps]
-
-
-def _same(program: Program) -> Program:
-    return program
 
 
 class _Numbers:
