@@ -22,8 +22,7 @@ from treadle.engines.base import engine
 from treadle.engines.gpu.devices import devices
 from treadle.engines.native.system.host import cores, host
 from treadle.runtime.lower import cache_info
-from treadle.train.networks import NETWORKS
-from treadle.train.optimizers import OPTIMIZERS
+from treadle.train.networks import NETWORKS, OPTIMIZERS
 
 EXTRAS = ("scipy", "safetensors", "ml_dtypes")
 

@@ -21,8 +21,7 @@ from treadle.distributed.launch import launch
 from treadle.distributed.share import shards_of
 from treadle.distributed.world import rank, size
 from treadle.engines.base import engine
-from treadle.train.networks import NETWORKS, network
-from treadle.train.optimizers import OPTIMIZERS, optimizer
+from treadle.train.networks import NETWORKS, OPTIMIZERS, network, optimizer
 from treadle.train.progress import show_progress
 from treadle.train.run import Settings, TrainingRun, saved_run, training
 from treadle.train.snapshot import folder_to_resume, new_folder

@@ -11,13 +11,13 @@ from treadle.data.dataset import (
     Images,
     ListDataset,
     ScaleFirst,
+    pad,
     permutation,
 )
 from treadle.data.draws import generator
 from treadle.data.images import load_images
 from treadle.data.listops import generate_listops, listops_value
 from treadle.data.loader import Loader
-from treadle.data.padding import pad
 from treadle.data.text import Tagged, read_lines, read_tagged, read_text
 from treadle.data.tree import Tree, read_trees
 from treadle.data.vectors import WordVectors, read_vectors, write_vectors

@@ -11,9 +11,9 @@ from treadle.distributed.world import world
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
-from treadle.nn.lora import replaced
 from treadle.nn.module import Module
 from treadle.nn.normalization import BatchNorm, BatchNorm1d, BatchNorm2d, BatchNorm3d
+from treadle.nn.quantized import replaced
 from treadle.ops.create import zeros
 
 M = TypeVar("M", bound=Module)

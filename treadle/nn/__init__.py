@@ -18,7 +18,6 @@ from treadle.nn.generation import *
 from treadle.nn.layout import *
 from treadle.nn.lazy import *
 from treadle.nn.linear import *
-from treadle.nn.lora import *
 from treadle.nn.loss import *
 from treadle.nn.memory import *
 from treadle.nn.module import Module as Module

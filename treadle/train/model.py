@@ -31,7 +31,7 @@ from treadle.train.evaluating import evaluated
 from treadle.train.fitting import Fit
 from treadle.train.losses import BatchLoss
 from treadle.train.metrics import metric
-from treadle.train.optimizers import optimizer as by_name
+from treadle.train.networks import optimizer as by_name
 from treadle.train.progress import ProgressBar
 from treadle.train.report import confusion_of, report_page
 from treadle.train.summary import Summary, summary

@@ -29,8 +29,7 @@ from treadle.io.tensors import save_arrays
 from treadle.nn.functional import cross_entropy
 from treadle.nn.module import Module
 from treadle.ops.create import constant
-from treadle.train.networks import network
-from treadle.train.optimizers import optimizer
+from treadle.train.networks import network, optimizer
 from treadle.train.snapshot import CHECKPOINTS, restore_snapshot, save_snapshot
 from treadle.viz.curve import curve_svg
 

@@ -2,7 +2,6 @@
 # ruff: noqa: F403
 
 from treadle.nn.recurrent.cell import *
-from treadle.nn.recurrent.encoder import *
 from treadle.nn.recurrent.gru import *
 from treadle.nn.recurrent.lstm import *
 from treadle.nn.recurrent.multiplicative import *
