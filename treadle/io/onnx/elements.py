@@ -23,6 +23,7 @@ _SAME: dict[str, Function] = {
     "BitwiseNot": td.bitwise_invert,
     "BitwiseOr": td.bitwise_or,
     "BitwiseXor": td.bitwise_xor,
+    "Det": td.linalg.det,
     "GreaterOrEqual": td.greater_equal,
     "HardSwish": td.hard_swish,
     "IsNaN": td.isnan,
@@ -32,6 +33,8 @@ _SAME: dict[str, Function] = {
     "Neg": td.negative,
     "Not": td.logical_not,
     "Or": td.logical_or,
+    "PRelu": lambda x, slope: td.where(x < 0, x * slope, x),
+    "Pow": lambda x, y: td.pow(x, td.astype(y, x.type.dtype)),
     "Sub": td.subtract,
     "Where": td.where,
     "Xor": td.logical_xor,
@@ -61,16 +64,6 @@ def _divide(node: OnnxNode, x: Tensor, y: Tensor) -> Tensor:
     return size * td.sign(x) * td.sign(y)
 
 
-@row("Pow")
-def _power(node: OnnxNode, x: Tensor, y: Tensor) -> Tensor:
-    return td.pow(x, td.astype(y, x.type.dtype))
-
-
-@row("Mod", reads="fmod")
-def _modulo(node: OnnxNode, x: Tensor, y: Tensor) -> Tensor:
-    return td.fmod(x, y) if node.get("fmod", 0) else td.remainder(x, y)
-
-
 def _folded(function: Function) -> Function:
     return lambda node, *xs: functools.reduce(function, xs)
 
@@ -82,36 +75,34 @@ for _kind, _function in {
 }.items():
     row(_kind)(_folded(_function))
 
+row("Mean")(lambda node, *xs: functools.reduce(td.add, xs) / number(xs[0], len(xs)))
+row("Identity", raw=True)(lambda node, x: (x,))
+row("Gelu", reads="approximate")(
+    lambda node, x: td.gelu(x, node.get("approximate", "none"))
+)
+row("Mod", reads="fmod")(
+    lambda node, x, y: (td.fmod if node.get("fmod", 0) else td.remainder)(x, y)
+)
 
-@row("Mean")
-def _mean(node: OnnxNode, *xs: Tensor) -> Tensor:
-    return functools.reduce(td.add, xs) / number(xs[0], len(xs))
+
+def _with_alpha(function: Function, default: float) -> Function:
+    return lambda node, x: function(x, number(x, node.get("alpha", default)))
 
 
-@row("LeakyRelu", reads="alpha")
-def _leaky(node: OnnxNode, x: Tensor) -> Tensor:
-    return td.leaky_relu(x, number(x, node.get("alpha", 0.01)))
+for _kind, _function, _default in (
+    ("Celu", td.celu, 1.0),
+    ("Elu", td.elu, 1.0),
+    ("LeakyRelu", td.leaky_relu, 0.01),
+    ("Swish", lambda x, alpha: x * td.sigmoid(x * alpha), 1.0),
+    ("ThresholdedRelu", td.thresholded_relu, 1.0),
+):
+    row(_kind, reads="alpha")(_with_alpha(_function, _default))
 
 
 @row("treadle.PReluOfChannels")
 def _prelu_of_channels(node: OnnxNode, x: Tensor, slope: Tensor) -> Tensor:
     shape = (-1, *[1] * (x.type.ndim - 2)) if slope.type.size > 1 else ()
     return td.where(x < 0, x * td.reshape(slope, shape), x)
-
-
-@row("PRelu")
-def _prelu(node: OnnxNode, x: Tensor, slope: Tensor) -> Tensor:
-    return td.where(x < 0, x * slope, x)
-
-
-@row("Elu", reads="alpha")
-def _elu(node: OnnxNode, x: Tensor) -> Tensor:
-    return td.elu(x, number(x, node.get("alpha", 1.0)))
-
-
-@row("Celu", reads="alpha")
-def _celu(node: OnnxNode, x: Tensor) -> Tensor:
-    return td.celu(x, number(x, node.get("alpha", 1.0)))
 
 
 @row("Selu", reads="alpha gamma")
@@ -125,21 +116,6 @@ def _selu(node: OnnxNode, x: Tensor) -> Tensor:
 def _hard(node: OnnxNode, x: Tensor) -> Tensor:
     a, b = node.get("alpha", 0.2), node.get("beta", 0.5)
     return td.clip(x * number(x, a) + number(x, b), 0.0, 1.0)
-
-
-@row("ThresholdedRelu", reads="alpha")
-def _thresholded(node: OnnxNode, x: Tensor) -> Tensor:
-    return td.thresholded_relu(x, number(x, node.get("alpha", 1.0)))
-
-
-@row("Swish", reads="alpha")
-def _swish(node: OnnxNode, x: Tensor) -> Tensor:
-    return x * td.sigmoid(x * number(x, node.get("alpha", 1.0)))
-
-
-@row("Gelu", reads="approximate")
-def _gelu(node: OnnxNode, x: Tensor) -> Tensor:
-    return td.gelu(x, node.get("approximate", "none"))
 
 
 @row("Clip", reads="min max")
@@ -159,11 +135,6 @@ def _infinite(node: OnnxNode, x: Tensor) -> Tensor:
     if not node.get("detect_negative", 1):
         infinite = td.logical_and(infinite, x > 0)
     return infinite
-
-
-@row("Identity", raw=True)
-def _identity(node: OnnxNode, x: Any) -> Any:
-    return (x,)
 
 
 @row("Dropout", reads="ratio seed", static=(1, 2))
@@ -212,16 +183,14 @@ row("CumSum", reads="exclusive reverse", static=(1,))(_running(td.cumulative_sum
 row("CumProd", reads="exclusive reverse", static=(1,))(_running(td.cumulative_prod))
 
 
-@row("Hardmax", reads="axis")
-def _hardmax(node: OnnxNode, x: Tensor) -> Tensor:
-    return _along(_one_at_the_top)(node, x)
-
-
 def _one_at_the_top(x: Tensor, axis: int) -> Tensor:
     places = np.arange(x.type.shape[axis])
     shape = tuple(-1 if k == axis else 1 for k in range(x.type.ndim))
     top = td.astype(td.argmax(x, axis, keepdims=True), td.int64)
     return td.astype(td.equal(top, td.asarray(places.reshape(shape))), x.type.dtype)
+
+
+row("Hardmax", reads="axis")(_along(_one_at_the_top))
 
 
 @row("LpNormalization", reads="axis p")
@@ -241,11 +210,6 @@ def _shift(node: OnnxNode, x: Tensor, y: Tensor) -> Tensor:
     if way not in ways:
         raise ValueError(f"direction is {way[:20]!r}")
     return ways[way](x, y)
-
-
-@row("Det")
-def _determinant(node: OnnxNode, x: Tensor) -> Tensor:
-    return td.linalg.det(x)
 
 
 def _place(function: Function, flipped: bool = False) -> Function:

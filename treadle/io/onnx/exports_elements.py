@@ -11,7 +11,7 @@ import numpy as np
 from treadle.graph.tensor import Tensor
 from treadle.io.onnx.file import CODES
 from treadle.io.onnx.table import COMMON
-from treadle.io.onnx.writer import Exporter, Names, Writer, export
+from treadle.io.onnx.writer import Exporter, Names, Writer, export, export_all
 
 # Ops that one node says, operand by operand.
 _SAME = {
@@ -21,6 +21,7 @@ _SAME = {
     "Debug": "Identity",
     "DebugGradient": "Identity",
     "Divide": "Div",
+    "Gelu": "Gelu",
     "GreaterEqual": "GreaterOrEqual",
     "IsInf": "IsInf",
     "IsNan": "IsNaN",
@@ -48,8 +49,24 @@ def _same(kind: str, one: bool) -> Exporter:
     return lambda w, node, *xs: w.add(kind, *(xs[:1] if one else xs))
 
 
-for _name, _kind in _SAME.items():
-    export(_name)(_same(_kind, _name in _OF_ONE))
+export_all({name: _same(kind, name in _OF_ONE) for name, kind in _SAME.items()})
+export_all(
+    {
+        "Cast": lambda w, node, x: w.add("Cast", x, to=CODES[node.type.dtype]),
+        "Fmod": lambda w, node, x, y: w.add("Mod", x, y, fmod=1),
+        "IsFinite": lambda w, node, x: w.add(
+            "Not", w.add("Or", w.add("IsInf", x), w.add("IsNaN", x))
+        ),
+        "LogSoftmax": lambda w, node, x: w.add("LogSoftmax", x, axis=node.op.axis),
+        "NotEqual": lambda w, node, x, y: w.add("Not", w.add("Equal", x, y)),
+        "Rsqrt": lambda w, node, x: w.add("Reciprocal", w.add("Sqrt", x)),
+        "Softmax": lambda w, node, x: w.add("Softmax", x, axis=node.op.axis),
+        "Square": lambda w, node, x: w.add("Mul", x, x),
+        "Trunc": lambda w, node, x: w.add(
+            "Mul", w.add("Sign", x), w.add("Floor", w.add("Abs", x))
+        ),
+    }
+)
 
 
 def type_of(node: Tensor) -> Any:
@@ -74,21 +91,6 @@ _BITS = {
 def _bits(w: Writer, node: Tensor, *xs: str) -> str:
     kind = _BITS[node.op.name]
     return w.add(kind if type_of(node).dtype.kind == "b" else f"Bitwise{kind}", *xs)
-
-
-@export("NotEqual")
-def _not_equal(w: Writer, node: Tensor, x: str, y: str) -> str:
-    return w.add("Not", w.add("Equal", x, y))
-
-
-@export("Square")
-def _square(w: Writer, node: Tensor, x: str) -> str:
-    return w.add("Mul", x, x)
-
-
-@export("Rsqrt")
-def _rsqrt(w: Writer, node: Tensor, x: str) -> str:
-    return w.add("Reciprocal", w.add("Sqrt", x))
 
 
 @export("Expm1")
@@ -136,31 +138,6 @@ def _remainder(w: Writer, node: Tensor, x: str, y: str) -> str:
     return w.add("Sub", x, w.add("Mul", whole, y))
 
 
-@export("Fmod")
-def _fmod(w: Writer, node: Tensor, x: str, y: str) -> str:
-    return w.add("Mod", x, y, fmod=1)
-
-
-@export("Trunc")
-def _trunc(w: Writer, node: Tensor, x: str) -> str:
-    return w.add("Mul", w.add("Sign", x), w.add("Floor", w.add("Abs", x)))
-
-
-@export("IsFinite")
-def _finite(w: Writer, node: Tensor, x: str) -> str:
-    return w.add("Not", w.add("Or", w.add("IsInf", x), w.add("IsNaN", x)))
-
-
-@export("Cast")
-def _cast(w: Writer, node: Tensor, x: str) -> str:
-    return w.add("Cast", x, to=CODES[node.type.dtype])
-
-
-@export("Gelu")
-def _gelu(w: Writer, node: Tensor, x: str) -> str:
-    return w.add("Gelu", x)
-
-
 # -- reductions and orders ---------------------------------------------------------
 
 
@@ -176,8 +153,12 @@ def _reduction(kind: str) -> Callable[[Writer, Tensor, str], str]:
 
 
 _sum = _reduction("ReduceSum")
-for _name in ("Sum", "Prod", "Max", "Min", "Mean"):
-    export(_name)(_reduction(f"Reduce{_name}"))
+export_all(
+    {
+        name: _reduction(f"Reduce{name}")
+        for name in ("Sum", "Prod", "Max", "Min", "Mean")
+    }
+)
 
 
 @export("All", "Any_")
@@ -195,12 +176,6 @@ def _place(w: Writer, node: Tensor, x: str) -> str:
     op: Any = node.op
     places = w.add(op.name, x, axis=op.axis, keepdims=int(op.keepdims))
     return w.add("Cast", places, to=CODES[node.type.dtype])
-
-
-@export("Softmax", "LogSoftmax")
-def _softmax(w: Writer, node: Tensor, x: str) -> str:
-    op: Any = node.op
-    return w.add(op.name, x, axis=op.axis)
 
 
 @export("CumulativeSum")

@@ -18,7 +18,7 @@ from treadle.io.onnx.exports_recurrent import (
     with_channel_bias,
 )
 from treadle.io.onnx.file import CODES
-from treadle.io.onnx.writer import LAST, Names, Writer, export
+from treadle.io.onnx.writer import LAST, Names, Writer, export, export_all
 from treadle.ops.contract import letters
 
 _MOST_STEPS = 4096
@@ -39,11 +39,6 @@ def _permute(w: Writer, node: Tensor, x: str) -> str:
     if not order:
         return w.add("Identity", x)
     return w.add("Transpose", x, perm=[k % len(order) for k in order])
-
-
-@export("BroadcastTo")
-def _broadcast(w: Writer, node: Tensor, x: str) -> str:
-    return w.add("Expand", x, w.integers(node.type.shape))
 
 
 def _cut(w: Writer, x: str, starts: Any, stops: Any, axes: Any, steps: Any) -> str:
@@ -74,11 +69,6 @@ def _roll(w: Writer, node: Tensor, x: str) -> str:
     place = -op.shift % max(n, 1)
     tail = _cut(w, x, [place], [n], [op.axis], [1])
     return w.add("Concat", tail, _cut(w, x, [0], [place], [op.axis], [1]), axis=op.axis)
-
-
-@export("Concat")
-def _concat(w: Writer, node: Tensor, *xs: str) -> str:
-    return w.add("Concat", *xs, axis=node.op.axis)  # type: ignore[attr-defined]
 
 
 @export("Pad")
@@ -113,17 +103,6 @@ def _index(w: Writer, node: Tensor, x: str, *ids: str) -> str:
     order = list(range(count, count + len(rest)))
     order[op.place : op.place] = range(count)
     return w.add("Transpose", gathered, perm=order) if order else gathered
-
-
-@export("Embedding")
-def _embedding(w: Writer, node: Tensor, table: str, ids: str) -> str:
-    return w.add("Gather", table, _wide(w, ids), axis=0)
-
-
-@export("TakeAlong")
-def _along(w: Writer, node: Tensor, x: str, ids: str) -> str | None:
-    axis = node.op.axis  # type: ignore[attr-defined]
-    return w.add("GatherElements", x, _wide(w, ids), axis=axis)
 
 
 @export("OneHot")
@@ -220,12 +199,6 @@ def _sliding(op: Any) -> dict[str, Any]:
     return {"strides": op.stride, "pads": pads, "dilations": op.dilation}
 
 
-@export("Conv")
-def _conv(w: Writer, node: Tensor, x: str, weight: str) -> str:
-    op: Any = node.op
-    return w.add("Conv", x, weight, group=op.groups, **_sliding(op))
-
-
 @export("ConvInputGradient")
 def _conv_back(w: Writer, node: Tensor, x: str, weight: str) -> str:
     op: Any = node.op
@@ -242,12 +215,6 @@ def _conv_back(w: Writer, node: Tensor, x: str, weight: str) -> str:
         output_padding=more,
         **_sliding(op),
     )
-
-
-@export("MaxPool")
-def _max_pool(w: Writer, node: Tensor, x: str) -> str:
-    op: Any = node.op
-    return w.add("MaxPool", x, kernel_shape=op.kernel, **_sliding(op))
 
 
 @export("SumPool")
@@ -319,3 +286,25 @@ def _unrolled(w: Writer, node: Tensor, xs: Sequence[str]) -> Names:
     if op.reverse:
         stacks = [stack[::-1] for stack in stacks]
     return (*carry, *[w.add("Concat", *stack, axis=0) for stack in stacks])
+
+
+export_all(
+    {
+        "BroadcastTo": lambda w, node, x: w.add(
+            "Expand", x, w.integers(node.type.shape)
+        ),
+        "Concat": lambda w, node, *xs: w.add("Concat", *xs, axis=node.op.axis),
+        "Conv": lambda w, node, x, weight: w.add(
+            "Conv", x, weight, group=node.op.groups, **_sliding(node.op)
+        ),
+        "Embedding": lambda w, node, table, ids: w.add(
+            "Gather", table, _wide(w, ids), axis=0
+        ),
+        "MaxPool": lambda w, node, x: w.add(
+            "MaxPool", x, kernel_shape=node.op.kernel, **_sliding(node.op)
+        ),
+        "TakeAlong": lambda w, node, x, ids: w.add(
+            "GatherElements", x, _wide(w, ids), axis=node.op.axis
+        ),
+    }
+)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -185,16 +185,6 @@ def _norms(node: OnnxNode, x: Tensor) -> Tensor:
     return total ** number(x, 1 / p)
 
 
-@row("GlobalAveragePool")
-def _global_average(node: OnnxNode, x: Tensor) -> Tensor:
-    return td.mean(x, tuple(range(2, x.type.ndim)), keepdims=True)
-
-
-@row("GlobalMaxPool")
-def _global_max(node: OnnxNode, x: Tensor) -> Tensor:
-    return td.max(x, tuple(range(2, x.type.ndim)), keepdims=True)
-
-
 @row("GlobalLpPool", reads="p")
 def _global_norm(node: OnnxNode, x: Tensor) -> Tensor:
     p, axes = node.get("p", 2), tuple(range(2, x.type.ndim))
@@ -231,11 +221,6 @@ def _batch_norm(
         for old, new in pairs
     ]
     return (y, *running)[: max(len(node.outputs), 1)]
-
-
-@row("InstanceNormalization", reads="epsilon")
-def _instance_norm(node: OnnxNode, x: Tensor, scale: Tensor, b: Tensor) -> Tensor:
-    return td.instance_norm(x, scale, b, _eps(node, x))
 
 
 @row("GroupNormalization", reads="epsilon num_groups stash_type", first=21)
@@ -286,6 +271,17 @@ def _gemm(node: OnnxNode, a: Tensor, b: Tensor, c: Any = None) -> Tensor:
     return y + (c if beta == 1.0 else c * number(c, beta))
 
 
-@row("Einsum", reads="equation")
-def _einsum(node: OnnxNode, *xs: Tensor) -> Tensor:
-    return td.einsum(node.get("equation", ""), *xs)
+row("Einsum", reads="equation")(
+    lambda node, *xs: td.einsum(node.get("equation", ""), *xs)
+)
+row("InstanceNormalization", reads="epsilon")(
+    lambda node, x, scale, b: td.instance_norm(x, scale, b, _eps(node, x))
+)
+
+
+def _over_places(fold: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    return lambda node, x: fold(x, tuple(range(2, x.type.ndim)), keepdims=True)
+
+
+row("GlobalAveragePool")(_over_places(td.mean))
+row("GlobalMaxPool")(_over_places(td.max))

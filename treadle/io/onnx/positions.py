@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -56,18 +57,6 @@ def _scatter_nd(node: OnnxNode, x: Tensor, ids: Tensor, updates: Tensor) -> Tens
     return _put(x, key, updates, node.get("reduction", "none"))
 
 
-@row("ScatterElements", reads="axis reduction")
-def _scatter_elements(
-    node: OnnxNode, x: Tensor, ids: Tensor, updates: Tensor
-) -> Tensor:
-    return _scattered(node, x, ids, updates, node.get("reduction", "none"))
-
-
-@row("Scatter", reads="axis")
-def _scatter(node: OnnxNode, x: Tensor, ids: Tensor, updates: Tensor) -> Tensor:
-    return _scattered(node, x, ids, updates, "none")
-
-
 def _scattered(
     node: OnnxNode, x: Tensor, ids: Tensor, updates: Tensor, how: str
 ) -> Tensor:
@@ -77,6 +66,12 @@ def _scattered(
     grid = _grid(ids.type.shape)
     grid[axis] = ids
     return _put(x, tuple(grid), updates, how)
+
+
+row("Scatter", reads="axis")(functools.partial(_scattered, how="none"))
+row("ScatterElements", reads="axis reduction")(
+    lambda node, *xs: _scattered(node, *xs, node.get("reduction", "none"))
+)
 
 
 @row("TensorScatter", reads="axis mode")

@@ -29,16 +29,6 @@ def _place(x: Value, size: int, k: int) -> int:
     return place % size
 
 
-@row("SequenceEmpty", reads="dtype", raw=True, sequence=True)
-def _empty(node: OnnxNode) -> Sequence:
-    return ()
-
-
-@row("SequenceConstruct", raw=True, sequence=True)
-def _construct(node: OnnxNode, *xs: Value) -> Sequence:
-    return xs
-
-
 @row("SequenceInsert", raw=True, sequence=True)
 def _insert(node: OnnxNode, xs: Value, x: Value, place: Value = None) -> Sequence:
     items = list(_sequence(xs))
@@ -61,11 +51,6 @@ def _erase(node: OnnxNode, xs: Value, place: Value = None) -> Sequence:
 def _at(node: OnnxNode, xs: Value, place: Value) -> tuple[Any]:
     items = _sequence(xs)
     return (items[_place(place, len(items), 1)],)
-
-
-@row("SequenceLength", raw=True)
-def _length(node: OnnxNode, xs: Value) -> tuple[Any]:
-    return (np.array(len(_sequence(xs)), np.int64),)
 
 
 @row("SplitToSequence", reads="axis keepdims", raw=True, sequence=True)
@@ -99,18 +84,17 @@ def _concat(node: OnnxNode, xs: Value) -> tuple[Any]:
     return (join(items, axis),)
 
 
-@row("Optional", reads="type", raw=True)
-def _optional(node: OnnxNode, x: Value = None) -> tuple[Any]:
-    return (x,)
-
-
-@row("OptionalHasElement", raw=True)
-def _has(node: OnnxNode, x: Value = None) -> tuple[Any]:
-    return (np.array(x is not None),)
-
-
 @row("OptionalGetElement", raw=True)
 def _get(node: OnnxNode, x: Value) -> tuple[Any]:
     if x is None:
         raise ValueError("the optional value is left out")
     return (x,)
+
+
+row("SequenceEmpty", reads="dtype", raw=True, sequence=True)(lambda node: ())
+row("SequenceConstruct", raw=True, sequence=True)(lambda node, *xs: xs)
+row("SequenceLength", raw=True)(
+    lambda node, xs: (np.array(len(_sequence(xs)), np.int64),)
+)
+row("Optional", reads="type", raw=True)(lambda node, x=None: (x,))
+row("OptionalHasElement", raw=True)(lambda node, x=None: (np.array(x is not None),))

@@ -54,11 +54,6 @@ def _shape(node: OnnxNode, x: Tensor) -> Array:
     return np.array(shape[start:end], np.int64)
 
 
-@row("Size")
-def _count(node: OnnxNode, x: Tensor) -> Array:
-    return np.array(x.type.size, np.int64)
-
-
 @row("Range", reads="stash_type", static=(0, 1, 2))
 def _range(node: OnnxNode, start: Array, stop: Array, step: Array) -> Array:
     start, stop, step = start.reshape(()), stop.reshape(()), step.reshape(())
@@ -142,11 +137,6 @@ def _tile(node: OnnxNode, x: Tensor, counts: Array) -> Tensor:
     return td.tile(x, repeats)
 
 
-@row("Concat", reads="axis")
-def _concat(node: OnnxNode, *xs: Tensor) -> Tensor:
-    return td.concat(list(xs), axis_of(node.get("axis", 1), xs[0]))
-
-
 @row("Split", reads="axis split num_outputs", static=(1,))
 def _split(node: OnnxNode, x: Tensor, sizes: Any = None) -> Any:
     axis, count = axis_of(node.get("axis", 0), x), len(node.outputs)
@@ -188,11 +178,6 @@ def _slice(
         end = None if step < 0 and b < -x.type.shape[k] else b
         key[k] = slice(a, end, step)
     return x[tuple(key)]
-
-
-@row("Gather", reads="axis")
-def _gather(node: OnnxNode, x: Tensor, ids: Tensor) -> Tensor:
-    return td.take(x, ids, axis_of(node.get("axis", 0), x))
 
 
 @row("GatherElements", reads="axis")
@@ -287,3 +272,12 @@ def _to_depth(node: OnnxNode, x: Tensor) -> Tensor:
     y = td.reshape(x, (n, c, h // b, b, w // b, b))
     order = (0, 3, 5, 1, 2, 4) if depth_first else (0, 1, 3, 5, 2, 4)
     return td.reshape(td.permute_dims(y, order), (n, -1, h // b, w // b))
+
+
+row("Size")(lambda node, x: np.array(x.type.size, np.int64))
+row("Concat", reads="axis")(
+    lambda node, *xs: td.concat(list(xs), axis_of(node.get("axis", 1), xs[0]))
+)
+row("Gather", reads="axis")(
+    lambda node, x, ids: td.take(x, ids, axis_of(node.get("axis", 0), x))
+)

@@ -38,6 +38,12 @@ def export(*names: str) -> Callable[[Exporter], Exporter]:
     return enter
 
 
+def export_all(table: Mapping[str, Exporter]) -> None:
+    """Enter the functions of a table, by the names of ops."""
+    for name, write in table.items():
+        export(name)(write)
+
+
 class Writer:
     """Collects what a file holds; `unknown` has the ops that it has no way to say.
 
