@@ -21,6 +21,7 @@ from treadle.optim.gradients import (
     clip_by_norm,
     clip_by_value,
     global_norm,
+    times,
 )
 
 
@@ -223,7 +224,7 @@ class Controls:
         gradients, changes = list(derived), []
         finite = hold = None
         if self.loss_scale is not None:
-            gradients = _times(gradients, 1.0 / self.loss_scale.scale.node())
+            gradients = times(gradients, 1.0 / self.loss_scale.scale.node())
         if self.watches:
             finite = self.measures.finite(gradients)
             hold = ~finite
@@ -250,7 +251,7 @@ class Controls:
             norm_changes, factor = self.norms.next(self.measures.norm(gradients))
             changes += kept_where(norm_changes, hold)
             if factor is not None:
-                gradients = _times(gradients, factor)
+                gradients = times(gradients, factor)
         if self.clip_value is not None:
             gradients = clip_by_value(gradients, self.clip_value)
         if self.clip_norm is not None:
@@ -304,9 +305,3 @@ def kept_where(changes: Changes, hold: Tensor | None) -> Changes:
     if hold is None:
         return changes
     return [(v, functions.where(hold, v.node(), x)) for v, x in changes]
-
-
-def _times(gradients: Sequence[Gradient], factor: Tensor) -> list[Gradient]:
-    return [
-        replace(g, value=g.value * factor.astype(g.value.type.dtype)) for g in gradients
-    ]

@@ -115,6 +115,11 @@ def clip_by_norm(
     """
     norm = global_norm(gradients) if norm is None else norm
     factor = limit / functions.maximum(norm, limit)
+    return times(gradients, factor)
+
+
+def times(gradients: Sequence[Gradient], factor: Tensor) -> list[Gradient]:
+    """Gradients scaled by a number."""
     return [
         replace(g, value=g.value * factor.astype(g.value.type.dtype)) for g in gradients
     ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from treadle.base.dataclass import dataclass
@@ -42,17 +43,20 @@ Schedule = Callable[[Any], Tensor]
 
 @dataclass(frozen=True)
 class ScheduleFormula:
-    """A function of this module with its settings: a closure could not be pickled."""
+    """A schedule, equal and pickled by its name and settings, as no closure is."""
 
-    function: Callable[..., Tensor]
+    name: str
     settings: tuple[Any, ...]
+    rate: Callable[[Tensor], Tensor] = field(compare=False)
 
     def __call__(self, i: Any) -> Tensor:
-        return self.function(_real(i), *self.settings)
+        return self.rate(_real(i))
 
     def __repr__(self) -> str:
-        name = self.function.__name__.removeprefix("_")
-        return f"{name}({', '.join(map(repr, self.settings))})"
+        return f"{self.name}({', '.join(map(repr, self.settings))})"
+
+    def __reduce__(self) -> Any:
+        return by_name, (self.name, *self.settings)
 
 
 def _real(i: Any) -> Tensor:
@@ -71,11 +75,7 @@ def constant(base: float) -> Schedule:
     >>> float(constant(0.1)(5))
     0.1
     """
-    return ScheduleFormula(_constant, (base,))
-
-
-def _constant(i: Tensor, base: float) -> Tensor:
-    return _real(base)
+    return ScheduleFormula("constant", (base,), lambda i: _real(base))
 
 
 def provided(rate: Operand) -> Schedule:
@@ -84,11 +84,7 @@ def provided(rate: Operand) -> Schedule:
     >>> float(provided(td.Variable(0.5))(5))
     0.5
     """
-    return ScheduleFormula(_provided, (rate,))
-
-
-def _provided(i: Tensor, rate: Operand) -> Tensor:
-    return _real(rate)
+    return ScheduleFormula("provided", (rate,), lambda i: _real(rate))
 
 
 def step(base: float, size: int, gamma: float = 0.1) -> Schedule:
@@ -98,11 +94,11 @@ def step(base: float, size: int, gamma: float = 0.1) -> Schedule:
     [1.0, 1.0, 0.5, 0.25]
     """
     _positive(size=size)
-    return ScheduleFormula(_step, (base, size, gamma))
-
-
-def _step(i: Tensor, base: float, size: int, gamma: float) -> Tensor:
-    return base * _power(gamma, functions.floor(i / size))
+    return ScheduleFormula(
+        "step",
+        (base, size, gamma),
+        lambda i: base * _power(gamma, functions.floor(i / size)),
+    )
 
 
 def piecewise(
@@ -117,16 +113,14 @@ def piecewise(
     factors = [gamma] * len(points) if isinstance(gamma, (int, float)) else list(gamma)
     if len(factors) != len(points) or list(points) != sorted(points):
         raise ArgumentError("a schedule has rising points and one gamma for each")
-    return ScheduleFormula(_piecewise, (base, tuple(points), tuple(factors)))
 
+    def rate(i: Tensor) -> Tensor:
+        value = _real(base)
+        for point, factor in zip(points, factors, strict=True):
+            value = functions.where(i >= point, value * factor, value)
+        return value
 
-def _piecewise(
-    i: Tensor, base: float, points: Sequence[int], factors: Sequence[float]
-) -> Tensor:
-    rate = _real(base)
-    for point, factor in zip(points, factors, strict=True):
-        rate = functions.where(i >= point, rate * factor, rate)
-    return rate
+    return ScheduleFormula("piecewise", (base, tuple(points), tuple(factors)), rate)
 
 
 def exponential(base: float, gamma: float) -> Schedule:
@@ -135,11 +129,9 @@ def exponential(base: float, gamma: float) -> Schedule:
     >>> float(exponential(1.0, 0.5)(3))
     0.125
     """
-    return ScheduleFormula(_exponential, (base, gamma))
-
-
-def _exponential(i: Tensor, base: float, gamma: float) -> Tensor:
-    return base * _power(gamma, i)
+    return ScheduleFormula(
+        "exponential", (base, gamma), lambda i: base * _power(gamma, i)
+    )
 
 
 def natural_exponential(base: float, k: float) -> Schedule:
@@ -148,11 +140,9 @@ def natural_exponential(base: float, k: float) -> Schedule:
     >>> f"{float(natural_exponential(1.0, 0.1)(10)):.4f}"
     '0.3679'
     """
-    return ScheduleFormula(_natural_exponential, (base, k))
-
-
-def _natural_exponential(i: Tensor, base: float, k: float) -> Tensor:
-    return base * functions.exp(i * -k)
+    return ScheduleFormula(
+        "natural_exponential", (base, k), lambda i: base * functions.exp(i * -k)
+    )
 
 
 def inverse(base: float, gamma: float, power: float = 1.0) -> Schedule:
@@ -161,11 +151,9 @@ def inverse(base: float, gamma: float, power: float = 1.0) -> Schedule:
     >>> float(inverse(1.0, 0.5)(2))
     0.5
     """
-    return ScheduleFormula(_inverse, (base, gamma, power))
-
-
-def _inverse(i: Tensor, base: float, gamma: float, power: float) -> Tensor:
-    return base * (1.0 + gamma * i) ** -power
+    return ScheduleFormula(
+        "inverse", (base, gamma, power), lambda i: base * (1.0 + gamma * i) ** -power
+    )
 
 
 def inverse_decay(base: float, k: float) -> Schedule:
@@ -174,11 +162,7 @@ def inverse_decay(base: float, k: float) -> Schedule:
     >>> float(inverse_decay(1.0, 1.0)(3))
     0.25
     """
-    return ScheduleFormula(_inverse_decay, (base, k))
-
-
-def _inverse_decay(i: Tensor, base: float, k: float) -> Tensor:
-    return base / (1.0 + k * i)
+    return ScheduleFormula("inverse_decay", (base, k), lambda i: base / (1.0 + k * i))
 
 
 def polynomial(
@@ -190,14 +174,12 @@ def polynomial(
     [1.0, 0.75, 0.0, 0.0]
     """
     _positive(steps=steps)
-    return ScheduleFormula(_polynomial, (base, steps, power, final))
 
+    def rate(i: Tensor) -> Tensor:
+        left = functions.maximum(1.0 - i / steps, 0.0)
+        return (base - final) * left**power + final
 
-def _polynomial(
-    i: Tensor, base: float, steps: int, power: float, final: float
-) -> Tensor:
-    left = functions.maximum(1.0 - i / steps, 0.0)
-    return (base - final) * left**power + final
+    return ScheduleFormula("polynomial", (base, steps, power, final), rate)
 
 
 def sigmoid(base: float, gamma: float, center: float) -> Schedule:
@@ -206,11 +188,11 @@ def sigmoid(base: float, gamma: float, center: float) -> Schedule:
     >>> float(sigmoid(1.0, 0.1, 5)(5))
     0.5
     """
-    return ScheduleFormula(_sigmoid, (base, gamma, center))
-
-
-def _sigmoid(i: Tensor, base: float, gamma: float, center: float) -> Tensor:
-    return base / (1.0 + functions.exp((i - center) * -gamma))
+    return ScheduleFormula(
+        "sigmoid",
+        (base, gamma, center),
+        lambda i: base / (1.0 + functions.exp((i - center) * -gamma)),
+    )
 
 
 def inverse_sqrt(base: float, steps: int, start: int = 0) -> Schedule:
@@ -220,12 +202,12 @@ def inverse_sqrt(base: float, steps: int, start: int = 0) -> Schedule:
     0.5
     """
     _positive(steps=steps)
-    return ScheduleFormula(_inverse_sqrt, (base, steps, start))
 
+    def rate(i: Tensor) -> Tensor:
+        past = functions.maximum(i - start, 0.0)
+        return base * functions.sqrt(steps / (past + steps))
 
-def _inverse_sqrt(i: Tensor, base: float, steps: int, start: int) -> Tensor:
-    past = functions.maximum(i - start, 0.0)
-    return base * functions.sqrt(steps / (past + steps))
+    return ScheduleFormula("inverse_sqrt", (base, steps, start), rate)
 
 
 def cosine(base: float, steps: int, final: float = 0.0) -> Schedule:
@@ -237,12 +219,12 @@ def cosine(base: float, steps: int, final: float = 0.0) -> Schedule:
     [1.0, 0.5, 0.0, 0.0]
     """
     _positive(steps=steps)
-    return ScheduleFormula(_cosine, (base, steps, final))
 
+    def rate(i: Tensor) -> Tensor:
+        part = functions.minimum(i / steps, 1.0)
+        return final + (base - final) * (1.0 + functions.cos(part * math.pi)) / 2.0
 
-def _cosine(i: Tensor, base: float, steps: int, final: float) -> Tensor:
-    part = functions.minimum(i / steps, 1.0)
-    return final + (base - final) * (1.0 + functions.cos(part * math.pi)) / 2.0
+    return ScheduleFormula("cosine", (base, steps, final), rate)
 
 
 def cyclic(low: float, high: float, half: int, gamma: float = 1.0) -> Schedule:
@@ -254,16 +236,16 @@ def cyclic(low: float, high: float, half: int, gamma: float = 1.0) -> Schedule:
     [0.0, 0.5, 1.0, 0.5, 0.0]
     """
     _positive(half=half)
-    return ScheduleFormula(_cyclic, (low, high, half, gamma))
 
+    def rate(i: Tensor) -> Tensor:
+        cycle = functions.floor(1.0 + i / (2 * half))
+        height = 1.0 - functions.abs(i / half - 2.0 * cycle + 1.0)
+        height = functions.maximum(height, 0.0)
+        if gamma != 1.0:
+            height = height * _power(gamma, i)
+        return _real(low) + (_real(high) - _real(low)) * height
 
-def _cyclic(i: Tensor, low: float, high: float, half: int, gamma: float) -> Tensor:
-    cycle = functions.floor(1.0 + i / (2 * half))
-    height = 1.0 - functions.abs(i / half - 2.0 * cycle + 1.0)
-    height = functions.maximum(height, 0.0)
-    if gamma != 1.0:
-        height = height * _power(gamma, i)
-    return _real(low) + (_real(high) - _real(low)) * height
+    return ScheduleFormula("cyclic", (low, high, half, gamma), rate)
 
 
 def warm_up(
@@ -281,15 +263,13 @@ def warm_up(
     if cycle and cycle < steps:
         raise ArgumentError(f"a cycle of {cycle} steps is shorter than its warm-up")
     after = schedule if callable(schedule) else constant(schedule)
-    return ScheduleFormula(_warm_up, (after, steps, start, cycle))
 
+    def rate(i: Tensor) -> Tensor:
+        x = i - cycle * functions.floor(i / cycle) if cycle else i
+        part = functions.minimum((x + 1.0) / steps, 1.0)
+        return after(i) * (start + (1.0 - start) * part)
 
-def _warm_up(
-    i: Tensor, schedule: Schedule, steps: int, start: float, cycle: int
-) -> Tensor:
-    x = i - cycle * functions.floor(i / cycle) if cycle else i
-    part = functions.minimum((x + 1.0) / steps, 1.0)
-    return schedule(i) * (start + (1.0 - start) * part)
+    return ScheduleFormula("warm_up", (after, steps, start, cycle), rate)
 
 
 def _power(base: float, exponent: Tensor) -> Tensor:
@@ -298,20 +278,7 @@ def _power(base: float, exponent: Tensor) -> Tensor:
 
 
 _TABLE: dict[str, Callable[..., Schedule]] = {
-    "constant": constant,
-    "cosine": cosine,
-    "cyclic": cyclic,
-    "exponential": exponential,
-    "inverse": inverse,
-    "inverse_decay": inverse_decay,
-    "inverse_sqrt": inverse_sqrt,
-    "natural_exponential": natural_exponential,
-    "piecewise": piecewise,
-    "polynomial": polynomial,
-    "provided": provided,
-    "sigmoid": sigmoid,
-    "step": step,
-    "warm_up": warm_up,
+    name: globals()[name] for name in __all__ if name not in ("Schedule", "by_name")
 }
 
 

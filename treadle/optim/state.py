@@ -254,6 +254,7 @@ class OptimizerState:
         return {**state, **self._waiting}
 
     def _state_variables(self) -> dict[str, Variable]:
+        """The Variables of the state by name, rates included."""
         variables = self._own()
         for k, group in enumerate(self.groups):
             if group.own_rate is not None:
@@ -265,14 +266,9 @@ class OptimizerState:
 
     def _targets(self, names: Container[str]) -> dict[str, Variable]:
         """The Variables that a state with these names is loaded into."""
-        targets = self._own()
-        for k, group in enumerate(self.groups):
-            if group.own_rate is not None and f"lr.{k}" in names:
-                targets[f"lr.{k}"] = group.own_rate
-        for key, _, states in self._states.values():
-            for name, variable in states.items():
-                targets[f"{key}/{name}"] = variable
-        return targets
+        rates = {f"lr.{k}" for k in range(len(self.groups))}
+        known = self._state_variables().items()
+        return {k: v for k, v in known if k in names or k not in rates}
 
     def check_state(
         self,

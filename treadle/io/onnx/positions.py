@@ -70,7 +70,7 @@ def _scattered(
 
 row("Scatter", reads="axis")(functools.partial(_scattered, how="none"))
 row("ScatterElements", reads="axis reduction")(
-    lambda node, *xs: _scattered(node, *xs, node.get("reduction", "none"))
+    lambda node, x, i, e: _scattered(node, x, i, e, node.get("reduction", "none"))
 )
 
 
