@@ -47,10 +47,8 @@ class Shift(Elementwise):
 @op(
     primitive=True, differentiable=False, commutative=True, idempotent=True, absorbing=0
 )
-class BitwiseAnd(Bitwise):
+class BitwiseAnd(Bitwise, ufunc=np.bitwise_and):
     """The bits set in both x and y."""
-
-    ufunc = np.bitwise_and
 
 
 @provide
@@ -64,10 +62,8 @@ def bitwise_and(x: Any, y: Any) -> Tensor:
 
 
 @op(primitive=True, differentiable=False, commutative=True, idempotent=True, identity=0)
-class BitwiseOr(Bitwise):
+class BitwiseOr(Bitwise, ufunc=np.bitwise_or):
     """The bits set in x or y."""
-
-    ufunc = np.bitwise_or
 
 
 @provide
@@ -81,10 +77,8 @@ def bitwise_or(x: Any, y: Any) -> Tensor:
 
 
 @op(primitive=True, differentiable=False, commutative=True, identity=0)
-class BitwiseXor(Bitwise):
+class BitwiseXor(Bitwise, ufunc=np.bitwise_xor):
     """The bits set in one of x and y."""
-
-    ufunc = np.bitwise_xor
 
 
 @provide
@@ -98,10 +92,8 @@ def bitwise_xor(x: Any, y: Any) -> Tensor:
 
 
 @op(primitive=True, differentiable=False)
-class LeftShift(Shift):
+class LeftShift(Shift, ufunc=np.left_shift):
     """The bits of x moved y places up."""
-
-    ufunc = np.left_shift
 
 
 @provide
@@ -115,10 +107,8 @@ def bitwise_left_shift(x: Any, y: Any) -> Tensor:
 
 
 @op(primitive=True, differentiable=False)
-class RightShift(Shift):
+class RightShift(Shift, ufunc=np.right_shift):
     """The bits of x moved y places down."""
-
-    ufunc = np.right_shift
 
 
 @provide

@@ -125,11 +125,8 @@ def _signs_differ(op: Comparison, x: Tensor, y: Tensor) -> Tensor:
 
 
 @op(primitive=True, differentiable=False, commutative=True)
-class Equal(Comparison):
+class Equal(Comparison, takes="any", ufunc=np.equal):
     """x == y."""
-
-    takes = "any"
-    ufunc = np.equal
 
 
 @provide
@@ -146,11 +143,8 @@ def equal(x: Any, y: Any) -> Any:
 
 
 @op(primitive=True, differentiable=False, commutative=True)
-class NotEqual(Comparison):
+class NotEqual(Comparison, takes="any", ufunc=np.not_equal):
     """x != y."""
-
-    takes = "any"
-    ufunc = np.not_equal
 
 
 @provide
@@ -167,10 +161,8 @@ def not_equal(x: Any, y: Any) -> Any:
 
 
 @op(primitive=True, differentiable=False)
-class Less(Comparison):
+class Less(Comparison, ufunc=np.less):
     """x < y."""
-
-    ufunc = np.less
 
 
 @provide
@@ -185,10 +177,8 @@ def less(x: Any, y: Any) -> Tensor:
 
 
 @op(primitive=True, differentiable=False)
-class LessEqual(Comparison):
+class LessEqual(Comparison, ufunc=np.less_equal):
     """x <= y."""
-
-    ufunc = np.less_equal
 
 
 @provide
@@ -203,10 +193,8 @@ def less_equal(x: Any, y: Any) -> Tensor:
 
 
 @op(primitive=True, differentiable=False)
-class Greater(Comparison):
+class Greater(Comparison, ufunc=np.greater):
     """x > y."""
-
-    ufunc = np.greater
 
 
 @provide
@@ -221,10 +209,8 @@ def greater(x: Any, y: Any) -> Tensor:
 
 
 @op(primitive=True, differentiable=False)
-class GreaterEqual(Comparison):
+class GreaterEqual(Comparison, ufunc=np.greater_equal):
     """x >= y."""
-
-    ufunc = np.greater_equal
 
 
 @provide
@@ -246,10 +232,8 @@ def greater_equal(x: Any, y: Any) -> Tensor:
     identity=1,
     absorbing=0,
 )
-class LogicalAnd(Logical):
+class LogicalAnd(Logical, ufunc=np.logical_and):
     """x and y."""
-
-    ufunc = np.logical_and
 
 
 @provide
@@ -270,10 +254,8 @@ def logical_and(x: Any, y: Any) -> Tensor:
     identity=0,
     absorbing=1,
 )
-class LogicalOr(Logical):
+class LogicalOr(Logical, ufunc=np.logical_or):
     """x or y."""
-
-    ufunc = np.logical_or
 
 
 @provide
@@ -287,10 +269,8 @@ def logical_or(x: Any, y: Any) -> Tensor:
 
 
 @op(primitive=True, commutative=True, differentiable=False, identity=0)
-class LogicalXor(Logical):
+class LogicalXor(Logical, ufunc=np.logical_xor):
     """Either x or y, not both."""
-
-    ufunc = np.logical_xor
 
 
 @provide

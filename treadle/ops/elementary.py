@@ -36,11 +36,8 @@ __all__ = [
 
 
 @op(primitive=True, tolerance="U")
-class Exp(Unary):
+class Exp(Unary, ufunc=np.exp, domain=(Input(low=-4, high=4),)):
     """e**x."""
-
-    ufunc = np.exp
-    domain = (Input(low=-4, high=4),)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g * conj(y),)
@@ -58,11 +55,8 @@ def exp(x: Any) -> Tensor:
 
 
 @op(primitive=True, tolerance="U")
-class Sin(Unary):
+class Sin(Unary, ufunc=np.sin, domain=(Input(low=-4, high=4),)):
     """The sine of x in radians."""
-
-    ufunc = np.sin
-    domain = (Input(low=-4, high=4),)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g * conj(cos(xs[0])),)
@@ -80,11 +74,8 @@ def sin(x: Any) -> Tensor:
 
 
 @op(primitive=True, tolerance="U")
-class Cos(Unary):
+class Cos(Unary, ufunc=np.cos, domain=(Input(low=-4, high=4),)):
     """The cosine of x in radians."""
-
-    ufunc = np.cos
-    domain = (Input(low=-4, high=4),)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (-g * conj(sin(xs[0])),)
@@ -102,11 +93,8 @@ def cos(x: Any) -> Tensor:
 
 
 @op(primitive=True, tolerance="U")
-class Tan(Unary):
+class Tan(Unary, ufunc=np.tan, domain=(Input(low=-1, high=1),)):
     """The tangent of x in radians."""
-
-    ufunc = np.tan
-    domain = (Input(low=-1, high=1),)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g * conj(y * y + 1.0),)
@@ -123,11 +111,8 @@ def tan(x: Any) -> Tensor:
 
 
 @op(primitive=True, tolerance="U")
-class Asin(Unary):
+class Asin(Unary, ufunc=np.arcsin, domain=(Input(low=-0.8, high=0.8),)):
     """The angle whose sine is x."""
-
-    ufunc = np.arcsin
-    domain = (Input(low=-0.8, high=0.8),)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g / conj(functions.sqrt(1.0 - xs[0] * xs[0])),)
@@ -144,11 +129,8 @@ def asin(x: Any) -> Tensor:
 
 
 @op(primitive=True, tolerance="U")
-class Acos(Unary):
+class Acos(Unary, ufunc=np.arccos, domain=(Input(low=-0.8, high=0.8),)):
     """The angle whose cosine is x."""
-
-    ufunc = np.arccos
-    domain = (Input(low=-0.8, high=0.8),)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (-g / conj(functions.sqrt(1.0 - xs[0] * xs[0])),)
@@ -165,11 +147,8 @@ def acos(x: Any) -> Tensor:
 
 
 @op(primitive=True, tolerance="U")
-class Atan(Unary):
+class Atan(Unary, ufunc=np.arctan, domain=(Input(low=-2, high=2),)):
     """The angle whose tangent is x."""
-
-    ufunc = np.arctan
-    domain = (Input(low=-2, high=2),)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g / conj(xs[0] * xs[0] + 1.0),)
@@ -186,11 +165,8 @@ def atan(x: Any) -> Tensor:
 
 
 @op(primitive=True, tolerance="U")
-class Sinh(Unary):
+class Sinh(Unary, ufunc=np.sinh, domain=(Input(low=-2, high=2),)):
     """The hyperbolic sine."""
-
-    ufunc = np.sinh
-    domain = (Input(low=-2, high=2),)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g * conj(cosh(xs[0])),)
@@ -207,11 +183,8 @@ def sinh(x: Any) -> Tensor:
 
 
 @op(primitive=True, tolerance="U")
-class Cosh(Unary):
+class Cosh(Unary, ufunc=np.cosh, domain=(Input(low=-2, high=2),)):
     """The hyperbolic cosine."""
-
-    ufunc = np.cosh
-    domain = (Input(low=-2, high=2),)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g * conj(sinh(xs[0])),)
@@ -228,11 +201,8 @@ def cosh(x: Any) -> Tensor:
 
 
 @op(primitive=True, tolerance="U")
-class Tanh(Unary):
+class Tanh(Unary, ufunc=np.tanh, domain=(Input(low=-2, high=2),)):
     """The hyperbolic tangent."""
-
-    ufunc = np.tanh
-    domain = (Input(low=-2, high=2),)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g * conj(1.0 - y * y),)
@@ -250,11 +220,8 @@ def tanh(x: Any) -> Tensor:
 
 
 @op(primitive=True, tolerance="U")
-class Asinh(Unary):
+class Asinh(Unary, ufunc=np.arcsinh, domain=(Input(low=-2, high=2),)):
     """The inverse of the hyperbolic sine."""
-
-    ufunc = np.arcsinh
-    domain = (Input(low=-2, high=2),)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g / conj(functions.sqrt(xs[0] * xs[0] + 1.0)),)
@@ -271,11 +238,8 @@ def asinh(x: Any) -> Tensor:
 
 
 @op(primitive=True, tolerance="U")
-class Acosh(Unary):
+class Acosh(Unary, ufunc=np.arccosh, domain=(Input(low=1.3, high=3),)):
     """The inverse of the hyperbolic cosine."""
-
-    ufunc = np.arccosh
-    domain = (Input(low=1.3, high=3),)
 
     def vjp(self, g: Any, y: Any, x: Tensor) -> Cotangents:
         return (g / conj(functions.sqrt(x - 1.0) * functions.sqrt(x + 1.0)),)
@@ -292,11 +256,8 @@ def acosh(x: Any) -> Tensor:
 
 
 @op(primitive=True, tolerance="U")
-class Atanh(Unary):
+class Atanh(Unary, ufunc=np.arctanh, domain=(Input(low=-0.8, high=0.8),)):
     """The inverse of the hyperbolic tangent."""
-
-    ufunc = np.arctanh
-    domain = (Input(low=-0.8, high=0.8),)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g / conj(1.0 - xs[0] * xs[0]),)

@@ -36,12 +36,8 @@ __all__ = [
 
 
 @op(primitive=True, commutative=True, linear=True, identity=0)
-class Add(Elementwise):
+class Add(Elementwise, arity=2, ufunc=np.add, sample_dtypes=(float32, int32)):
     """x + y."""
-
-    arity = 2
-    ufunc = np.add
-    sample_dtypes = (float32, int32)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return g, g
@@ -83,12 +79,8 @@ def subtract(x: Any, y: Any) -> Tensor:
 
 
 @op(primitive=True, commutative=True, identity=1, absorbing=0)
-class Multiply(Elementwise):
+class Multiply(Elementwise, arity=2, ufunc=np.multiply, sample_dtypes=(float32, int32)):
     """x y."""
-
-    arity = 2
-    ufunc = np.multiply
-    sample_dtypes = (float32, int32)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return g * conj(xs[1]), g * conj(xs[0])
@@ -168,11 +160,8 @@ def positive(x: Any) -> Tensor:
 
 
 @op(primitive=True, linear=True, involution=True)
-class Conj(Elementwise):
+class Conj(Elementwise, arity=1, ufunc=np.conjugate):
     """The complex conjugate; x itself where it is real."""
-
-    arity = 1
-    ufunc = np.conjugate
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (conj(g),)
@@ -315,12 +304,8 @@ def hypot(x: Any, y: Any) -> Tensor:
 
 
 @op(commutative=True, tolerance="R")
-class LogAddExp(Elementwise):
+class LogAddExp(Elementwise, arity=2, takes="float", ufunc=np.logaddexp):
     """The logarithm of e**x + e**y, without overflow."""
-
-    arity = 2
-    takes = "float"
-    ufunc = np.logaddexp
 
     def scalar(self, *xs: Any) -> Any:
         big = functions.maximum(*xs)

@@ -41,6 +41,11 @@ class Extremum(Reduction):
     def identity(self, dtype: Any) -> Any:
         return None
 
+    def combine(self, a: Any, b: Any) -> Any:
+        if isinstance(a, np.ndarray):
+            return self.ufunc(a, b)
+        return getattr(functions, self.ufunc.__name__)(a, b)
+
     def vjp(self, g: Any, y: Any, x: Tensor) -> Cotangents:
         hit = x == spread(y, x, self.axes, self.keepdims)
         ones = astype(hit, g.type.dtype)
@@ -66,16 +71,8 @@ class Extremum(Reduction):
 
 
 @op()
-class Max(Extremum):
+class Max(Extremum, ufunc=np.maximum):
     """The greatest element over `axes`; NaN where there is one."""
-
-    def numpy(self, *arrays: Any) -> Any:
-        return np.max(arrays[0], self.axes, keepdims=self.keepdims)
-
-    def combine(self, a: Any, b: Any) -> Any:
-        return (
-            np.maximum(a, b) if isinstance(a, np.ndarray) else functions.maximum(a, b)
-        )
 
 
 @provide
@@ -93,16 +90,8 @@ def max(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
 
 
 @op()
-class Min(Extremum):
+class Min(Extremum, ufunc=np.minimum):
     """The least element over `axes`; NaN where there is one."""
-
-    def numpy(self, *arrays: Any) -> Any:
-        return np.min(arrays[0], self.axes, keepdims=self.keepdims)
-
-    def combine(self, a: Any, b: Any) -> Any:
-        return (
-            np.minimum(a, b) if isinstance(a, np.ndarray) else functions.minimum(a, b)
-        )
 
 
 @provide
@@ -191,11 +180,8 @@ class Truth(Reduction):
 
 
 @op(differentiable=False, tolerance="E")
-class All(Truth):
+class All(Truth, ufunc=np.logical_and):
     """Whether every element over `axes` is true."""
-
-    def numpy(self, *arrays: Any) -> Any:
-        return np.all(arrays[0], self.axes, keepdims=self.keepdims)
 
     def combine(self, a: Any, b: Any) -> Any:
         return a & b
@@ -217,11 +203,8 @@ def all(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
 
 
 @op(differentiable=False, tolerance="E")
-class Any_(Truth):
+class Any_(Truth, ufunc=np.logical_or):
     """Whether some element over `axes` is true."""
-
-    def numpy(self, *arrays: Any) -> Any:
-        return np.any(arrays[0], self.axes, keepdims=self.keepdims)
 
     def combine(self, a: Any, b: Any) -> Any:
         return a | b
@@ -259,6 +242,10 @@ class Position(Opaque):
             raise ArgumentError(f"no position in nothing: axis {axis} of {types[0]}")
         return reduced(types[0], (axis,), self.keepdims).with_dtype(int64)
 
+    def numpy(self, *arrays: Any) -> Any:
+        place: Any = np.argmax if self.name == "ArgMax" else np.argmin
+        return place(arrays[0], self.axis, keepdims=self.keepdims)
+
     @classmethod
     def samples(cls) -> list[Sample]:
         tied = np.array([[1.0, 1.0], [np.nan, 2.0]], np.float32)
@@ -278,9 +265,6 @@ class Position(Opaque):
 class ArgMax(Position):
     """The place of the first greatest element along `axis`."""
 
-    def numpy(self, *arrays: Any) -> Any:
-        return np.argmax(arrays[0], self.axis, keepdims=self.keepdims)
-
 
 @provide
 @recorded
@@ -298,9 +282,6 @@ def argmax(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
 @op(differentiable=False, tolerance="E")
 class ArgMin(Position):
     """The place of the first least element along `axis`."""
-
-    def numpy(self, *arrays: Any) -> Any:
-        return np.argmin(arrays[0], self.axis, keepdims=self.keepdims)
 
 
 @provide

@@ -68,6 +68,12 @@ class Family(Op):
 
     __slots__ = ()
 
+    def __init_subclass__(cls, **attributes: Any) -> None:
+        """Set the attributes that stand in the line of a class."""
+        super().__init_subclass__()
+        for name, value in attributes.items():
+            setattr(cls, name, value)
+
     @classmethod
     def mistakes(cls) -> list[Mistake]:
         sample = cls.samples()[0]
@@ -194,9 +200,13 @@ class Reduction(Family):
     family = "reduction"
     arity = 1
     traits = Traits(tolerance="R")
+    ufunc: ClassVar[Any] = None  # the function of NumPy whose fold is its meaning
     axes: tuple[int, ...]
     keepdims: bool = False
     rows = along_axes
+
+    def numpy(self, *arrays: Any, **_: Any) -> Any:
+        return self.ufunc.reduce(arrays[0], self.axes, keepdims=self.keepdims)
 
     def infer(self, *types: Any, **_: Any) -> Type:
         return reduced(types[0], self.axes, self.keepdims)

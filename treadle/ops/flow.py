@@ -31,10 +31,8 @@ __all__ = [
 
 
 @op(primitive=True, differentiable=False, idempotent=True)
-class StopGradient(Elementwise):
+class StopGradient(Elementwise, arity=1):
     """x, a constant for every derivative."""
-
-    arity = 1
 
     def numpy(self, *arrays: Any) -> Array:
         return arrays[0]
@@ -95,11 +93,8 @@ class Again(Passing):
 
 
 @op(primitive=True)
-class ScaleGradient(Elementwise):
+class ScaleGradient(Elementwise, arity=2, takes="inexact"):
     """x; its derivative is multiplied by the second operand."""
-
-    arity = 2
-    takes = "inexact"
 
     def numpy(self, *arrays: Any) -> Array:
         return np.broadcast_arrays(*arrays)[0]
@@ -137,11 +132,8 @@ def flip_gradient(x: Any) -> Tensor:
 
 
 @op(primitive=True)
-class ClipGradient(Elementwise):
+class ClipGradient(Elementwise, arity=2, takes="float"):
     """x; its derivative is held between minus and plus the second operand."""
-
-    arity = 2
-    takes = "float"
 
     def numpy(self, *arrays: Any) -> Array:
         return np.broadcast_arrays(*arrays)[0]

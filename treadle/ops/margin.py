@@ -36,11 +36,8 @@ __all__ = [
 
 
 @op(tolerance="R")
-class BinaryCrossEntropy(Elementwise):
+class BinaryCrossEntropy(Elementwise, arity=2, takes="float"):
     """-(t log p + (1 - t) log(1 - p)); the logarithms stop at -100."""
-
-    arity = 2
-    takes = "float"
 
     def numpy(self, p: Any, t: Any) -> Array:
         floor = np.array(-100, p.dtype)

@@ -43,10 +43,8 @@ class Predicate(Unary):
 
 
 @op(primitive=True, differentiable=False)
-class IsNan(Predicate):
+class IsNan(Predicate, ufunc=np.isnan):
     """True where x is not a number."""
-
-    ufunc = np.isnan
 
 
 @provide
@@ -60,10 +58,8 @@ def isnan(x: Any) -> Tensor:
 
 
 @op(primitive=True, differentiable=False)
-class IsInf(Predicate):
+class IsInf(Predicate, ufunc=np.isinf):
     """True where x is infinite."""
-
-    ufunc = np.isinf
 
 
 @provide
@@ -77,10 +73,8 @@ def isinf(x: Any) -> Tensor:
 
 
 @op(primitive=True, differentiable=False)
-class IsFinite(Predicate):
+class IsFinite(Predicate, ufunc=np.isfinite):
     """True where x is neither infinite nor NaN."""
-
-    ufunc = np.isfinite
 
 
 @provide
@@ -94,11 +88,8 @@ def isfinite(x: Any) -> Tensor:
 
 
 @op(primitive=True, differentiable=False)
-class SignBit(Predicate):
+class SignBit(Predicate, takes="float", ufunc=np.signbit):
     """True where x is negative, -0.0 included."""
-
-    takes = "float"
-    ufunc = np.signbit
 
 
 @provide
@@ -112,10 +103,8 @@ def signbit(x: Any) -> Tensor:
 
 
 @op(linear=True, primitive=True)
-class Real(Unary):
+class Real(Unary, result="real"):
     """The real part."""
-
-    result = "real"
 
     def numpy(self, *arrays: Any) -> Array:
         return np.real(*arrays)
@@ -140,10 +129,8 @@ def real(x: Any) -> Tensor:
 
 
 @op(linear=True, primitive=True)
-class Imag(Unary):
+class Imag(Unary, result="real"):
     """The imaginary part."""
-
-    result = "real"
 
     def numpy(self, *arrays: Any) -> Array:
         return np.imag(*arrays)

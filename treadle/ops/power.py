@@ -79,12 +79,8 @@ def norm_of(squares: Any) -> Tensor:
 
 
 @op(tolerance="E")
-class Square(Elementwise):
+class Square(Elementwise, arity=1, takes="numeric", sample_dtypes=(float32, int32)):
     """x x."""
-
-    arity = 1
-    takes = "numeric"
-    sample_dtypes = (float32, int32)
 
     def numpy(self, *arrays: Any) -> Array:
         return np.multiply(arrays[0], arrays[0])
@@ -125,10 +121,8 @@ def cube(x: Any) -> Tensor:
 
 
 @op(tolerance="U")
-class Rsqrt(Unary):
+class Rsqrt(Unary, domain=(Input(low=0.2, high=4),)):
     """The reciprocal of the square root."""
-
-    domain = (Input(low=0.2, high=4),)
 
     def numpy(self, *arrays: Any) -> Array:
         return 1.0 / np.sqrt(arrays[0])
@@ -151,10 +145,8 @@ def rsqrt(x: Any) -> Tensor:
 
 
 @op(tolerance="E")
-class Reciprocal(Unary):
+class Reciprocal(Unary, domain=(Input(low=0.2, high=4),)):
     """1 / x."""
-
-    domain = (Input(low=0.2, high=4),)
 
     def numpy(self, *arrays: Any) -> Array:
         return 1.0 / arrays[0]
@@ -177,12 +169,8 @@ def reciprocal(x: Any) -> Tensor:
 
 
 @op(primitive=True, tolerance="U")
-class Pow(Elementwise):
+class Pow(Elementwise, arity=2, takes="numeric", ufunc=np.power):
     """x to the power y."""
-
-    arity = 2
-    takes = "numeric"
-    ufunc = np.power
 
     def vjp(self, g: Any, y: Any, x: Tensor, n: Tensor) -> Cotangents:
         # Of the smallest numbers the power -1 is infinite: any will do beside n = 0.
@@ -257,11 +245,8 @@ LN10 = 2.302585092994046
 
 
 @op(primitive=True, tolerance="U")
-class Expm1(Unary):
+class Expm1(Unary, ufunc=np.expm1, domain=(Input(low=-2, high=2),)):
     """e**x - 1, exact near 0."""
-
-    ufunc = np.expm1
-    domain = (Input(low=-2, high=2),)
 
     def numpy(self, *arrays: Any) -> Array:
         (x,) = arrays
@@ -287,11 +272,8 @@ def expm1(x: Any) -> Tensor:
 
 
 @op(primitive=True, tolerance="U")
-class Log(Unary):
+class Log(Unary, ufunc=np.log, domain=(Input(low=0.2, high=4),)):
     """The natural logarithm."""
-
-    ufunc = np.log
-    domain = (Input(low=0.2, high=4),)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g / conj(xs[0]),)
@@ -309,11 +291,8 @@ def log(x: Any) -> Tensor:
 
 
 @op(primitive=True, tolerance="U")
-class Log1p(Unary):
+class Log1p(Unary, ufunc=np.log1p, domain=(Input(low=-0.6, high=3),)):
     """The logarithm of 1 + x, exact near 0."""
-
-    ufunc = np.log1p
-    domain = (Input(low=-0.6, high=3),)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g / conj(xs[0] + 1.0),)
@@ -331,11 +310,8 @@ def log1p(x: Any) -> Tensor:
 
 
 @op(primitive=True, tolerance="U")
-class Log2(Unary):
+class Log2(Unary, ufunc=np.log2, domain=(Input(low=0.2, high=4),)):
     """The logarithm to base 2."""
-
-    ufunc = np.log2
-    domain = (Input(low=0.2, high=4),)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g / (conj(xs[0]) * LN2),)
@@ -353,11 +329,8 @@ def log2(x: Any) -> Tensor:
 
 
 @op(primitive=True, tolerance="U")
-class Log10(Unary):
+class Log10(Unary, ufunc=np.log10, domain=(Input(low=0.2, high=4),)):
     """The logarithm to base 10."""
-
-    ufunc = np.log10
-    domain = (Input(low=0.2, high=4),)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g / (conj(xs[0]) * LN10),)

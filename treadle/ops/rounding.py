@@ -126,10 +126,8 @@ def whole(op_: Rounding, x: Any) -> Tensor:
 
 
 @op(primitive=True, idempotent=True)
-class Floor(Rounding):
+class Floor(Rounding, ufunc=np.floor):
     """The greatest whole number not above x."""
-
-    ufunc = np.floor
 
 
 @provide
@@ -145,10 +143,8 @@ def floor(x: Any, gradient: str = "zero") -> Tensor:
 
 
 @op(primitive=True, idempotent=True)
-class Ceil(Rounding):
+class Ceil(Rounding, ufunc=np.ceil):
     """The least whole number not below x."""
-
-    ufunc = np.ceil
 
 
 @provide
@@ -164,10 +160,8 @@ def ceil(x: Any, gradient: str = "zero") -> Tensor:
 
 
 @op(primitive=True, idempotent=True)
-class Trunc(Rounding):
+class Trunc(Rounding, ufunc=np.trunc):
     """The whole part of x."""
-
-    ufunc = np.trunc
 
 
 @provide
@@ -183,11 +177,8 @@ def trunc(x: Any, gradient: str = "zero") -> Tensor:
 
 
 @op(primitive=True, idempotent=True)
-class Round(Rounding):
+class Round(Rounding, takes="inexact", ufunc=np.rint):
     """The nearest whole number, the even one of two; of both parts of complex ones."""
-
-    takes = "inexact"
-    ufunc = np.rint
 
 
 @provide

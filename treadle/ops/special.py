@@ -33,11 +33,8 @@ _erfc = np.frompyfunc(math.erfc, 1, 1)
 
 
 @op(primitive=True, tolerance="U")
-class Erf(Elementwise):
+class Erf(Elementwise, arity=1, takes="float"):
     """The error function: 2/sqrt(pi) times the integral of e**-t**2 from 0 to x."""
-
-    arity = 1
-    takes = "float"
 
     def numpy(self, *arrays: Any) -> Array:
         return np.asarray(_erf(arrays[0].astype(np.float64)), arrays[0].dtype)
@@ -57,11 +54,8 @@ def erf(x: Any) -> Tensor:
 
 
 @op(primitive=True, tolerance="U")
-class Erfc(Elementwise):
+class Erfc(Elementwise, arity=1, takes="float"):
     """1 - erf(x), exact where erf is near 1."""
-
-    arity = 1
-    takes = "float"
 
     def numpy(self, *arrays: Any) -> Array:
         return np.asarray(_erfc(arrays[0].astype(np.float64)), arrays[0].dtype)
