@@ -6,7 +6,7 @@ import io
 import math
 import pickletools
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -170,19 +170,29 @@ class _Machine:
         self.stack.append(value)
         return value
 
-    def call(self) -> None:
-        """Put what stands for a call in the place of a name and its arguments."""
-        args, name = self.pop(), self.pop()
+    def last(self, count: int) -> tuple[Any, ...]:
+        """The last items pushed, so many."""
+        return tuple([self.pop() for _ in range(count)][::-1])
+
+    def memoize(self, key: int) -> None:
+        self.memo[key] = self.top(object)
+
+    def called(self) -> Any:
+        """What stands for the call of a name with its arguments."""
+        name, args = self.last(2)
         if type(name) is not Name or name.makes is None or type(args) is not tuple:
             raise ValueError(f"it calls {getattr(name, 'text', type(name).__name__)}")
-        self.stack.append(name.makes(*args))
+        return name.makes(*args)
+
+    def extend(self, items: Sequence[Any]) -> None:
+        self.top(list).extend(items)
 
     def attributes(self) -> None:
         """Attributes of an object: of an OrderedDict, and left out."""
         self.pop()
         self.top(Ordered)
 
-    def put_pairs(self, flat: list[Any]) -> None:
+    def put_pairs(self, flat: Sequence[Any]) -> None:
         known = self.top(dict)
         if len(flat) % 2:
             raise ValueError("a key has no value")
@@ -192,69 +202,49 @@ class _Machine:
             known[key] = value
 
 
-_PUSHED: dict[str, Callable[[], Any]] = {
-    "NONE": lambda: None,
-    "NEWTRUE": lambda: True,
-    "NEWFALSE": lambda: False,
-    "EMPTY_TUPLE": tuple,
-    "EMPTY_LIST": list,
-    "EMPTY_DICT": dict,
+# Codes that push a value, and others; those without an entry change nothing.
+_PUSHES: dict[str, Callable[[_Machine, Any], Any]] = {
+    **dict.fromkeys(("BININT", "BININT1", "BININT2", "LONG1"), lambda m, x: x),
+    **dict.fromkeys(("BINFLOAT", "BINUNICODE", "BINUNICODE8"), lambda m, x: x),
+    "SHORT_BINUNICODE": lambda m, x: x,
+    "NONE": lambda m, _: None,
+    "NEWTRUE": lambda m, _: True,
+    "NEWFALSE": lambda m, _: False,
+    "EMPTY_TUPLE": lambda m, _: (),
+    "EMPTY_LIST": lambda m, _: [],
+    "EMPTY_DICT": lambda m, _: {},
+    "BINGET": lambda m, x: m.memo[x],
+    "LONG_BINGET": lambda m, x: m.memo[x],
+    "TUPLE": lambda m, _: tuple(m.items()),
+    "TUPLE1": lambda m, _: m.last(1),
+    "TUPLE2": lambda m, _: m.last(2),
+    "TUPLE3": lambda m, _: m.last(3),
+    "GLOBAL": lambda m, x: _named(*x.split(" ", 1)),
+    "STACK_GLOBAL": lambda m, _: _named(*map(str, m.last(2))),
+    "BINPERSID": lambda m, _: _stored(m.pop()),
+    "REDUCE": lambda m, _: m.called(),
 }
-_LITERAL = frozenset(
-    ("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE",
-     "SHORT_BINUNICODE", "BINUNICODE8")
-)  # fmt: skip
-_PUT = frozenset(("BINPUT", "LONG_BINPUT"))
-_GET = frozenset(("BINGET", "LONG_BINGET"))
-_SMALL = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
-_CODES = frozenset(
-    ("APPEND", "APPENDS", "BINPERSID", "BUILD", "FRAME", "GLOBAL", "MARK", "MEMOIZE",
-     "PROTO", "REDUCE", "SETITEM", "SETITEMS", "STACK_GLOBAL", "STOP", "TUPLE")
-).union(_PUSHED, _LITERAL, _PUT, _GET, _SMALL)  # fmt: skip
+_ACTS: dict[str, Callable[[_Machine, Any], None]] = {
+    "BINPUT": lambda m, x: m.memoize(x),
+    "LONG_BINPUT": lambda m, x: m.memoize(x),
+    "MEMOIZE": lambda m, _: m.memoize(len(m.memo)),
+    "MARK": lambda m, _: m.marks.append(len(m.stack)),
+    "BUILD": lambda m, _: m.attributes(),
+    "APPEND": lambda m, _: m.extend(m.last(1)),
+    "APPENDS": lambda m, _: m.extend(m.items()),
+    "SETITEM": lambda m, _: m.put_pairs(m.last(2)),
+    "SETITEMS": lambda m, _: m.put_pairs(m.items()),
+}
+_CODES = {*_PUSHES, *_ACTS, "FRAME", "PROTO", "STOP"}
 _OPCODES = {op.code: op for op in pickletools.opcodes}
 
 
 def _step(machine: _Machine, code: str, value: Any) -> None:
     """Run one opcode on the machine."""
-    stack = machine.stack
-    if code in _LITERAL:
-        stack.append(value)
-    elif code in _PUSHED:
-        stack.append(_PUSHED[code]())
-    elif code in _PUT or code == "MEMOIZE":
-        key = len(machine.memo) if value is None else value
-        machine.memo[key] = machine.top(object)
-    elif code in _GET:
-        stack.append(machine.memo[value])
-    elif code == "MARK":
-        machine.marks.append(len(stack))
-    elif code == "TUPLE":
-        stack.append(tuple(machine.items()))
-    elif code in _SMALL:
-        parts = [machine.pop() for _ in range(_SMALL[code])]
-        stack.append(tuple(reversed(parts)))
-    elif code == "GLOBAL":
-        stack.append(_named(*value.split(" ", 1)))
-    elif code == "STACK_GLOBAL":
-        name, module = machine.pop(), machine.pop()
-        stack.append(_named(str(module), str(name)))
-    elif code == "BINPERSID":
-        stack.append(_stored(machine.pop()))
-    elif code == "REDUCE":
-        machine.call()
-    elif code == "BUILD":
-        machine.attributes()
-    elif code == "APPEND":
-        last = machine.pop()
-        machine.top(list).append(last)
-    elif code == "APPENDS":
-        more = machine.items()
-        machine.top(list).extend(more)
-    elif code == "SETITEM":
-        last = machine.pop()
-        machine.put_pairs([machine.pop(), last])
-    elif code == "SETITEMS":
-        machine.put_pairs(machine.items())
+    if code in _PUSHES:
+        machine.stack.append(_PUSHES[code](machine, value))
+    elif code in _ACTS:
+        _ACTS[code](machine, value)
 
 
 def _codes(raw: bytes) -> Iterator[tuple[str, Any]]:
