@@ -14,7 +14,7 @@ from treadle.base.options import current
 from treadle.data.dataset import ArrayDataset, Images
 from treadle.data.images import load_images
 from treadle.train.networks import NETWORKS, OPTIMIZERS, network
-from treadle.train.run import TrainingRun, Settings, saved_run, training
+from treadle.train.run import Settings, TrainingRun, saved_run, training
 from treadle.train.snapshot import folder_to_resume, new_folder
 
 

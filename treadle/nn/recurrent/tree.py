@@ -276,8 +276,8 @@ class TreeEncoder(Module):
         outputs: list[Any] = [inputs(node) for node in nodes]
         for layer, cell in enumerate(self.cells):
             states: list[Any] = []
-            for x, parts in zip(outputs, below, strict=True):
-                states.append(cell(x, [states[k] for k in parts]))
+            for x, places in zip(outputs, below, strict=True):
+                states.append(cell(x, [states[k] for k in places]))
             outputs = [first(state) for state in states]
             if self.bidirectional:
                 above = self._downward(outputs, below, self.down[layer])
