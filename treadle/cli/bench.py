@@ -17,8 +17,7 @@ import numpy as np
 
 from treadle.base.options import options
 from treadle.base.sizes import as_text
-from treadle.cli.parser import CommandError, UsageError, command
-from treadle.cli.tables import show
+from treadle.cli.parser import CommandError, UsageError, command, show
 from treadle.graph.leaves import constant_node
 from treadle.graph.operators import functions
 from treadle.graph.variable import Variable

@@ -6,8 +6,7 @@ import argparse
 from typing import Any
 
 from treadle.base.sizes import as_text
-from treadle.cli.parser import command
-from treadle.cli.tables import show
+from treadle.cli.parser import command, show
 from treadle.runtime.lower import cache_info, clear_cache
 
 

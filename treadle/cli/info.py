@@ -16,8 +16,7 @@ from treadle import __version__
 from treadle.base import dtypes
 from treadle.base.options import SETTINGS, current, engines
 from treadle.base.sizes import as_text
-from treadle.cli.parser import command
-from treadle.cli.tables import show
+from treadle.cli.parser import command, show
 from treadle.engines.base import engine
 from treadle.engines.gpu.devices import devices
 from treadle.engines.native.system.host import cores, host

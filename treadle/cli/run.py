@@ -10,10 +10,8 @@ import numpy as np
 
 from treadle.base.errors import ModelFileError
 from treadle.base.options import options
-from treadle.cli.network import is_onnx, network_of
-from treadle.cli.parser import UsageError, command
-from treadle.cli.tables import show
-from treadle.cli.values import arrays_of
+from treadle.cli.parser import UsageError, command, show
+from treadle.cli.values import arrays_of, is_onnx, network_of
 from treadle.graph.frame import no_grad
 from treadle.io.files import guarded, write_atomically
 from treadle.io.graph import load_computation

@@ -1,11 +1,13 @@
-"""Shapes and arrays given as words."""
+"""What commands are asked for in words: shapes, arrays, and networks of ONNX files."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +18,10 @@ from treadle.cli.parser import CommandError, UsageError
 from treadle.graph.variable import Placeholder
 from treadle.io.files import guarded, open_regular
 from treadle.io.tensors import load_arrays
+
+if TYPE_CHECKING:
+    from treadle.io.onnx import OnnxModule
+
 
 _SHAPE = re.compile(r"(?:([A-Za-z_]\w*)=)?([\d,x ]*|scalar)(?::(\w+))?")
 _NAMED = re.compile(r"([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
@@ -97,3 +103,16 @@ def arrays_of(words: Sequence[str]) -> tuple[list[Array], dict[str, Array]]:
             raise UsageError(f"input {', '.join(twice)} is given twice")
         named |= arrays
     return inputs, named
+
+
+def is_onnx(path: str) -> bool:
+    """Whether a name is that of an ONNX file, by its ending."""
+    return path.lower().endswith(".onnx")
+
+
+def network_of(path: str) -> OnnxModule:
+    """The network of a file, as it is used: nothing in it trains."""
+    # By name: no other command waits for the tables of importers.
+    net: OnnxModule = import_module("treadle.io.onnx.load").from_onnx(path)
+    net.eval()
+    return net

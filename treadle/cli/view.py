@@ -18,10 +18,8 @@ from treadle.base import trees
 from treadle.base.errors import TreadleError
 from treadle.base.options import options
 from treadle.base.sizes import as_text
-from treadle.cli.network import is_onnx, network_of
-from treadle.cli.parser import CommandError, UsageError, command
-from treadle.cli.tables import show
-from treadle.cli.values import placeholder_of
+from treadle.cli.parser import CommandError, UsageError, command, show
+from treadle.cli.values import is_onnx, network_of, placeholder_of
 from treadle.graph.inspect import stats
 from treadle.graph.operators import Operand
 from treadle.graph.text import text

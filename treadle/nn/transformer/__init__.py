@@ -5,6 +5,5 @@ from treadle.nn.transformer.bert import *
 from treadle.nn.transformer.heads import *
 from treadle.nn.transformer.layers import *
 from treadle.nn.transformer.mixers import *
-from treadle.nn.transformer.positions import *
 from treadle.nn.transformer.stack import *
 from treadle.nn.transformer.translator import *

@@ -16,8 +16,7 @@ from treadle.nn.linear import Embedding, Linear, above_zero
 from treadle.nn.module import Module
 from treadle.nn.normalization import LayerNorm
 from treadle.nn.transformer.layers import TransformerEncoderLayer
-from treadle.nn.transformer.positions import LearnedPositions
-from treadle.nn.transformer.stack import TransformerEncoder
+from treadle.nn.transformer.stack import LearnedPositions, TransformerEncoder
 from treadle.ops.normalization import normalize
 
 __all__ = ["Bert"]

@@ -21,8 +21,12 @@ from treadle.nn.transformer.layers import (
     TransformerEncoderLayer,
     check_operations,
 )
-from treadle.nn.transformer.positions import LearnedPositions, SinusoidalPositions
-from treadle.nn.transformer.stack import TransformerDecoder, TransformerEncoder
+from treadle.nn.transformer.stack import (
+    LearnedPositions,
+    SinusoidalPositions,
+    TransformerDecoder,
+    TransformerEncoder,
+)
 from treadle.ops.dropout import dropout as plain_dropout
 from treadle.ops.softmax import log_softmax
 
