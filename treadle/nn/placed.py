@@ -6,8 +6,9 @@ from typing import Any
 
 from treadle.graph.tensor import Tensor
 from treadle.nn import functional as F
-from treadle.nn.applied import Configured, FunctionLayer
-from treadle.nn.linear import above_zero, from_zero
+from treadle.nn.applied import FunctionLayer
+from treadle.nn.linear import above_zero
+from treadle.nn.pooling import Windowed
 
 __all__ = [
     "FractionalMaxPool2d",
@@ -18,27 +19,14 @@ __all__ = [
 ]
 
 
-class _MaxUnpool(Configured):
+class _MaxUnpool(Windowed):
     """Values put back to where a MaxPool of these settings found them, among zeros."""
 
-    kernel_size: Any
-    stride: Any = None
-    padding: Any = 0
-
-    def __post_init__(self) -> None:
-        self.stride = self.kernel_size if self.stride is None else self.stride
-        above_zero(kernel_size=self.kernel_size, stride=self.stride)
-        from_zero(padding=self.padding)
-
-    def forward(self, x: Any, indices: Any, output_size: Any = None) -> Tensor:
+    def forward(  # type: ignore[override]
+        self, x: Any, indices: Any, output_size: Any = None
+    ) -> Tensor:
         settings = self.kernel_size, self.stride, self.padding
         return self.function(x, indices, *settings, output_size)
-
-    def extra_repr(self) -> str:
-        return (
-            f"kernel_size={self.kernel_size}, stride={self.stride}, "
-            f"padding={self.padding}"
-        )
 
 
 class MaxUnpool1d(_MaxUnpool, function=F.max_unpool1d):

@@ -48,21 +48,34 @@ __all__ = [
 ]
 
 
-class _MaxPool(FunctionLayer):
-    """The largest element of each window; with `return_indices` its place, too."""
+class Windowed(FunctionLayer):
+    """A function of windows, which begin a kernel apart where there is no stride."""
 
     kernel_size: Any
     stride: Any = None
     padding: Any = 0
-    dilation: Any = 1
-    return_indices: bool = False
-    ceil_mode: bool = False
 
     def __post_init__(self) -> None:
         self.stride = self.kernel_size if self.stride is None else self.stride
         above_zero(kernel_size=self.kernel_size, stride=self.stride)
-        above_zero(dilation=self.dilation)
         from_zero(padding=self.padding)
+
+    def extra_repr(self) -> str:
+        shown = f"kernel_size={self.kernel_size}, stride={self.stride}"
+        return f"{shown}, padding={self.padding}"
+
+
+class _MaxPool(Windowed):
+    """The largest element of each window; with `return_indices` its place, too."""
+
+    dilation: Any = 1
+    return_indices: bool = False
+    ceil_mode: bool = False
+    extra_repr = FunctionLayer.extra_repr
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        above_zero(dilation=self.dilation)
 
     def forward(self, x: Any) -> Any:
         sliding = self.stride, self.padding, self.dilation
@@ -95,26 +108,12 @@ class MaxPool3d(_MaxPool, function=max_pool3d):
     """
 
 
-class _AvgPool(FunctionLayer):
+class _AvgPool(Windowed):
     """The mean of each window; `count_include_pad` counts padding as zeros."""
 
-    kernel_size: Any
-    stride: Any = None
-    padding: Any = 0
     ceil_mode: bool = False
     count_include_pad: bool = True
     divisor_override: int | None = None
-
-    def __post_init__(self) -> None:
-        self.stride = self.kernel_size if self.stride is None else self.stride
-        above_zero(kernel_size=self.kernel_size, stride=self.stride)
-        from_zero(padding=self.padding)
-
-    def extra_repr(self) -> str:
-        return (
-            f"kernel_size={self.kernel_size}, stride={self.stride}, "
-            f"padding={self.padding}"
-        )
 
 
 class AvgPool1d(_AvgPool, function=avg_pool1d):
