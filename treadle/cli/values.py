@@ -1,4 +1,4 @@
-"""What commands are asked for in words: shapes, arrays, and networks of ONNX files."""
+"""Values of words in commands: shapes, arrays, and networks of ONNX files."""
 
 from __future__ import annotations
 
