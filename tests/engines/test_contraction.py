@@ -371,6 +371,14 @@ def test_a_plan_for_symbolic_sizes_is_the_one_made_anew(
     assert served > len(every)
 
 
+@pytest.mark.parametrize("k", [64, 128, 192])
+def test_a_product_of_a_loop_s_step_is_cut_into_equal_shares(k: int) -> None:
+    # Of three parts one thread would do two, of one part all.
+    for target in MACHINES:
+        cut = choose(target, 4, (1, 32, 512, k), (k, 1), (512, 1))
+        assert 512 % (2 * cut.block_n) == 0 and cut.block_n < 512
+
+
 def at_the_edge(values: Array) -> Array:
     """A copy of an array that ends where memory does: what follows is forbidden."""
     page = mmap.PAGESIZE

@@ -23,6 +23,7 @@ from tests.program.branches import (
 )
 from treadle.engines.base import engine
 from treadle.program import chains
+from treadle.program.program import Launch
 
 
 @pytest.fixture(autouse=True)
@@ -207,3 +208,15 @@ def test_each_step_is_looked_at_a_few_times(
         taken = 0
         steps = td.lower(make(count)).steps
         assert steps >= 4 * count and taken < 6 * steps
+
+
+def test_a_kernel_of_elementary_functions_is_shared_in_equal_parts() -> None:
+    def cell(z: Any, c: Any) -> Any:
+        return td.lstm_cell(z, c)[0]
+
+    z, c = np.ones((32, 512), np.float32), np.ones((32, 128), np.float32)
+    program = linked_of(cell(td.asarray(z), td.asarray(c))).program
+    (step,) = [s for s in program.steps if isinstance(s, Launch)]
+    assert 1 <= step.grain < step.total and step.total % (2 * step.grain) == 0
+    sums = linked_of(td.asarray(z) + td.asarray(z)).program
+    assert all(s.grain >= s.total for s in sums.steps if isinstance(s, Launch))

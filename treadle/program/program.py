@@ -13,7 +13,7 @@ import numpy as np
 from treadle.base.caches import lazy
 from treadle.base.dataclass import dataclass
 from treadle.base.dtypes import DType
-from treadle.base.symbolic import exceeds, most
+from treadle.base.symbolic import most
 from treadle.base.types import Type
 from treadle.graph.op import Op
 from treadle.graph.origin import Origin
@@ -33,7 +33,7 @@ from treadle.program.contract import Layout
 from treadle.program.convolution import Convolution
 
 SMALL = 65_536  # scalar operations: a step with fewer runs on one thread
-PART = 32_768  # scalar operations in one part of a step that is cut
+FUNCTION = 8  # scalar operations that take as long as an elementary function
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +248,11 @@ def work(kernel: Kernel) -> tuple[int, int, int]:
     for s in statements(body):
         if isinstance(s, Loop):
             cost += s.steps()
-    ops = sum(isinstance(x, Apply) for x in kernel.expressions)
+    ops = sum(
+        FUNCTION if x.op.traits.tolerance == "U" else 1
+        for x in kernel.expressions
+        if isinstance(x, Apply)
+    )
     inner = math.prod(_inner(body)) if cost else 1
     return total, multiple, max(inner, 1) * (1 + ops // 2)
 
@@ -286,10 +290,11 @@ def operations(kernel: Kernel) -> int:
 
 
 def grain_of(total: int, multiple: int, cost: int) -> int:
-    """The number of items in one part: all of them where the step is small."""
-    part = -(-PART // cost)
-    whole, parts = most(total, 1), -(-part // multiple) * multiple
-    return whole + exceeds(total * cost, SMALL) * (parts - whole)
+    """The number of items in one part: all of them where the step is small, else those
+    of an even number of parts that are as large as each other."""
+    parts = 2 * (total * cost // SMALL)
+    items = -(-total // most(1, parts))
+    return most(1, -(-items // multiple) * multiple)
 
 
 def program_text(program: Program) -> str:

@@ -19,6 +19,7 @@ Pair = tuple[int, int]
 
 AT_ONCE = ("dot", "row")  # tiles that sum over all of k, and mask for themselves
 ROW_PART, ROW_UNIT = 192, 64  # least columns of a part of one row, and a multiple
+PART = 8000  # ns of a product that are worth another block
 FAR = 10 << 20  # bytes of A that no near cache holds
 
 
@@ -132,11 +133,11 @@ def _blocks(
     blocks_m = most(1, (2 * m + height) // (2 * height))
     blocks_m += exceeds(blocks_m, 1) * (blocks_m % 2)  # as much for each of two threads
     tile_m, tile_n = tile_size(machine, size, tiles)
-    parts = least(8, _nanoseconds(machine, sizes, size) // 8000)
+    time = _nanoseconds(machine, sizes, size)  # parts by powers of two: shares are even
+    parts = 1 + sum(k * exceeds(time, (2 * k - 1) * PART) for k in (1, 2, 4))
     narrowest = ROW_PART if tiles == "row" else 2 * tile_n
     blocks_n = most(1, least(-(-parts // (batch * blocks_m)), n // narrowest))
-    if tiles == "row":
-        blocks_n -= exceeds(blocks_n, 1) * (blocks_n % 2)
+    blocks_n -= exceeds(blocks_n, 1) * (blocks_n % 2)
     few = exceeds(parts, batch * blocks_m * blocks_n)
     high = exceeds(m // blocks_m, 2 * tile_m - 1)
     return blocks_m * (1 + few * high), blocks_n
