@@ -1,4 +1,5 @@
-"""Every op, done many times in one graph: as rows it is what it is by itself."""
+"""Every op, done several times in one graph with all derivatives, is what it is by
+itself."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from tests.ops.test_rows import NONE
 from treadle.graph.op import Sample
 
 TOLERANCE = 1e-9  # of the largest value
-TIMES = 16  # enough to be rows
+TIMES = 8  # no more run as rows of 64
 # Of each op the first sample and the last one, all inputs of which are rows.
 CASES = [
     pytest.param(sample, id=f"{name}-{k}")

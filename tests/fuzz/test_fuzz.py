@@ -142,14 +142,14 @@ def test_what_was_found_in_little_memory_stays_right(recipe: Recipe) -> None:
     assert compare(recipe, tight=True) == ""
 
 
-@pytest.mark.parametrize("seed", range(48))
+@pytest.mark.parametrize("seed", range(24))
 def test_random_graphs_agree(seed: int) -> None:
     recipe = draw(seed, most=24)
     found = compare(recipe, optimize=seed % 4 != 3)
     assert not found, f"{found}\n{source(recipe)}"
 
 
-@pytest.mark.parametrize("seed", range(5000, 5020))
+@pytest.mark.parametrize("seed", range(5000, 5008))
 def test_random_graphs_agree_in_little_memory(seed: int) -> None:
     recipe = draw(seed, most=24)
     found = compare(recipe, tight=True)
