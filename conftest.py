@@ -5,27 +5,24 @@ The rest is what each of many tests would pay for: bytecode, the collector, a ti
 
 from __future__ import annotations
 
-import atexit
 import doctest
 import faulthandler
 import gc
 import os
-import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
 from _pytest.doctest import DoctestItem
 from _pytest.faulthandler import fault_handler_stderr_fd_key
 
-if sys.dont_write_bytecode:  # every process that a test starts would compile it anew
-    sys.pycache_prefix = tempfile.mkdtemp(prefix="treadle-bytecode-")
+if sys.dont_write_bytecode:  # every worker and process of a test would compile it anew
+    sys.pycache_prefix = str(Path(__file__).with_name("build") / "bytecode")
     sys.dont_write_bytecode = False
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
-    atexit.register(shutil.rmtree, sys.pycache_prefix, ignore_errors=True)
 
 os.environ.setdefault("TREADLE_TRACEBACK", "full")  # what fails here is ours to mend
 
