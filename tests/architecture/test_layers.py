@@ -114,17 +114,6 @@ def test_modules_import_in_one_order() -> None:
         done |= ready
 
 
-@each("path", CASES)
-def test_dataclasses_are_those_made_quickly(path: Path) -> None:
-    """Python's take half a millisecond each, of which an import has hundreds."""
-    if path == ROOT / "base" / "dataclass.py":
-        return
-    for node, module in imports(ast.parse(path.read_text())):
-        names = node.names if isinstance(node, ast.ImportFrom) else []
-        slow = module == "dataclasses" and "dataclass" in [x.name for x in names]
-        assert not slow, f"line {node.lineno}: treadle.base.dataclass has it"
-
-
 def test_every_folder_has_a_readme() -> None:
     folders = {p.parent for p in FILES}
     missing = [

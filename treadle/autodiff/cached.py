@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from treadle.base.caches import Cache
-from treadle.base.dataclass import dataclass
 from treadle.base.options import modes
 from treadle.graph.frame import top
 from treadle.graph.leaves import Version

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from treadle.autodiff.reverse import cotangents_of, cut_error
 from treadle.autodiff.tape import Tape, has_recipe, tape_of
 from treadle.autodiff.targets import Targets, blocks
 from treadle.base.caches import Cache
-from treadle.base.dataclass import dataclass
 from treadle.base.errors import TreadleError
 from treadle.base.types import TupleType
 from treadle.graph.frame import tracing

@@ -9,11 +9,10 @@ expression is found first, as one body that the rules have made right: that is d
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from treadle.base.caches import Cache
-from treadle.base.dataclass import dataclass
 from treadle.base.options import current
 from treadle.base.symbolic import bits
 from treadle.base.types import TupleType, has_names

@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from treadle.autodiff.expressions import Expressed, expressions_in, inlined
 from treadle.autodiff.tape import TWICE, twice
 from treadle.autodiff.targets import Targets
 from treadle.base.caches import Cache, cached
-from treadle.base.dataclass import dataclass
 from treadle.base.dtypes import HALF, DType, float32, is_inexact, kind
 from treadle.base.errors import GradientError, TreadleError
 from treadle.base.options import current

@@ -9,10 +9,10 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from treadle.base.caches import lazy
-from treadle.base.dataclass import dataclass
 from treadle.base.errors import GradientError
 from treadle.base.types import TupleType, Type
 from treadle.graph.leaves import Cut, Leaf, constant_node, cut_of

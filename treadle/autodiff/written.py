@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections.abc import Container, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from typing import Any
 
 from treadle.autodiff.reverse import pull, zeros_like
@@ -15,7 +16,6 @@ from treadle.autodiff.tape import (
     twice,
 )
 from treadle.autodiff.targets import Targets
-from treadle.base.dataclass import dataclass
 from treadle.base.types import TupleType, Type
 from treadle.core import native
 from treadle.graph.frame import apart

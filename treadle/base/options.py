@@ -9,12 +9,11 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, Token
-from dataclasses import field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from treadle.base import dtypes
 from treadle.base.caches import lazy
-from treadle.base.dataclass import dataclass
 from treadle.base.errors import OptionError, TreadleError
 from treadle.base.sizes import as_bytes
 from treadle.base.types import as_integer

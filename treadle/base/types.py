@@ -8,9 +8,9 @@ import weakref
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, NoReturn, cast
 
-from treadle.base.dataclass import dataclass
 from treadle.base.dtypes import OWN, DType
 from treadle.base.errors import ArgumentError, AxisError, CallError, ShapeError
 from treadle.base.locks import lock

@@ -9,8 +9,8 @@ performance of recurrent neural networks on GPUs", 2016).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from treadle.base.dataclass import dataclass
 from treadle.base.types import TupleType
 from treadle.graph.body import Body
 from treadle.graph.frame import tracing

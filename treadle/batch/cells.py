@@ -7,11 +7,11 @@ cell are one unit, as the call of a function is; cells that do the same are one 
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from treadle.base.arrays import Marks, Numbers
-from treadle.base.dataclass import dataclass
 from treadle.base.types import TupleType
 from treadle.batch.bodies import body_of
 from treadle.batch.grow import ENDS, LEAF, LONE, MOVES, PART, PRODUCT, RESULT, SHARED

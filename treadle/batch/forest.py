@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
+from dataclasses import dataclass
 from itertools import compress
 from typing import Any
 
 import numpy as np
 
 from treadle.base.arrays import Marks, Numbers
-from treadle.base.dataclass import dataclass
 from treadle.batch.agenda import agenda
 from treadle.batch.ahead import apart_from
 from treadle.batch.columns import order_of

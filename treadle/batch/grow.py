@@ -10,13 +10,12 @@ same steps come out alike.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
 
 from treadle.base.arrays import Numbers
-from treadle.base.dataclass import dataclass
 from treadle.core import native
 
 # What a node is: shared by all rows, with a value, a unit of its own, one of several

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from treadle.base.arrays import Marks
-from treadle.base.dataclass import dataclass
 from treadle.base.types import TupleType
 from treadle.batch.repeats import LEAST, Steps, Waiting
 from treadle.batch.signature import apart

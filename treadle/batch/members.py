@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from treadle.base.arrays import Marks, Numbers
-from treadle.base.dataclass import dataclass
 from treadle.batch.grow import grown
 from treadle.core import native
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from treadle.base.dataclass import dataclass
+from dataclasses import dataclass
+
 from treadle.graph.body import Body
 from treadle.graph.rows import batched
 

@@ -7,13 +7,13 @@ what node i does, p nodes later: with what was computed p nodes later, or the sa
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from treadle.base.arrays import Marks, Numbers
 from treadle.base.caches import lazy
-from treadle.base.dataclass import dataclass
 from treadle.batch.columns import Columns, order_of
 from treadle.graph.body import sign_of
 from treadle.graph.leaves import bits_of

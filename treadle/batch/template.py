@@ -7,10 +7,10 @@ the gradient of shared operands alone, a sum over the rows, taken once for all o
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from treadle.base.caches import lazy
-from treadle.base.dataclass import dataclass
 from treadle.base.dtypes import is_inexact
 from treadle.base.types import TupleType, Type
 from treadle.batch.part import Part

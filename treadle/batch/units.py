@@ -7,12 +7,11 @@ have a value already, from -1 downwards.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from treadle.base.arrays import Marks, Numbers
-from treadle.base.dataclass import dataclass
 from treadle.base.types import TupleType, Type
 from treadle.batch.cells import join_cells
 from treadle.batch.columns import grouped, split

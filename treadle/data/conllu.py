@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from treadle.base.dataclass import dataclass
 from treadle.base.errors import ArgumentError
 from treadle.data.text import Source
 from treadle.io.files import PathLike

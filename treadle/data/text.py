@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from treadle.base.dataclass import dataclass
 from treadle.base.errors import ArgumentError, DataFileError, TreadleError
 from treadle.io.files import FileError, PathLike, open_regular
 

@@ -10,13 +10,12 @@ import traceback
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
 import numpy as np
 
-from treadle.base.dataclass import dataclass
 from treadle.base.errors import ArgumentError, RunError, StateError
 from treadle.base.options import current, options, set_options
 from treadle.data.draws import Key, batch_draws, seed_globals

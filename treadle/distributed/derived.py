@@ -4,6 +4,7 @@ sums of its rank, in an update of their own, or as arrays."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,6 @@ from treadle.autodiff.reverse import seed_for
 from treadle.autodiff.targets import Trainable
 from treadle.base.changes import changes as stamp
 from treadle.base.collector import collector_paused
-from treadle.base.dataclass import dataclass
 from treadle.base.dtypes import accumulator
 from treadle.base.errors import GradientError
 from treadle.distributed.layout import GradientLayout

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from treadle.base.arrays import Array
-from treadle.base.dataclass import dataclass
 from treadle.base.dtypes import DType
 from treadle.base.errors import ArgumentError
 from treadle.distributed.layout import GradientLayout

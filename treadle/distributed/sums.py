@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from treadle.base.arrays import Array
-from treadle.base.dataclass import dataclass
 from treadle.distributed.buffers import Statistics
 from treadle.distributed.layout import GradientLayout
 from treadle.distributed.share import Buffers, RowGradients, levels

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from treadle.base.caches import clear, tables
-from treadle.base.dataclass import dataclass
 from treadle.base.errors import OptionError
 from treadle.base.locks import imported, importing, is_mine
 from treadle.base.options import engines as engine_names

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
-from treadle.base.dataclass import dataclass
+from dataclasses import dataclass, fields
 
 
 @dataclass(frozen=True)

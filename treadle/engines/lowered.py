@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import accumulate
 
 from treadle.base.caches import lazy
-from treadle.base.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
 from treadle.base.caches import Cache
-from treadle.base.dataclass import dataclass
 from treadle.base.errors import TraceError
 from treadle.base.symbolic import bits
 from treadle.base.types import TupleType, Type

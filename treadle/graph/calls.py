@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, TypeVar
 
 import numpy as np
 
 from treadle.base.changes import StampCheck, changes
-from treadle.base.dataclass import dataclass
 from treadle.graph.leaves import (
     CONSTANT,
     INTEGER,

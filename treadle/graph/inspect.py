@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from treadle.base import trees
-from treadle.base.dataclass import dataclass
 from treadle.base.dtypes import DType
 from treadle.base.errors import ArgumentError
 from treadle.base.types import TupleType

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from treadle.base.dataclass import dataclass
 from treadle.base.types import TupleType, Type
 from treadle.core import native
 from treadle.graph import serials

@@ -9,14 +9,13 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import FrozenInstanceError, fields
+from dataclasses import FrozenInstanceError, dataclass, fields
 from operator import attrgetter
 from typing import Any, ClassVar, TypeVar, cast, dataclass_transform
 
 import numpy as np
 
 from treadle.base.caches import Cache, cached
-from treadle.base.dataclass import dataclass
 from treadle.base.dtypes import KINDS, DType, float32, kind
 from treadle.base.errors import (
     ArgumentError,
@@ -77,7 +76,7 @@ class _Frozen:
         raise FrozenInstanceError(f"cannot delete field {name!r}")
 
 
-_base: Any = dataclass(frozen=True, repr=False)  # type checkers see `op`
+_base: Any = dataclass(frozen=True, repr=False, eq=False)  # type checkers see `op`
 
 
 @_base
@@ -246,8 +245,10 @@ def op(**traits: Any) -> Callable[[C], C]:
 
     def register(cls: C) -> C:
         op_class: Any = cls
-        if fields(op_class) or "__annotations__" in vars(cls):
-            op_class = _base(cls)
+        if fields(op_class) or "__annotations__" in vars(
+            cls
+        ):  # making it one takes long
+            op_class = dataclass(frozen=True, repr=False, eq=False)(cls)
         inherited = {k: getattr(cls.traits, k) for k in Traits.__dataclass_fields__}
         op_class.traits = Traits(**{**inherited, **traits})
         if "closed" not in vars(cls):
@@ -259,6 +260,8 @@ def op(**traits: Any) -> Callable[[C], C]:
             )
             op_class.__init__ = object.__init__
             op_class.__hash__, op_class.__eq__ = object.__hash__, object.__eq__
+        else:
+            _compare_by_fields(op_class)
         if cls.__name__ in registry:
             raise TreadleError(f"two ops are named {cls.__name__!r}")
         registry[cls.__name__] = op_class
@@ -271,6 +274,18 @@ def op(**traits: Any) -> Callable[[C], C]:
 def family(cls: C) -> C:
     """Make a class a family whose fields its ops have, before their own."""
     return _base(cls)
+
+
+def _compare_by_fields(op_class: Any) -> None:
+    """Objects of a class are equal, and hashed, by their fields; dataclasses write and
+    compile functions for that.
+    """
+    names = [f.name for f in fields(op_class)]
+    known: Any = attrgetter(*names, *names[:1])  # of two and more it makes a tuple
+    op_class.__hash__ = lambda self: hash(known(self))
+    op_class.__eq__ = lambda self, other: (
+        known(self) == known(other) if type(other) is type(self) else NotImplemented
+    )
 
 
 _PLAIN = frozenset(

@@ -8,11 +8,11 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from treadle.base.arrays import Array
-from treadle.base.dataclass import dataclass
 from treadle.base.errors import ModelFileError
 from treadle.io.files import (
     PathLike,

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO, ClassVar
 
 import numpy as np
 
 from treadle.base.arrays import Array
-from treadle.base.dataclass import dataclass
 from treadle.base.dtypes import DType, bool_
 from treadle.base.errors import ArgumentError, AxisError
 from treadle.base.types import Names, Type, as_names

@@ -8,10 +8,9 @@ movement ops (`i * n + k`, `i // n`, `i % n`) run on it as on integers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Union
 
-from treadle.base.dataclass import dataclass
 from treadle.base.symbolic import gcd, is_same, whole
 
 

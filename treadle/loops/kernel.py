@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any, Union
 
 import numpy as np
 
 from treadle.base.caches import lazy
-from treadle.base.dataclass import dataclass
 from treadle.base.dtypes import DType
 from treadle.base.symbolic import Symbolic, SymbolicNumber, least
 from treadle.graph.op import Op

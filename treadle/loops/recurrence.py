@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import product
 
-from treadle.base.dataclass import dataclass
 from treadle.base.dtypes import bool_, float32, float64, int32, int64
 from treadle.base.types import Shape, Type
 from treadle.graph.tensor import Tensor

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from treadle.base.dataclass import dataclass
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reached
 from treadle.loops.index import LoopAxis

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from operator import is_not
 from typing import Any
 
-from treadle.base.dataclass import dataclass
 from treadle.loops.index import Index
 from treadle.loops.kernel import (
     Accumulate,

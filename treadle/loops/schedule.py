@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from treadle.base.dataclass import dataclass
 from treadle.base.symbolic import at_least, gcd, least, most
 from treadle.loops.blocks import in_blocks
 from treadle.loops.index import Index, LoopAxis, Quotient, Remainder

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, dataclass_transform
 
-from treadle.base.dataclass import dataclass
 from treadle.graph.tensor import Tensor
 from treadle.nn.module import Module
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from treadle.base import trees
 from treadle.base.arrays import Array
-from treadle.base.dataclass import dataclass
 from treadle.base.dtypes import whole
 from treadle.base.errors import ArgumentError, ShapeError
 from treadle.graph.operators import Operand

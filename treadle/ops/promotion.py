@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from treadle.base.dataclass import dataclass
 from treadle.base.devices import HOST, as_device
 from treadle.base.dtypes import (
     ALL,

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from treadle.base.dataclass import dataclass
 from treadle.base.dtypes import accumulator, kind
 from treadle.base.errors import ArgumentError, DTypeError, RunError, ShapeError
 from treadle.base.types import Shape, Type, as_shape

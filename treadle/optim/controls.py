@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from treadle.base.dataclass import dataclass
 from treadle.base.dtypes import float64
 from treadle.base.errors import ArgumentError
 from treadle.graph.operators import functions

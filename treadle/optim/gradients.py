@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from treadle.base.dataclass import dataclass
 from treadle.base.dtypes import accumulator, float64
 from treadle.base.errors import ArgumentError
 from treadle.graph.leaves import constant_node

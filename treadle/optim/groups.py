@@ -10,11 +10,11 @@ from collections.abc import (
     Sequence,
     Set,
 )
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from treadle.base.dataclass import dataclass
 from treadle.base.dtypes import float64
 from treadle.base.errors import ArgumentError
 from treadle.graph.leaves import as_tensor

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from treadle.base.dataclass import dataclass
 from treadle.base.dtypes import float64
 from treadle.base.errors import ArgumentError
 from treadle.base.torch import missing

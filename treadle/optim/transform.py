@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from treadle.base.dataclass import dataclass
 from treadle.base.dtypes import float32
 from treadle.base.errors import ArgumentError
 from treadle.base.types import Type

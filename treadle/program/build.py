@@ -10,10 +10,9 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from treadle.base.caches import lazy
-from treadle.base.dataclass import dataclass
 from treadle.base.errors import RunError
 from treadle.base.types import Type
 from treadle.graph.leaves import Argument

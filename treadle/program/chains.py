@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 
-from treadle.base.dataclass import dataclass
 from treadle.program.dependences import before, nanoseconds, stretches, turns
 from treadle.program.lives import demand
 from treadle.program.program import ParallelRegion, Program

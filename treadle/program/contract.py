@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from treadle.base.caches import cached
-from treadle.base.dataclass import dataclass
 from treadle.base.dtypes import DType, bfloat16, float16, float32, int8, int32, uint8
 from treadle.base.types import Shape, Type
 from treadle.graph.tensor import Tensor

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from treadle.base.dataclass import dataclass
 from treadle.base.types import Shape
 from treadle.graph.tensor import Tensor
 from treadle.loops.lower import At, unflatten

@@ -6,10 +6,10 @@ A cell that a graph holds a hundred times gives units that differ in their nodes
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from treadle.base.caches import Cache
-from treadle.base.dataclass import dataclass
 from treadle.base.symbolic import bits
 from treadle.graph.tensor import Tensor
 from treadle.loops.lower import Strides, is_virtual

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
+from dataclasses import dataclass
 
-from treadle.base.dataclass import dataclass
 from treadle.program.dependences import nanoseconds
 from treadle.program.program import Fallback, Launch, Program, Step
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
 
 from treadle.base.caches import lazy
-from treadle.base.dataclass import dataclass
 from treadle.base.symbolic import plain
 from treadle.program.alias import overwrites
 from treadle.program.memory import ALIGNMENT, MemoryPlan, Range, largest_live_set, plan

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from treadle.base.caches import lazy
-from treadle.base.dataclass import dataclass
 from treadle.base.errors import ArgumentError
 from treadle.program.sweep import Times, sweep
 

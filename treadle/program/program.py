@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 
 from treadle.base.caches import lazy
-from treadle.base.dataclass import dataclass
 from treadle.base.dtypes import DType
 from treadle.base.symbolic import most
 from treadle.base.types import Type

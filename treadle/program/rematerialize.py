@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from treadle.base.dataclass import dataclass
 from treadle.base.symbolic import plain
 from treadle.base.types import TupleType
 from treadle.graph.tensor import Tensor, copied

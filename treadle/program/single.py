@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
-from treadle.base.dataclass import dataclass
 from treadle.base.types import TupleType
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor

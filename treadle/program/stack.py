@@ -7,11 +7,11 @@ highest of those under it that may live while it does.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from treadle.base.arrays import Marks, Numbers
-from treadle.base.dataclass import dataclass
 from treadle.core import native
 from treadle.program.memory import ALIGNMENT, Chains, MemoryPlan, Range
 from treadle.program.sweep import Times

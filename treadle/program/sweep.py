@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
-
-from treadle.base.dataclass import dataclass
 
 Ints = np.ndarray[tuple[int], np.dtype[np.int64]]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence, Set
+from dataclasses import dataclass
 
 from treadle.base.caches import lazy
-from treadle.base.dataclass import dataclass
 from treadle.base.symbolic import plain
 from treadle.graph.tensor import Tensor
 from treadle.program.arrange import Arrangement, is_leaf

@@ -7,14 +7,13 @@ they are numbered by op, type and operands in a table that dies with the compila
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import Enum
 from operator import is_
 from typing import Any
 
 from treadle.autodiff.reverse import Tidy, tidied
 from treadle.autodiff.written import Derivative, expansion
-from treadle.base.dataclass import dataclass
 from treadle.base.dtypes import HALF, float32
 from treadle.base.symbolic import bits
 from treadle.base.types import TupleType, Type, has_names, without_names

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from treadle.base.dataclass import dataclass
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
 from treadle.rewrite.pattern import shape_of

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from treadle.base.dataclass import dataclass
 from treadle.base.types import TupleType, Type
 from treadle.graph.body import Body, effect_of
 from treadle.graph.leaves import Argument

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from treadle.base.dataclass import dataclass
 from treadle.base.errors import RunError
 from treadle.base.options import current
 from treadle.base.types import TupleType

@@ -6,9 +6,8 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from treadle.base.dataclass import dataclass
 from treadle.base.events import span, watchers
 from treadle.graph.tensor import Tensor
 from treadle.rewrite.rule import Rule

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
-from treadle.base.dataclass import dataclass
 from treadle.base.dtypes import KINDS, kind
 from treadle.base.errors import OptionError
 from treadle.base.types import TupleType, Type, broadcast_shapes

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from treadle.base.caches import Cache
-from treadle.base.dataclass import dataclass
 from treadle.base.options import current
 from treadle.base.types import without_names
 from treadle.graph.leaves import LITERAL, Argument, bits_of

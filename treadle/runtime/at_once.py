@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,6 @@ import numpy as np
 from treadle.base.arrays import Array
 from treadle.base.caches import Cache
 from treadle.base.changes import changes
-from treadle.base.dataclass import dataclass
 from treadle.base.options import current, modes
 from treadle.core import native
 from treadle.engines.base import Failed, engine

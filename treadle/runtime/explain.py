@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from treadle.base import trees
-from treadle.base.dataclass import dataclass
 from treadle.base.options import current
 from treadle.engines.base import engine
 from treadle.engines.lowered import Lowered

@@ -7,12 +7,12 @@ import sys
 import types
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, overload
 
 import numpy as np
 
 from treadle.base import trees
-from treadle.base.dataclass import dataclass
 from treadle.base.dtypes import OWN
 from treadle.base.errors import TraceError
 from treadle.base.locks import is_mine, lock

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from treadle.autodiff.gradient import derivatives
 from treadle.base import trees
-from treadle.base.dataclass import dataclass
 from treadle.base.dtypes import is_inexact, kind
 from treadle.base.errors import ArgumentError, GradientError
 from treadle.base.options import options

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from treadle.autodiff.derivative import endangered
 from treadle.base import trees
-from treadle.base.dataclass import dataclass
 from treadle.base.errors import ArgumentError, WorkspaceError
 from treadle.base.notebook import table
 from treadle.base.options import current, options

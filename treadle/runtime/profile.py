@@ -6,10 +6,10 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from treadle.base.dataclass import dataclass
 from treadle.base.errors import ArgumentError
 from treadle.base.events import Event, watch
 from treadle.base.notebook import table

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 from treadle.autodiff.tape import GradientPart, Row, Tape, keep_recipes
 from treadle.base.caches import Cache
-from treadle.base.dataclass import dataclass
 from treadle.base.dtypes import is_inexact
 from treadle.base.options import current
 from treadle.batch.forest import Forest

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from treadle.base.dataclass import dataclass
 from treadle.base.options import current, modes
 from treadle.engines.base import CompiledProgram, Failed, are_below, engine
 from treadle.engines.early import listener

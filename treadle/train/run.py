@@ -7,13 +7,12 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from treadle.base.dataclass import dataclass
 from treadle.base.errors import ModelFileError, OptionError, RunError
 from treadle.base.options import options
 from treadle.data.dataset import ArrayDataset, Images

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections import Counter
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
@@ -14,7 +14,6 @@ import numpy as np
 
 from treadle.autodiff.gradient import derivatives
 from treadle.autodiff.reverse import seed_for
-from treadle.base.dataclass import dataclass
 from treadle.base.dtypes import is_inexact
 from treadle.base.types import TupleType
 from treadle.graph.leaves import Leaf

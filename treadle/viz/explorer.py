@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from treadle.base.dataclass import dataclass
 from treadle.base.types import TupleType
 from treadle.engines.lowered import Outlined, Piece
 from treadle.graph.leaves import Leaf

@@ -7,10 +7,8 @@ Tagawa and Toda, 1981). Long edges pass through every layer between as a point.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import pairwise
-
-from treadle.base.dataclass import dataclass
 
 GAP_X, GAP_Y, HEIGHT = 26.0, 52.0, 40.0
 SWEEPS, PULLS = 12, 30

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import groupby
-
-from treadle.base.dataclass import dataclass
 
 MOST = 48  # members of a group, above which neighbors share another one
 FEWEST = 24  # members of a group of neighbors

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from treadle.base.dataclass import dataclass
 from treadle.base.symbolic.integers import LEAST, Symbolic, inexact
 from treadle.base.symbolic.table import NUMBER
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from treadle.base.arrays import Numbers
-from treadle.base.dataclass import dataclass
 from treadle.core import native
 
 # As core/sizes.cpp has them: an integer; integers of two values, or of one and an

@@ -19,12 +19,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
 from treadle.base.caches import Cache
-from treadle.base.dataclass import dataclass
 from treadle.base.errors import OutOfMemoryError, RunError
 from treadle.engines.gpu.work import Work
 

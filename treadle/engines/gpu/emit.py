@@ -9,11 +9,10 @@ where vectors are as long.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from treadle.base.caches import lazy
-from treadle.base.dataclass import dataclass
 from treadle.base.dtypes import int32
 from treadle.engines.gpu.builder import DeviceBuilder
 from treadle.engines.gpu.grid import Grid, crossed, grid_of, slots_of, wide_integers

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from treadle.base.dataclass import dataclass
 from treadle.engines.gpu.work import Slot
 from treadle.engines.native.codegen.elements import compute_type
 from treadle.loops.index import IndexParameter, LoopAxis

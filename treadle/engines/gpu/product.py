@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from treadle.base.caches import lazy
-from treadle.base.dataclass import dataclass
 from treadle.base.dtypes import DType
 from treadle.engines.gpu.builder import DeviceBuilder
 from treadle.engines.gpu.emit import ItemEmitter

@@ -7,7 +7,8 @@ its exponent are a float exactly.
 
 from __future__ import annotations
 
-from treadle.base.dataclass import dataclass
+from dataclasses import dataclass
+
 from treadle.engines.native.codegen.builder import F32, F64, I32, I64, Builder, Value
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from treadle.base.dataclass import dataclass
 from treadle.engines.gpu.builder import DeviceBuilder
 from treadle.engines.gpu.work import Work
 from treadle.engines.native.codegen.builder import (

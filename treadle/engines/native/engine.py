@@ -6,14 +6,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from treadle.base.allocate import headroom
 from treadle.base.caches import tables
 from treadle.base.collector import CollectorPaused
-from treadle.base.dataclass import dataclass
 from treadle.base.errors import OutOfMemoryError
 from treadle.base.events import watchers
 from treadle.base.options import current

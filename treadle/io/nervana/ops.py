@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from treadle.base.dataclass import dataclass
 from treadle.base.dtypes import DType
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor

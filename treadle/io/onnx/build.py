@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import MutableMapping, Sequence
 from contextvars import ContextVar
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 
 from treadle.base.arrays import Array
-from treadle.base.dataclass import dataclass
 from treadle.base.errors import ModelFileError, TraceError, TreadleError
 from treadle.base.extras import extra
 from treadle.graph.body import Body

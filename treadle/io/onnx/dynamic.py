@@ -8,11 +8,11 @@ other way cannot be left open.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from treadle.base.dataclass import dataclass
 from treadle.base.errors import ArgumentError
 from treadle.base.extras import extra
 from treadle.io.onnx.writer import Writer

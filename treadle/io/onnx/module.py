@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,6 @@ import numpy as np
 from treadle.base.arrays import Array
 from treadle.base.caches import cached, lazy
 from treadle.base.changes import changed
-from treadle.base.dataclass import dataclass
 from treadle.base.errors import ArityError, DTypeError, ShapeError, TreadleError
 from treadle.graph.frame import top
 from treadle.graph.leaves import as_tensor

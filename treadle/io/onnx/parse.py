@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from treadle.base.arrays import Array
-from treadle.base.dataclass import dataclass
 from treadle.base.extras import extra
 from treadle.io.onnx.file import array_of
 from treadle.io.onnx.table import IMPORTS, LAST, OnnxNode

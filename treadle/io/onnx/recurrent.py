@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 import treadle as td
-from treadle.base.dataclass import dataclass
 from treadle.graph.tensor import Tensor
 from treadle.io.onnx.elements import number
 from treadle.io.onnx.table import OnnxNode, row

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 import treadle as td
 from treadle.base.arrays import Array
-from treadle.base.dataclass import dataclass
 from treadle.graph.leaves import constant_node
 from treadle.graph.tensor import Tensor
 from treadle.io.files import check_shape

@@ -7,14 +7,13 @@ import math
 import struct
 import zipfile
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from treadle.base.arrays import Array
-from treadle.base.dataclass import dataclass
 from treadle.io.files import MAX_RATIO, check_shape, read_json
 from treadle.io.format import (
     MAX_ITEMS,

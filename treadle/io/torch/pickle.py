@@ -7,12 +7,12 @@ import math
 import pickletools
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from treadle.base import dtypes
-from treadle.base.dataclass import dataclass
 from treadle.base.dtypes import DType
 
 MOST_CODES = 1 << 19  # each may become an object of some 100 bytes

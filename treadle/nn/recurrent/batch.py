@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from treadle.base.arrays import Array
-from treadle.base.dataclass import dataclass
 from treadle.base.dtypes import whole
 from treadle.base.errors import ArgumentError, DTypeError, ShapeError, UnboundError
 from treadle.graph.frame import top

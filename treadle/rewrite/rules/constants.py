@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from treadle.base.dataclass import dataclass
 from treadle.base.dtypes import OWN
 from treadle.base.errors import TreadleError
 from treadle.base.symbolic import SymbolicNumber

@@ -8,10 +8,9 @@ powers, which overflow in the gradient of exp(x) / (1 + exp(x)).
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from treadle.base.dataclass import dataclass
 from treadle.graph.leaves import literal_node
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor

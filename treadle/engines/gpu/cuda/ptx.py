@@ -6,10 +6,11 @@ the driver translates it for the device itself.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import llvmlite.binding as llvm
 
 from treadle.base.caches import cached
-from treadle.base.dataclass import dataclass
 from treadle.base.errors import RunError
 
 TRIPLE = "nvptx64-nvidia-cuda"

@@ -10,9 +10,8 @@ import re
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
-
-from treadle.base.dataclass import dataclass
 
 I1, I8, I16, I32, I64 = "i1", "i8", "i16", "i32", "i64"
 F16, F32, F64, PTR = "half", "float", "double", "ptr"

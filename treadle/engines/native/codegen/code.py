@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import math
+from dataclasses import dataclass
 
 from treadle.base.caches import cached
-from treadle.base.dataclass import dataclass
 from treadle.base.dtypes import bfloat16, float16, float32, float64, int8, int32, uint8
 from treadle.engines.native.codegen.contraction import plan_matmul
 from treadle.engines.native.codegen.contraction.machine import machine

@@ -13,14 +13,13 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import llvmlite.binding as llvm
 
 import treadle
 from treadle.base.allocate import headroom
 from treadle.base.caches import cached
-from treadle.base.dataclass import dataclass
 from treadle.base.locks import around_fork, lock
 from treadle.engines.native.codegen import compiler, half
 from treadle.engines.native.codegen.cache import disk_cache, key

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cache, wraps
 from pathlib import Path
 from typing import ParamSpec, cast
 
 import treadle
 from treadle.base.caches import cached
-from treadle.base.dataclass import dataclass
 from treadle.engines.native.codegen.cache import disk_cache, key
 from treadle.engines.native.system.host import host
 

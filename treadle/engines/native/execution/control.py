@@ -11,12 +11,11 @@ its bodies (`run.py`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from treadle.base.dataclass import dataclass
 from treadle.core import native
 from treadle.engines.native.codegen.code import Code
 from treadle.engines.native.execution.kept import PackedBuffers

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from treadle.base.arrays import Array
-from treadle.base.dataclass import dataclass
 from treadle.engines.native.codegen.code import Code
 from treadle.graph.claim import turn_of
 from treadle.program.invariant import Invariant

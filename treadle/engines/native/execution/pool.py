@@ -16,9 +16,9 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from treadle.base.dataclass import dataclass
 from treadle.base.errors import RunError
 from treadle.base.locks import around_fork, in_child, lock
 from treadle.core import native

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Sequence, Set
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from treadle.base.arrays import Array
-from treadle.base.dataclass import dataclass
 from treadle.engines.native.execution.addresses import addresses_of
 from treadle.engines.native.execution.pool import arrived
 from treadle.engines.native.execution.small import is_brief

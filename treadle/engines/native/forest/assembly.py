@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from treadle.base.arrays import Numbers
-from treadle.base.dataclass import dataclass
 from treadle.base.dtypes import DType, is_inexact
 from treadle.base.events import watchers
 from treadle.batch.columns import order_of

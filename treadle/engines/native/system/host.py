@@ -5,13 +5,13 @@ from __future__ import annotations
 import _thread
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import BuiltinFunctionType
 
 import llvmlite.binding as llvm
 
 from treadle.base.caches import cached
-from treadle.base.dataclass import dataclass
 from treadle.base.errors import OptionError
 
 # The levels of the x86-64 psABI, each with what it adds to the one before.

@@ -9,13 +9,12 @@ node in the graph: it is kept as results of another call, beside it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from treadle.base.caches import Cache
-from treadle.base.dataclass import dataclass
 from treadle.base.locks import lock
 from treadle.base.types import TupleType
 from treadle.engines.native.translation.keys import Structure

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, TypeVar
 
 from treadle.base.caches import cached, lazy
-from treadle.base.dataclass import dataclass
 from treadle.base.dtypes import kind
 from treadle.base.options import current
 from treadle.base.types import TupleType, Type

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from treadle.base.dataclass import dataclass
 from treadle.engines.native.codegen.builder import Builder, Value, lanes, vector
 
 

@@ -13,9 +13,9 @@ All sizes, strides and cuts are arguments, and so are the functions that are cal
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from treadle.base.caches import Cache
-from treadle.base.dataclass import dataclass
 from treadle.engines.native.codegen.builder import Value, vector
 from treadle.engines.native.codegen.contraction.epilogue import (
     Epilogue,

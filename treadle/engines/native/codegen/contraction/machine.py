@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from treadle.base.caches import cached
-from treadle.base.dataclass import dataclass
 from treadle.engines.native.system.host import Host, host
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from treadle.base.caches import cached
-from treadle.base.dataclass import dataclass
 from treadle.base.symbolic import least, most
 from treadle.engines.native.codegen.contraction.blas import (
     BLAS_FIELDS,

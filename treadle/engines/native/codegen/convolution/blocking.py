@@ -7,8 +7,8 @@ None depends on the number of threads.
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass
 
-from treadle.base.dataclass import dataclass
 from treadle.base.symbolic import least, most
 from treadle.engines.native.codegen.contraction.machine import Machine
 from treadle.engines.native.codegen.contraction.tile import FLAT, TALL, rows_of_tile

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from treadle.base.dataclass import dataclass
+from dataclasses import dataclass
+
 from treadle.engines.native.codegen.contraction.epilogue import Epilogue
 from treadle.engines.native.codegen.contraction.machine import Machine
 from treadle.engines.native.codegen.convolution import blocking

@@ -11,7 +11,8 @@ outputs, and its runs rows of windows. Each chunk has sums of its own.
 
 from __future__ import annotations
 
-from treadle.base.dataclass import dataclass
+from dataclasses import dataclass
+
 from treadle.engines.native.codegen.builder import Value
 from treadle.engines.native.codegen.contraction.frame import KernelFrame
 from treadle.engines.native.codegen.contraction.text import FunctionText, join, least

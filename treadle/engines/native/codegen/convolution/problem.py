@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from treadle.base.dataclass import dataclass
 from treadle.program.convolution import Convolution
 
 

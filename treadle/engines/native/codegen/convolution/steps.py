@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from treadle.base.dataclass import dataclass
 from treadle.base.symbolic import most
 from treadle.engines.native.codegen.contraction.text import FunctionText
 

@@ -7,7 +7,8 @@ of all rows of the kernel: few channels become one long run that way.
 
 from __future__ import annotations
 
-from treadle.base.dataclass import dataclass
+from dataclasses import dataclass
+
 from treadle.engines.native.codegen.builder import Value
 from treadle.engines.native.codegen.contraction.frame import KernelFrame
 from treadle.engines.native.codegen.contraction.text import least
