@@ -28,12 +28,13 @@ def test_conditions_are_not_taken_for_memory() -> None:
         assert re.search(rf"^ *b0\[.*\+ {axis}\] = ", text, re.MULTILINE), text
 
 
-@pytest.mark.parametrize("rows, columns", [(1, 3), (5, 17), (29, 8), (70, 40)])
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("rows, columns", [(1, 3), (5, 17), (29, 8), (50, 8), (70, 40)])
 def test_a_sum_of_rows_that_are_made_beside_it_has_its_bits(
-    rows: int, columns: int
+    rows: int, columns: int, seed: int
 ) -> None:
     """Rows are read where they lie, or as the kernel of the sum chooses them."""
-    draws = np.random.default_rng(rows)
+    draws = np.random.default_rng(rows + seed)
     ids = draws.integers(0, 30, rows)
     values = draws.normal(size=(rows, columns)).astype(np.float32)
 
