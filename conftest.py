@@ -103,4 +103,4 @@ def part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small plans run as large ones do: not at once, by the core."""
     from treadle.runtime import steps
 
-    monkeypatch.setattr(steps.Plan, "_run_at_once", lambda plan, look: None)
+    monkeypatch.setattr(steps.RunPlan, "_run_at_once", lambda plan, look: None)

@@ -87,7 +87,7 @@ def test_sharded_states_come_to_the_bits_of_one_rank(count: int, bucket: int) ->
 BESIDE = """
 from treadle.distributed import derived, exchange, layout
 layout.BUCKET = 256
-sent, send, running = [], exchange.Exchange._send, []
+sent, send, running = [], exchange.GradientExchange._send, []
 def note(self, bucket):
     sent.append((self.sent, len(p.events), bool(running)))
     send(self, bucket)
@@ -99,7 +99,7 @@ def noted(run):
         finally:
             running.clear()
     return noting
-exchange.Exchange._send = note
+exchange.GradientExchange._send = note
 for kind in (derived.PlannedGradients, derived.DerivedGradients):
     kind.run = noted(kind.run)
 net = td.nn.Sequential(*[td.nn.Linear(300, 300) for _ in range(4)])

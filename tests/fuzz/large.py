@@ -23,7 +23,7 @@ BEGIN = {
     stream: {"STREAM": 64, "AHEAD": 64},
     group: {"MANY": 16},
     recompute: {"LARGE": 16},
-    program: {"SMALL": 64, "PART": 32},
+    program: {"SMALL": 64},
     cut: {"LONG": 64, "LARGE": 256, "PARTS": range(2, 9), "ROWS": 4, "COLUMNS": 16},
 }
 

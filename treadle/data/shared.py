@@ -76,7 +76,7 @@ class Packed:
     >>> packed = Packed([np.arange(3), "a"])
     >>> block = SharedBlock(packed.size)
     >>> packed.write(block)
-    >>> Lease(block, []).read(packed.spans)
+    >>> SharedLease(block, []).read(packed.spans)
     [array([0, 1, 2]), 'a']
     """
 

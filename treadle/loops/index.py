@@ -73,7 +73,7 @@ Atom = Union[LoopAxis, Quotient, Remainder, Datum]  # noqa: UP007 (names not yet
 class Index:
     """`constant` plus the sum of coefficient times atom; the order does not count.
 
-    >>> i, j = Index.of(Axis("i", 4)), Index.of(Axis("j", 3))
+    >>> i, j = Index.of(LoopAxis("i", 4)), Index.of(LoopAxis("j", 3))
     >>> flat = i * 3 + j
     >>> flat // 3 == i, flat % 3 == j, (flat + 6) // 3 == i + 2
     (True, True, True)

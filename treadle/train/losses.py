@@ -48,7 +48,7 @@ def loss_function(loss: Any) -> Function:
 class BatchLoss:
     """The loss of a batch: a mean over its elements, each times its example's weight.
 
-    >>> loss = Loss("mse")
+    >>> loss = BatchLoss("mse")
     >>> float(loss([1.0, 3.0], [1.0, 1.0], [1.0, 0.5]))
     1.0
     """

@@ -71,7 +71,7 @@ def grouped(paths: Sequence[Sequence[str]], lines: Sequence[str]) -> NodeGroup:
 
     >>> tree = grouped([("a", "x"), ("a", "x"), ("a",), ()], [""] * 4)
     >>> tree.members
-    [Group(name='a', members=[Group(name='x', members=[0, 1]), 2]), 3]
+    [NodeGroup(name='a', members=[NodeGroup(name='x', members=[0, 1]), 2]), 3]
     """
     members = _runs(range(len(paths)), paths, lines, 0)
     while len(members) == 1 and isinstance(members[0], NodeGroup):
