@@ -346,6 +346,18 @@ def statements(body: tuple[Statement, ...]) -> Iterator[Statement]:
             yield from statements(s.body)
 
 
+def values(body: tuple[Statement, ...]) -> list[Expression]:
+    """What is stored or folded and all it is computed from, but for positions."""
+    every: dict[Expression, None] = {}
+    stack = [s.value for s in statements(body) if isinstance(s, (Store, Accumulate))]
+    while stack:
+        e = stack.pop()
+        if e not in every:
+            every[e] = None
+            stack += e.inputs if isinstance(e, Apply) else ()
+    return list(every)
+
+
 def expressions(body: tuple[Statement, ...]) -> list[Expression]:
     """All expressions, each once, operands first."""
     ordered: dict[Expression, None] = {}

@@ -16,16 +16,15 @@ from treadle.loops.blocks import in_blocks
 from treadle.loops.index import Index, LoopAxis, Quotient, Remainder
 from treadle.loops.intervals import in_intervals, without_certain, without_wraps
 from treadle.loops.kernel import (
-    Accumulate,
     Accumulator,
     Apply,
-    Expression,
     Kernel,
     Load,
     Loop,
     Statement,
     Store,
     statements,
+    values,
     within,
 )
 from treadle.loops.rewriting import rewritten
@@ -236,16 +235,8 @@ def reorder(kernel: Kernel) -> Kernel:
 def _touched(kernel: Kernel) -> list[Index]:
     """The indices that a kernel writes at, and then those it reads values at. Those of
     positions that it reads by are none: what made them a kernel of its own has not."""
-    stored = [s for s in statements(kernel.body) if isinstance(s, (Store, Accumulate))]
-    values: dict[Expression, None] = {}
-    stack = [s.value for s in stored]
-    while stack:
-        e = stack.pop()
-        if e not in values:
-            values[e] = None
-            stack += e.inputs if isinstance(e, Apply) else ()
-    written = [s.index for s in stored if isinstance(s, Store)]
-    return written + [e.index for e in values if isinstance(e, Load)]
+    written = [s.index for s in statements(kernel.body) if isinstance(s, Store)]
+    return written + [e.index for e in values(kernel.body) if isinstance(e, Load)]
 
 
 def merge(kernel: Kernel) -> Kernel:
