@@ -106,7 +106,7 @@ def arrays_of(words: Sequence[str]) -> tuple[list[Array], dict[str, Array]]:
 
 
 def is_onnx(path: str) -> bool:
-    """Whether a name is that of an ONNX file, by its ending."""
+    """Return True if a name is that of an ONNX file, by its ending."""
     return path.lower().endswith(".onnx")
 
 

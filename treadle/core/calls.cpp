@@ -793,8 +793,8 @@ PyObject* follow(const Written& plan, const Signature& call) {
   return formed(plan, values);
 }
 
-// What a plan's own way to run comes to, with copies of the arrays.
-PyObject* handed_on(const Written& plan, const Signature& call) {
+// The result of a call that a plan leaves to a function, with copies of the arrays.
+PyObject* call_runner(const Written& plan, const Signature& call) {
   Ref run = Ref::to(plan.run), values(PyTuple_New(static_cast<Py_ssize_t>(call.seen)));
   if (!values) return nullptr;
   for (size_t k = 0; k < call.seen; k++) {
@@ -842,7 +842,7 @@ PyObject* call_call(PyObject* self, PyObject* const* args, size_t flags, PyObjec
       Written* written = reinterpret_cast<PlanObject*>(plan.get())->plan;
       Answer answer = written ? holds(*written, call) : NO;
       if (answer == RAISED) return nullptr;
-      if (answer == YES && written->run) return handed_on(*written, call);
+      if (answer == YES && written->run) return call_runner(*written, call);
       if (answer == YES) {
         PyObject* made = follow(*written, call);
         // A number that does not fit beside its tensor: the long way says so.

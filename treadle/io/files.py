@@ -188,7 +188,7 @@ def temporary_name(path: Path) -> Path:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process of this machine has this number."""
+    """Return True if a process of this machine has this number."""
     if os.name != "posix":  # elsewhere, asking may end the process
         return True
     try:

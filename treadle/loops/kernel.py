@@ -347,7 +347,8 @@ def statements(body: tuple[Statement, ...]) -> Iterator[Statement]:
 
 
 def values(body: tuple[Statement, ...]) -> list[Expression]:
-    """What is stored or folded and all it is computed from, but for positions."""
+    """The values that are stored or folded, with all that they are computed from but
+    positions."""
     every: dict[Expression, None] = {}
     stack = [s.value for s in statements(body) if isinstance(s, (Store, Accumulate))]
     while stack:

@@ -277,7 +277,7 @@ HOSTS = (1, 3)  # DLPack's kinds of memory that the host reads
 
 @provide
 def is_sole(node: Tensor) -> bool:
-    """Whether the value of an evaluated node lies in memory that nothing else has."""
+    """Return True if nothing else has the memory of a node's value."""
     return variable_of(node) is None and untouched(node)
 
 

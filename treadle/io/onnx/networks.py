@@ -89,7 +89,7 @@ def _covering(
 
 
 def _plain(message: Any) -> bool:
-    """Whether a node takes queries, keys and values by heads, and gives y alone.
+    """Return True if a node takes queries, keys and values by heads, and gives y alone.
 
     What a query gets that sees no key is ONNX's to say, so masks are left to its
     function.
@@ -235,7 +235,7 @@ def _behind(node: OnnxNode, x: Tensor) -> tuple[int, ...]:
 
 
 def _without_more(message: Any) -> bool:
-    """Whether a normalization gives out its result alone."""
+    """Return True if a normalization gives out its result alone."""
     return not any(message.output[1:])
 
 

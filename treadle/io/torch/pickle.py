@@ -178,7 +178,7 @@ class _Machine:
         self.memo[key] = self.top(object)
 
     def called(self) -> Any:
-        """What stands for the call of a name with its arguments."""
+        """The value of the call of a name with its arguments."""
         name, args = self.last(2)
         if type(name) is not Name or name.makes is None or type(args) is not tuple:
             raise ValueError(f"it calls {getattr(name, 'text', type(name).__name__)}")
