@@ -70,7 +70,7 @@ def converted(model: Any) -> Any:
 
 
 def _unchanged(node: Any, version: int) -> bool:
-    """Return True if an op is the same in a version and in the oldest one that is known."""
+    """Return True if an op is the same in a version and in its oldest known one."""
     defs = extra("onnx.defs", "onnx")
     if node.domain not in ("", "ai.onnx") or not defs.has(node.op_type, version):
         return False
