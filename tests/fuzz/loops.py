@@ -65,8 +65,12 @@ class Maker:
         if kind == 1:
             return td.tanh(x) * td.sigmoid(y) if rng.integers(2) else 0.5 * x - 0.3 * y
         if kind == 2:
-            w = self.weights[int(rng.integers(2))]
-            return self.like(x, self.shapes[2]) @ w + self.bias
+            w, v = self.weights if rng.integers(2) else self.weights[::-1]
+            z = self.like(x, self.shapes[2])
+            if rng.integers(2):
+                return z @ w + self.bias
+            gate = td.sigmoid(self.like(y, self.shapes[2]) @ w + z @ v)
+            return gate * td.tanh(z @ w + self.bias)
         if kind == 3:
             return td.sin(x) + self.like(
                 self.table[int(rng.integers(4))], self.shapes[1]

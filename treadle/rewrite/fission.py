@@ -20,9 +20,10 @@ from treadle.graph.traversal import rebuild, users
 from treadle.ops.contract import Contract
 from treadle.ops.families import Output
 from treadle.ops.loop import Scan
+from treadle.rewrite.combine import combined
 from treadle.rewrite.expand import expand
 from treadle.rewrite.motion import Nodes, Parts
-from treadle.rewrite.products import below, by_rows, with_products
+from treadle.rewrite.products import below, by_rows, needed, with_products
 from treadle.rewrite.simplify import normal, tidy
 
 
@@ -135,7 +136,10 @@ class _Loop:
         if moves:
             first = op.carries + op.scanned
             body = with_products(op, body, self.inputs, users)
-            body = by_rows(body, first, len(body.arguments) - op.draws)
+            end = len(body.arguments) - op.draws
+            body = by_rows(body, first, end)
+            carried = needed(body, op.carries, self.read)
+            body = combined(body, first, end, carried, self.read)
         parts = Parts(op, body, self.read)
         if parts.find(moves) or len(self.places) > 1:
             self.parts = parts

@@ -18,7 +18,14 @@ from treadle.ops.families import Movement, Output, outputs_of
 from treadle.ops.loop import Scan
 from treadle.ops.movement import PermuteDims
 from treadle.ops.reduce import Sum
-from treadle.rewrite.products import below, is_near, summed
+from treadle.rewrite.products import (
+    above,
+    below,
+    folded,
+    is_near,
+    needed,
+    summed,
+)
 
 WIDER = 8  # times the bytes of what a step reads: more is not worth its memory
 Nodes = dict[int, Tensor]
@@ -28,7 +35,7 @@ Nodes = dict[int, Tensor]
 class _Sum:
     """A carry that only sums: what is added at each step, and stays in the loop."""
 
-    terms: list[Tensor]
+    terms: list[Tensor]  # products and sums, or parts of these
     stays: list[Tensor] = field(default_factory=list)
 
 
@@ -63,7 +70,7 @@ class Parts:
     def find(self, moves: bool) -> bool:
         """Whether anything is left out of the loop, or `moves` out of it."""
         outputs = self.body.outputs
-        self.carried = self._needed()
+        self.carried = needed(self.body, self.op.carries, set(self.read))
         unread = len({*self.carried, *self.read}) < len(outputs)
         if not moves:
             return unread
@@ -72,8 +79,8 @@ class Parts:
         self._find_before()
         self._find_once()
         self._find_sums()
-        core = _above([outputs[k] for k in self.carried if k not in self.sums])
-        core |= _above([x for each in self.sums.values() for x in each.stays])
+        core = above([outputs[k] for k in self.carried if k not in self.sums])
+        core |= above([x for each in self.sums.values() for x in each.stays])
         self._find_after(core)
         return bool(self.before or self.once or self.after or self.sums) or unread
 
@@ -97,9 +104,7 @@ class Parts:
                 self.once[x.serial] = x
 
     def _find_before(self) -> None:
-        apart = self.late | {
-            x.serial for each in self.sums.values() for x in each.terms
-        }
+        apart = self.late | {x.serial for x in self._folds(parts=True)}
         early = [
             x
             for x in self.body.nodes
@@ -114,7 +119,7 @@ class Parts:
         ]
         if sum(x.type.nbytes for x in products) > WIDER * self.bytes:
             return
-        wanted = _above(products)
+        wanted = above(products)
         for x in early:
             if x.serial in wanted or (x.serial not in fixed and self._shrinks(x)):
                 self.before[x.serial] = x
@@ -128,32 +133,25 @@ class Parts:
                 return False
         return bool(ready) and x.type.nbytes <= sum(y.type.nbytes for y in ready)
 
-    def _needed(self) -> list[int]:
-        """The carries that are read after the loop, and those that these need."""
-        c, outputs = self.op.carries, self.body.outputs
-        arguments = {x.serial: k for k, x in enumerate(self.body.arguments[:c])}
-        needed = {k for k in self.read if k < c}
-        while True:
-            roots = [outputs[k] for k in {*needed, *self.read}]
-            more = {arguments[n] for n in _above(roots) if n in arguments} - needed
-            if not more:
-                return sorted(needed)
-            needed |= more
-
     def _find_sums(self) -> None:
-        terms = [x for each in self.sums.values() for x in each.terms]
-        products = [x for x in terms if isinstance(x.op, Contract)]
+        products = [x for x in self._folds() if isinstance(x.op, Contract)]
         self._stack(y for x in products for y in x.inputs)
         if sum(x.type.nbytes for x in self.stacks.values()) > WIDER * self.bytes:
             self.sums, self.stacks = {}, {}
         known = self.stacks.keys() | self.before.keys() | self.rows.keys()
         for k, each in list(self.sums.items()):
             for x in each.terms.copy():
-                if isinstance(x.op, Sum) and x.inputs[0].serial not in known:
+                of = folded(x)
+                if isinstance(of.op, Sum) and of.inputs[0].serial not in known:
                     each.terms.remove(x)
                     each.stays.append(x)
             if not each.terms:
                 del self.sums[k]
+
+    def _folds(self, parts: bool = False) -> list[Tensor]:
+        """The products and sums that carries add up; with what is `parts` of them."""
+        terms = [x for each in self.sums.values() for x in each.terms]
+        return [*map(folded, terms), *(terms if parts else ())]
 
     def _terms(self, k: int) -> _Sum | None:
         """What a carry adds up, if it does nothing else; one term at least is a product
@@ -170,7 +168,7 @@ class Parts:
                 seen += 1
             elif isinstance(x.op, Add) and self._once(x, total):
                 stack += x.inputs
-            elif isinstance(x.op, (Contract, Sum)) and x.serial in self.varies:
+            elif isinstance(folded(x).op, (Contract, Sum)) and x.serial in self.varies:
                 added.terms.append(x)
             else:
                 added.stays.append(x)
@@ -185,7 +183,7 @@ class Parts:
         return x is total or len(self.users.get(x.serial, [])) == 1
 
     def _find_after(self, core: set[int]) -> None:
-        sums = {x.serial for each in self.sums.values() for x in each.terms}
+        sums = {x.serial for x in self._folds(parts=True)}
         fixed: set[int] = set()  # what has to stay in the loop
         for x in self.body.nodes:
             free = x.serial in self.late and x.serial not in core and x.inputs
@@ -196,12 +194,10 @@ class Parts:
             if _moves(x) and not any(y.serial in self.drawn for y in x.inputs):
                 self.after[x.serial] = x
             else:
-                fixed |= _above([x])
+                fixed |= above([x])
         wanted = [self.body.outputs[k] for k in self.read if k >= self.op.carries]
-        wanted += [
-            y for each in self.sums.values() for x in each.terms for y in x.inputs
-        ]
-        needed = _above(wanted) - fixed
+        wanted += [y for x in self._folds() for y in x.inputs]
+        needed = above(wanted) - fixed
         self.after = {k: x for k, x in self.after.items() if k in needed}
         products = [x for x in self.after.values() if isinstance(x.op, Contract)]
         if sum(x.type.nbytes for x in products) > WIDER * self.bytes:
@@ -227,7 +223,7 @@ class Parts:
         """Whether a node is computed in the loop of states that it goes through."""
         if x.serial not in self.late:
             return False
-        read = _above([x])
+        read = above([x])
         states = enumerate(self.body.arguments[: self.op.carries])
         needed = [k for k, y in states if y.serial in read]
         return all(k in self.carried and k not in self.sums for k in needed)
@@ -258,8 +254,8 @@ class Parts:
         early = self.before.keys() - self.shared.keys()
         nodes = reach(self.ends(), lambda x: x.serial not in early)
         products = {x.serial for x in nodes if x.serial in early and self._near(x)}
-        terms = [x for total in self.sums.values() for x in total.terms]
-        outside = {y.serial for x in [*self.after.values(), *terms] for y in x.inputs}
+        folds = self._folds()
+        outside = {y.serial for x in [*self.after.values(), *folds] for y in x.inputs}
         outside |= self.asked
         for serial in products:
             chain = below(self.body.nodes, {serial}) & early
@@ -297,7 +293,7 @@ class Parts:
         last = self._loop(node, carries, stacks, values)
         values |= last.pop("stacks")
         rows |= stacks.keys()
-        read = [y for s in self.sums.values() for x in s.terms for y in x.inputs]
+        read = [y for x in self._folds() for y in x.inputs]
         alike = [y for y in [*outputs, *read] if y.serial not in self.varies]
         if follow([*self.after.values(), *alike], values, rows) is not None:
             return
@@ -389,8 +385,3 @@ def _moves(x: Tensor) -> bool:
     if isinstance(x.type, TupleType) or isinstance(x.op, Output):
         return False
     return x.op.family != "control" and not effect_of(x.op)
-
-
-def _above(nodes: Iterable[Tensor]) -> set[int]:
-    """The serials of all that nodes depend on, with these."""
-    return {x.serial for x in reach(nodes)}

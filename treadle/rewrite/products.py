@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from math import prod
 from string import ascii_letters
 
@@ -11,12 +11,13 @@ from treadle.graph.body import Body
 from treadle.graph.leaves import Argument
 from treadle.graph.rows import row_type
 from treadle.graph.tensor import Tensor, remade
-from treadle.graph.traversal import rebuild
+from treadle.graph.traversal import reach, rebuild
 from treadle.ops.contract import Contract, letters
 from treadle.ops.elementwise import Add
 from treadle.ops.loop import Scan
 from treadle.ops.movement import PermuteDims, Reshape
 from treadle.ops.reduce import Sum
+from treadle.ops.slice import Slice
 
 NEAR, FAR = 1 << 18, 1 << 20  # bytes of weights in a near cache; of what is in none
 TALL = 16  # rows of a product that is as fast for itself as with those of other steps
@@ -37,13 +38,15 @@ def with_products(
     added: list[Tensor] = []
     operands: list[Tensor] = []
     replaced: dict[int, Tensor] = {}
+    rows: dict[int, Tensor] = {}  # by what they are of
     for k in range(op.carries, op.carries + op.scanned):
         y = inputs[k]
         affine = _affine(y)
         if affine is None or any(type(x.op) is not Scan for x in users[y.serial]):
             continue
         x, spec, others = affine
-        row = Tensor(arguments[k].op, (), row_type(x))
+        argument = Tensor(arguments[k].op, (), row_type(x))
+        row = rows.get(x.serial, argument)
         same = [
             Tensor(Argument(place + n), (), b.type) for n, b in enumerate(others, 1)
         ]
@@ -52,7 +55,8 @@ def with_products(
             z = Add()(z, b)
         if is_near(product, 1, op.length) and z.type == arguments[k].type:
             replaced[arguments[k].serial] = z
-            arguments[k], inputs[k] = row, x
+            rows[x.serial] = row
+            arguments[k], inputs[k] = argument, x
             added, operands, place = (
                 added + same,
                 operands + others,
@@ -134,8 +138,16 @@ def _by_rows(spec: str, k: int) -> tuple[int, ...] | None:
     return tuple(map(of.index, order))
 
 
+def folded(x: Tensor) -> Tensor:
+    """The product or sum that a node is a part of, or the node itself."""
+    whole = x.inputs[0] if isinstance(x.op, Slice) else x
+    return whole if isinstance(whole.op, (Contract, Sum)) else x
+
+
 def summed(x: Tensor, values: Mapping[int, Tensor], rows: Set[int]) -> Tensor:
-    """The sum over all steps of a product or a sum of what has rows."""
+    """The sum over all steps of a product or a sum of what has rows, or of a part."""
+    if isinstance(x.op, Slice):
+        return x.op(summed(x.inputs[0], values, rows))
     if isinstance(x.op, Sum):
         axes = (0, *[k + 1 for k in x.op.axes])
         total = Sum(axes)(values[x.inputs[0].serial])
@@ -163,3 +175,21 @@ def below(nodes: Sequence[Tensor], serials: Set[int]) -> set[int]:
         if any(y.serial in dependent for y in x.inputs):
             dependent.add(x.serial)
     return dependent
+
+
+def above(nodes: Iterable[Tensor]) -> set[int]:
+    """The serials of all that nodes depend on, with these."""
+    return {x.serial for x in reach(nodes)}
+
+
+def needed(body: Body, carries: int, read: Set[int]) -> list[int]:
+    """The carries of a loop that are read after it, and those that what is read needs;
+    `read` has the numbers of outputs."""
+    arguments = {x.serial: k for k, x in enumerate(body.arguments[:carries])}
+    wanted = {k for k in read if k < carries}
+    while True:
+        serials = above(body.outputs[k] for k in {*wanted, *read})
+        more = {arguments[n] for n in serials if n in arguments} - wanted
+        if not more:
+            return sorted(wanted)
+        wanted |= more
