@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import treadle as td
+from treadle.autodiff.gradient import put_gradients
 from treadle.optim import rules, schedules, transform
 
 
@@ -355,6 +356,33 @@ def test_weights_shrink_after_the_update() -> None:
     assert float(clipped) == 2.0
     with pytest.raises(td.ArgumentError, match="from 0 to 1"):
         td.optim.SGD([clipped], decay_after=2.0)
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_a_step_by_sparse_gradients_of_backward_makes_no_table(accumulate: int) -> None:
+    table = td.lookup("table", (5, 2), init=np.ones((5, 2), np.float32))
+    opt = td.optim.SGD([table], lr=1.0, accumulate=accumulate)
+    for k in range(6):  # compiled, planned, by the plan
+        td.rows(table, [1, 1, 3 + k % 2]).sum().backward()
+        opt.step()
+        assert table.grad is not None
+        assert (table.grad.stored is None) == (accumulate == 1)
+        wanted = [[0.0], [2.0], [0.0], [1.0 - k % 2], [0.0 + k % 2]]
+        np.testing.assert_array_equal(table.grad.numpy(), np.repeat(wanted, 2, 1))
+        opt.zero_grad()
+    change = np.array([[0.0], [12.0], [0.0], [3.0], [3.0]]) / accumulate
+    np.testing.assert_array_equal(table.numpy(), 1 - np.repeat(change, 2, 1))
+
+
+def test_gradients_that_are_one_node_go_to_each_of_their_parameters() -> None:
+    a, b, c = (td.param(name, init=0.0) for name in "abc")
+    opt = td.optim.SGD([a, b, c], lr=1.0)
+    for which in [(0, 0, 1)] * 3 + [(0, 1, 1)] * 3:
+        gradients = td.constant(1.0), td.constant(2.0)
+        put_gradients([a, b, c], [gradients[k] for k in which])
+        opt.step()
+        opt.zero_grad()
+    assert [float(x) for x in (a, b, c)] == [-6.0, -9.0, -12.0]
 
 
 def test_sparse_norm_counts_a_row_once() -> None:

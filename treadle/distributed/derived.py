@@ -27,7 +27,7 @@ from treadle.graph.look import Look, Owned, assigned, look, numbered
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable, variable_of
-from treadle.ops.lookup import sparse_rows
+from treadle.ops.lookup import RowsToDense, sparse_rows
 from treadle.optim.gradients import plain
 from treadle.optim.optimizer import Optimizer
 from treadle.optim.update import release
@@ -109,20 +109,28 @@ class LossGradients:
         of this loss, the last one; whether that could be, as there is but one rank."""
         optimizer, sums = self.optimizer, self.sums
         sign = optimizer.sign()
-        if sign is None or any(p.sparse for p in self._parameters):
+        if sign is None:
             return False
-        now = optimizer.scheduled()
-        key = _UPDATED, sums.rest.key, sums.count, self._trainable(), sign
-        seen = self._seen(loss, key, now.roots() if now else ())
+        now, rows = optimizer.scheduled(), sums.row_nodes()
+        numbers = tuple([tuple(x) for x in rows])
+        key = _UPDATED, sums.rest.key, sums.count, self._trainable(), sign, numbers
+        leaves = [node for x in rows for pair in x.values() for node in pair]
+        seen = self._seen(loss, key, [*(now.roots() if now else ()), *leaves])
         if seen is None or optimizer.plans.run(*seen[:2]) is None:
             if rerolled([loss], seen and seen[1]):
                 return self.update(loss)
-            self._updated(loss, seen, now)
+            self._updated(loss, seen, now, rows)
         sums.clear()
         return True
 
     @collector_paused
-    def _updated(self, loss: Tensor, seen: Seen | None, now: Any) -> None:
+    def _updated(
+        self,
+        loss: Tensor,
+        seen: Seen | None,
+        now: Any,
+        rows: Sequence[Mapping[int, list[Tensor]]],
+    ) -> None:
         derived = self.derived(loss, seen, self.optimizer.plans)
         note, sums, rest = derived.note, self.sums, self.sums.rest
         if note is not None:
@@ -132,10 +140,13 @@ class LossGradients:
             derived.run_inside()
             totals = self._means(sums.totals(rest, derived.dense))
             of = sums.statistics
+            joined = self._joined([*rows, derived.rows])
             means = of.means(sums.statistics_of(rest), sums.count + 1)
-            run([*totals.values(), *means])
-            for x in (*totals.values(), *means):
+            roots = [*totals.values(), *means, *(x for y in joined.values() for x in y)]
+            run(roots)
+            for x in roots:
                 forget(x)
+        totals |= {k: self._table(k, *x) for k, x in joined.items()}
         pairs = [(self.layout.places[k].variable, x) for k, x in totals.items()]
         pairs = [(p, x) for p, x in pairs if p.trainable]
         variables = [p for p, _ in pairs]
@@ -156,6 +167,22 @@ class LossGradients:
             k: x * constant_node(np.array(scale.astype(places[k].dtype)))
             for k, x in totals.items()
         }
+
+    def _joined(
+        self, shards: Sequence[Mapping[int, list[Tensor]]]
+    ) -> dict[int, tuple[Tensor, Tensor]]:
+        """The ids and values of sparse gradients over all shards, as means."""
+        ids, values = dict[int, Tensor](), dict[int, Tensor]()
+        for k in sorted({k for x in shards for k in x}):
+            parts = [x[k] for x in shards if k in x]
+            ids[k] = functions.concat([x[0] for x in parts])
+            values[k] = functions.concat([x[-1] for x in parts])
+        means = self._means(values)
+        return {k: (ids[k], means[k]) for k in ids}
+
+    def _table(self, k: int, ids: Tensor, values: Tensor) -> Tensor:
+        """A sparse gradient, of these rows."""
+        return RowsToDense(self.layout.places[k].variable.shape[0])(ids, values)
 
     # -- as arrays ---------------------------------------------------------------------
 
@@ -316,6 +343,16 @@ class DerivedGradients:
             k: xs[-1] for k, xs in self.asked.items() if not places[k].variable.sparse
         }
 
+    @property
+    def rows(self) -> dict[int, list[Tensor]]:
+        """The gradients that are: ids and values."""
+        places = self.owner.layout.places
+        every = [(k, x) for k, x in self.asked.items() if places[k].variable.sparse]
+        return {
+            k: x if len(x) > 1 else [constant_node(np.arange(x[0].type.shape[0])), *x]
+            for k, x in every
+        }
+
     def run(self) -> Mapping[int, Any]:
         """The arrays by the serials of their nodes."""
         with self.owner.plans.kept(self.note, self.chosen, self.outputs, self.numbers):
@@ -341,10 +378,10 @@ def rows_of(layout: GradientLayout, parts: Parts, arrays: Mapping[int, Any]) -> 
 
 def _asked(p: Variable, gradient: Tensor, dtype: Any) -> list[Tensor]:
     """A gradient in the dtype that it is summed in; of a sparse parameter the ids of
-    its rows before them, each row the sum of all that have its id."""
+    its rows before them."""
     gradient = plain(gradient)
     rows = sparse_rows(gradient) if p.sparse else None
     if rows is None:
         return [gradient.astype(dtype)]
     ids, values = rows
-    return [ids, functions.combine_rows(ids, values.astype(dtype), p.shape[0])]
+    return [ids, values.astype(dtype)]

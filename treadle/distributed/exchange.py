@@ -9,7 +9,7 @@ import numpy as np
 
 from treadle.base.arrays import Array
 from treadle.distributed.communicator import Communicator, DistributedError
-from treadle.distributed.fixed import all_reduce, gather_parts, reduce_part, tree
+from treadle.distributed.fixed import all_reduce, gather_parts, reduce_part
 from treadle.distributed.layout import Bucket, GradientLayout
 from treadle.distributed.share import Buffers, RowGradients, Share
 from treadle.graph.origin import Origin, describe
@@ -168,7 +168,7 @@ def _check(heads: Array) -> None:
 def _rows(
     comm: Communicator, rows: RowGradients | None, p: Variable, dtype: Any
 ) -> RowGradients:
-    """The rows of one parameter's gradient, summed over all ranks that have some."""
+    """The rows of one parameter's gradient on all ranks, in the order of these."""
     shape = p.type.shape[1:]
     if rows is None:
         rows = RowGradients(np.zeros(0, np.int64), np.zeros((0, *shape), dtype))
@@ -180,7 +180,7 @@ def _rows(
         every.append(
             RowGradients(known, np.frombuffer(b, dtype).reshape(len(known), *shape))
         )
-    return tree(every, RowGradients.plus)
+    return RowGradients.joined(every)
 
 
 def send_variables(comm: Communicator, variables: Sequence[Variable]) -> None:

@@ -69,5 +69,5 @@ class Filling:
         """Fill in the whole share, of the arrays of the last run, by their numbers."""
         self._place(range(len(self.layout.places)), arrays)
         rows = rows_of(self.layout, self.parts, arrays)
-        self.share.rows = self.sums.rows(self.sums.rest, rows)
+        self.share.rows = self.sums.rows(rows)
         self.share.buffers = self.sums.buffers(self.share.buffers)

@@ -13,28 +13,18 @@ from treadle.base.errors import ArgumentError
 from treadle.distributed.layout import GradientLayout
 
 
-def distinct(ids: Array) -> tuple[Array, Array]:
-    """The distinct numbers of an array in order, and where each comes first.
-
-    >>> [x.tolist() for x in distinct(np.array([3, 1, 3]))]
-    [[1, 3], [1, 0]]
-    """
-    order = ids.argsort(kind="stable")
-    ordered = ids[order]
-    first = np.ones(len(ordered), bool)
-    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
-    return ordered[first], order[first]
-
-
 @dataclass(frozen=True)
 class RowGradients:
-    """Rows of the gradient of a sparse parameter: distinct ids in order, one row each.
+    """Rows of the gradient of a sparse parameter, one for each look-up: ids, of which
+    one may come several times, and values.
 
-    >>> a = RowGradients(np.array([1, 4]), np.array([[1.0], [2.0]]))
-    >>> b = RowGradients(np.array([0, 4]), np.array([[5.0], [6.0]]))
-    >>> both = a.plus(b)
-    >>> both.ids.tolist(), both.values.tolist()
-    ([0, 1, 4], [[5.0], [1.0], [8.0]])
+    Those of several shards stand one after the other. An update sums the rows of an id
+    in this order, which no number of ranks changes.
+
+    >>> a = RowGradients.of([np.array([1, 4]), np.array([[1.0], [2.0]])])
+    >>> b = RowGradients.of([np.array([[5.0], [6.0]])])
+    >>> RowGradients.joined([a, b]).ids.tolist()
+    [1, 4, 0, 1]
     """
 
     ids: Array
@@ -42,25 +32,18 @@ class RowGradients:
 
     @classmethod
     def of(cls, parts: Sequence[Array]) -> RowGradients:
-        """The rows that arrays are: ids and the sum of each one's rows, or all rows."""
+        """The rows that arrays are: ids and values, or the values of all rows."""
         values = parts[-1]
-        if len(parts) == 1:
-            return cls(np.arange(len(values)), values)
-        ids, first = distinct(parts[0])
-        return cls(ids.astype(np.int64), values[first])
+        ids = parts[0] if len(parts) > 1 else np.arange(len(values))
+        return cls(ids.astype(np.int64, copy=False), values)
 
-    def plus(self, other: RowGradients) -> RowGradients:
-        """The rows of both, summed where both have them."""
-        ids, _ = distinct(np.concatenate([self.ids, other.ids]))
-        values = np.empty((len(ids), *self.values.shape[1:]), self.values.dtype)
-        before, places = ids.searchsorted(self.ids), ids.searchsorted(other.ids)
-        here = np.zeros(len(ids), bool)
-        here[before] = True
-        both = here[places]
-        values[before] = self.values
-        values[places[both]] += other.values[both]
-        values[places[~both]] = other.values[~both]
-        return RowGradients(ids, values)
+    @classmethod
+    def joined(cls, parts: Sequence[RowGradients]) -> RowGradients:
+        """The rows of some shards, in their order."""
+        if len(parts) == 1:
+            return parts[0]
+        ids = np.concatenate([x.ids for x in parts])
+        return cls(ids, np.concatenate([x.values for x in parts]))
 
 
 @dataclass(frozen=True)

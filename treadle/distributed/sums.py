@@ -23,12 +23,11 @@ Rows = dict[int, RowGradients]
 @dataclass(frozen=True)
 class Partial:
     """The sum of some neighboring shards: how often pairs were made for it, the number
-    of its memory, the parameters that the shards use, and rows of sparse ones."""
+    of its memory, and the parameters that the shards use."""
 
     level: int
     memory: int
     used: frozenset[int]
-    rows: Rows
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,8 @@ class ShardSums:
 
     Dense gradients and statistics are summed by graphs, in programs of their own: no
     rule sees where a gradient comes from, so that bits are those of arrays from other
-    ranks. A parameter that a shard has not used counts as zeros there.
+    ranks. A parameter that a shard has not used counts as zeros there. Rows of sparse
+    gradients are kept as they are, and summed by the update.
     """
 
     def __init__(
@@ -61,6 +61,7 @@ class ShardSums:
         self.layout, self.statistics = layout, statistics
         self._levels = levels(shards)
         self._partials: list[Partial] = []
+        self._rows: list[Rows] = []  # of each shard that has some
         self._sums: dict[tuple[int, int], Variable] = {}
         self.count = 0  # shards so far
 
@@ -98,12 +99,20 @@ class ShardSums:
             used = used if used >= x.used else used | x.used
         return used
 
-    def rows(self, target: SumTarget, rows: Rows) -> Rows:
-        """The rows of a shard and those before it."""
-        for x in target.merged:
-            more = {k: x.rows[k].plus(rows[k]) for k in rows.keys() & x.rows.keys()}
-            rows = {**x.rows, **rows, **more}
-        return rows
+    def rows(self, last: Rows) -> Rows:
+        """The rows of all shards, of which these are the last one's."""
+        every = [*self._rows, last]
+        return {
+            k: RowGradients.joined([x[k] for x in every if k in x])
+            for k in sorted({k for x in every for k in x})
+        }
+
+    def row_nodes(self) -> list[dict[int, list[Tensor]]]:
+        """The rows of each shard so far as nodes: ids and values."""
+        return [
+            {k: [constant_node(r.ids), constant_node(r.values)] for k, r in x.items()}
+            for x in self._rows
+        ]
 
     def changes(self, target: SumTarget, gradients: Mapping[int, Tensor]) -> Changes:
         """The assignments that add a shard's dense gradients and statistics, and have
@@ -159,8 +168,10 @@ class ShardSums:
     def add(self, target: SumTarget, used: frozenset[int], rows: Rows) -> None:
         """The dense gradients and statistics of the next shard have been added."""
         kept = self._partials[: len(self._partials) - len(target.merged)]
-        used, rows = self.used(target, used), self.rows(target, rows)
-        self._partials = [*kept, Partial(target.level, target.memory, used, rows)]
+        new = Partial(target.level, target.memory, self.used(target, used))
+        self._partials = [*kept, new]
+        if rows:
+            self._rows.append(rows)
         self.count += 1
 
     def complete(self, k: int, gradient: Array | None, total: Array) -> None:
@@ -184,4 +195,4 @@ class ShardSums:
 
     def clear(self) -> None:
         """Begin anew; the memory stays."""
-        self._partials, self.count = [], 0
+        self._partials, self._rows, self.count = [], [], 0

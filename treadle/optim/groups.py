@@ -21,6 +21,7 @@ from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import Operand
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
+from treadle.ops.lookup import RowsToDense
 from treadle.optim.transform import Transform
 from treadle.runtime.store import store
 
@@ -78,6 +79,15 @@ class Group:
         """
         rows = p.sparse or self.rule.rests if wanted is None else wanted
         return rows and self.rule.by_rows
+
+    def read(
+        self, p: Variable, gradient: Tensor, wanted: bool | None
+    ) -> tuple[Tensor, ...]:
+        """The nodes that an update reads of a gradient: ids and values, and no table
+        of them, where rows are all that changes."""
+        rows = type(gradient.op) is RowsToDense and gradient.stored is None
+        rows = rows and gradient.type.axes is None and self.by_rows(p, wanted)
+        return gradient.inputs if rows else (gradient,)
 
     def sign(self) -> tuple[Any, ...] | None:
         """The key of the group's update, the rate left out; None where

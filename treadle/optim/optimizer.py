@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from treadle.autodiff.derivative import analyze, endangered, recorded
@@ -288,7 +289,7 @@ class Optimizer(OptimizerState):
         """The roots of a step, what `_changes` gives, and the ids of what changes."""
         if loss is None:
             work = self._accumulated(only)
-            roots = [g for _, _, g in work]
+            roots = [*{x.serial: x for x in chain(*self._read(work))}.values()]
         else:
             roots = [as_tensor(loss)]
             work = self._derived(roots[0], only)
@@ -336,6 +337,11 @@ class Optimizer(OptimizerState):
             ).located("step")
         return work
 
+    def _read(self, work: Work) -> list[tuple[Tensor, ...]]:
+        """The nodes that a step reads of each gradient."""
+        sums, wanted = self.controls.gathers, self.sparse_updates
+        return [(g,) if sums else group.read(p, g, wanted) for group, p, g in work]
+
     def _seen(
         self, loss: Any, only: set[int] | None, rates: Sequence[Tensor]
     ) -> tuple[Any, Look, Owned] | None:
@@ -345,14 +351,19 @@ class Optimizer(OptimizerState):
         if sign is None or around is None:
             return None
         work = self._accumulated(only) if loss is None else []
-        asked = [g for _, _, g in work] if loss is None else [as_tensor(loss)]
+        read = self._read(work)
+        asked = [*chain(*read)] if loss is None else [as_tensor(loss)]
         asked = [*{x.serial: x for x in (*asked, *endangered(asked))}.values()]
+        number = {x.serial: k for k, x in enumerate(asked)}
         mine = {**assigned(top().pending), **self.owned()}
         columns = look(asked, rates, mine, loss is not None, top().pending, True)
         if columns is None or [p for _, p, _ in work if p.frozen is not None]:
             return None
         chosen = None if only is None else frozenset(only)
-        pairs = tuple([(id(g), id(p)) for g, p, _ in work])
+        pairs = tuple([
+            (id(g), id(p), *[number[x.serial] for x in nodes])
+            for (g, p, _), nodes in zip(work, read, strict=True)
+        ])  # fmt: skip
         return (columns.key, chosen, pairs, sign, around), columns, mine
 
     def sign(self) -> tuple[Any, ...] | None:
