@@ -287,12 +287,9 @@ class Optimizer(OptimizerState):
         self, loss: Any, only: set[int] | None, now: Now
     ) -> tuple[list[Tensor], Tensor | None, Changes, int, set[int]]:
         """The roots of a step, what `_changes` gives, and the ids of what changes."""
-        if loss is None:
-            work = self._accumulated(only)
-            roots = [*{x.serial: x for x in chain(*self._read(work))}.values()]
-        else:
-            roots = [as_tensor(loss)]
-            work = self._derived(roots[0], only)
+        roots = [] if loss is None else [as_tensor(loss)]
+        work = self._derived(roots[0], only) if roots else self._accumulated(only)
+        roots = roots or [*{x.serial: x for x in chain(*self._read(work))}.values()]
         chosen = {id(p) for _, p, _ in work}
         return roots, *self._changes(work, now), chosen
 
@@ -360,11 +357,9 @@ class Optimizer(OptimizerState):
         if columns is None or [p for _, p, _ in work if p.frozen is not None]:
             return None
         chosen = None if only is None else frozenset(only)
-        pairs = tuple([
-            (id(g), id(p), *[number[x.serial] for x in nodes])
-            for (g, p, _), nodes in zip(work, read, strict=True)
-        ])  # fmt: skip
-        return (columns.key, chosen, pairs, sign, around), columns, mine
+        pairs = tuple([(id(g), id(p)) for g, p, _ in work])
+        at = tuple([tuple([number[x.serial] for x in nodes]) for nodes in read])
+        return (columns.key, chosen, pairs, at, sign, around), columns, mine
 
     def sign(self) -> tuple[Any, ...] | None:
         """The key of the update that is made of gradients, the rates left out; None
