@@ -34,75 +34,34 @@ from treadle.graph.op import Op as _Op
 from treadle.graph.operators import Operand as _Operand
 from treadle.graph.pickled import *
 from treadle.graph.scope import *
+from treadle.graph.table import PUBLIC as _PUBLIC
+from treadle.graph.table import late as _late
 from treadle.graph.tensor import *
 from treadle.graph.text import *
 from treadle.graph.transaction import *
 from treadle.graph.variable import *
 from treadle.graph.verify import *
-from treadle.ops import fft as fft
-from treadle.ops import linalg as linalg
-from treadle.ops import random as random
 from treadle.ops.activation import *
-from treadle.ops.attention import *
-from treadle.ops.bitwise import *
 from treadle.ops.cast import *
 from treadle.ops.compare import *
-from treadle.ops.contract import *
-from treadle.ops.control import *
-from treadle.ops.convolution import *
-from treadle.ops.create import *
-from treadle.ops.ctc import *
-from treadle.ops.custom import *
 from treadle.ops.distance import *
-from treadle.ops.dropout import *
-from treadle.ops.einsum import *
 from treadle.ops.elementary import *
 from treadle.ops.elementwise import *
-from treadle.ops.extrema import *
 from treadle.ops.flow import *
-from treadle.ops.host import *
 from treadle.ops.index import *
-from treadle.ops.join import *
 from treadle.ops.lookup import *
-from treadle.ops.loop import *
 from treadle.ops.loss import *
-from treadle.ops.margin import *
 from treadle.ops.movement import *
-from treadle.ops.naming import *
-from treadle.ops.nearest import *
 from treadle.ops.normalization import *
-from treadle.ops.norms import *
-from treadle.ops.numpy_functions import *
-from treadle.ops.order import *
 from treadle.ops.padding import *
-from treadle.ops.parts import *
 from treadle.ops.pick import *
-from treadle.ops.pooling import *
 from treadle.ops.power import *
-from treadle.ops.products import *
-from treadle.ops.promotion import *
-from treadle.ops.quantize import *
 from treadle.ops.rearrange import *
-from treadle.ops.rectifier import *
-from treadle.ops.recurrence import *
-from treadle.ops.recurrent import *
 from treadle.ops.reduce import *
-from treadle.ops.repeat import *
 from treadle.ops.rounding import *
-from treadle.ops.scan import *
-from treadle.ops.segments import *
 from treadle.ops.select import *
-from treadle.ops.sets import *
 from treadle.ops.softmax import *
-from treadle.ops.sparse import *
-from treadle.ops.special import *
-from treadle.ops.state import *
 from treadle.ops.statistics import *
-from treadle.ops.transposed import *
-from treadle.ops.upsample import *
-from treadle.ops.vmap import *
-from treadle.ops.while_loop import *
-from treadle.ops.window import *
 from treadle.runtime import eager as _eager
 from treadle.runtime import reserve as _reserve
 from treadle.runtime.computation import *
@@ -111,9 +70,6 @@ from treadle.runtime.function import *
 from treadle.runtime.initialize import *
 
 _guard(globals(), _Operand, _Op)
-_guard(vars(fft))
-_guard(vars(linalg))
-_guard(vars(random))
 
 __version__ = "0.1.0"
 _reserve.begin()
@@ -130,6 +86,48 @@ if _typing.TYPE_CHECKING:
     from treadle.io.onnx import to_onnx as to_onnx
     from treadle.io.store import load as load
     from treadle.io.store import save as save
+    from treadle.ops import fft as fft
+    from treadle.ops import linalg as linalg
+    from treadle.ops import random as random
+    from treadle.ops.attention import *
+    from treadle.ops.bitwise import *
+    from treadle.ops.contract import *
+    from treadle.ops.control import *
+    from treadle.ops.convolution import *
+    from treadle.ops.create import *
+    from treadle.ops.ctc import *
+    from treadle.ops.custom import *
+    from treadle.ops.dropout import *
+    from treadle.ops.einsum import *
+    from treadle.ops.extrema import *
+    from treadle.ops.host import *
+    from treadle.ops.join import *
+    from treadle.ops.loop import *
+    from treadle.ops.margin import *
+    from treadle.ops.naming import *
+    from treadle.ops.nearest import *
+    from treadle.ops.norms import *
+    from treadle.ops.order import *
+    from treadle.ops.parts import *
+    from treadle.ops.pooling import *
+    from treadle.ops.products import *
+    from treadle.ops.promotion import *
+    from treadle.ops.quantize import *
+    from treadle.ops.rectifier import *
+    from treadle.ops.recurrence import *
+    from treadle.ops.recurrent import *
+    from treadle.ops.repeat import *
+    from treadle.ops.scan import *
+    from treadle.ops.segments import *
+    from treadle.ops.sets import *
+    from treadle.ops.sparse import *
+    from treadle.ops.special import *
+    from treadle.ops.state import *
+    from treadle.ops.transposed import *
+    from treadle.ops.upsample import *
+    from treadle.ops.vmap import *
+    from treadle.ops.while_loop import *
+    from treadle.ops.window import *
     from treadle.rewrite.pattern import captures, numbers, of
     from treadle.rewrite.rule import Rule, RuleSet
     from treadle.rewrite.simplify import simplify as simplify
@@ -148,6 +146,7 @@ if _typing.TYPE_CHECKING:
 
 # Loaded when first named: `import treadle` brings what a first tensor needs.
 _LATER = {
+    **_PUBLIC,
     "Explanation": "runtime.explain",
     "GradientCheck": "runtime.gradcheck",
     "Memory": "runtime.memory",
@@ -164,11 +163,13 @@ _LATER = {
     "data": "data",
     "distributed": "distributed",
     "explain": "runtime.explain",
+    "fft": "ops.fft",
     "fits": "runtime.memory",
     "from_onnx": "io.onnx",
     "io": "io",
     "largest_batch": "runtime.largest",
     "latest_program": "runtime.lower",
+    "linalg": "ops.linalg",
     "load": "io.store",
     "load_computation": "io.graph",
     "lower": "runtime.lower",
@@ -178,6 +179,7 @@ _LATER = {
     "of": "rewrite.pattern",
     "optim": "optim",
     "profile": "runtime.profile",
+    "random": "ops.random",
     "record": "runtime.replay",
     "save": "io.store",
     "show": "viz.show",
@@ -188,26 +190,36 @@ _LATER = {
     "to_onnx": "io.onnx",
     "train": "train",
 }
-
-
-for _module in (fft, linalg, random):  # what they import is not listed
-    _module.__dict__["__dir__"] = _partial(list, _module.__all__)
-# Those that are the user's of the packages here; others he may still import by name.
-_MODULES = ("fft", "linalg", "random")
-_NAMES = sorted({*_listed(globals(), _MODULES), *_LATER})
-# Of these, random and io would take the place of what a program has imported.
-__all__ = sorted({*_public(globals(), _MODULES), *_LATER} - {"random", "io"})
+# Of these, modules; random and io would take the place of what a program has imported.
+_MODULES = {
+    "data",
+    "distributed",
+    "fft",
+    "io",
+    "linalg",
+    "nn",
+    "optim",
+    "random",
+    "train",
+}
+_ALL = {**globals(), **_LATER}
+_NAMES = _listed(_ALL)
+__all__ = [name for name in _public(_ALL) if name not in ("random", "io")]
 
 if not _typing.TYPE_CHECKING:  # where it would give any name a type
 
     def __getattr__(name: str) -> _Any:
         if name not in _LATER:
             raise _missing(__name__, name)
-        module = _imported(f"treadle.{_LATER[name]}")
-        if _LATER[name] == name:
+        if name in _MODULES:
+            module = _imported(f"treadle.{_LATER[name]}")
+            if _LATER[name] != name:  # what it imports is not listed
+                _guard(vars(module))
+                vars(module)["__dir__"] = _partial(list, module.__all__)
+            globals()[name] = module
             return module
-        loaded = {"__name__": "treadle", name: getattr(module, name)}
-        _guard(loaded)
+        loaded = {"__name__": "treadle", name: _late(_LATER[name], name)}
+        _guard(loaded, _Operand, _Op)
         globals()[name] = loaded[name]
         return loaded[name]
 

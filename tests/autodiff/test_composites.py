@@ -21,7 +21,7 @@ from treadle.rewrite.simplify import tidy
 
 
 def composites() -> list[Sample]:
-    kinds = [k for k in registry.values() if k.vjp is Composite.vjp]
+    kinds = [k for k in registry.whole().values() if k.vjp is Composite.vjp]
     return [s for kind in kinds for s in kind.samples()]
 
 

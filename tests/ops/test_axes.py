@@ -258,7 +258,7 @@ def told(names: Names) -> Names | None:
     return names if any(names) else None
 
 
-OPS = {name: cls for name, cls in registry.items() if cls.family not in BESIDE}
+OPS = {name: cls for name, cls in registry.whole().items() if cls.family not in BESIDE}
 
 
 MEETING = [n for n, c in OPS.items() if c.arity != 1 and n not in ("Reshape",)]

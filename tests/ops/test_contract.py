@@ -35,7 +35,7 @@ from treadle.ops.sampling import drawn, mistakes_of
 SPECIAL = {Output, *(registry[x] for x in ("Update", "Derivative", "TapeGradient"))}
 OPS = {
     name: cls
-    for name, cls in sorted(registry.items())
+    for name, cls in sorted(registry.whole().items())
     if not issubclass(cls, Leaf) and cls not in SPECIAL
 }
 

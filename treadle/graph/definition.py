@@ -263,9 +263,10 @@ class _Reader:
     def _op(self, head: str) -> Op:
         tokens = _Tokens(head)
         name = tokens.take(2)
-        if name not in registry:
-            raise ValueError(f"no op is named {name!r}")
-        cls = registry[name]
+        try:
+            cls = registry[name]
+        except KeyError:
+            raise ValueError(f"no op is named {name!r}") from None
         if issubclass(cls, Leaf):
             raise ValueError(f"{name} is no op with operands")
         known = {f.name: f.type for f in fields(cls)}  # type: ignore[arg-type]

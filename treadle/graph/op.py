@@ -26,6 +26,7 @@ from treadle.base.errors import (
 )
 from treadle.base.types import Names, TupleType, Type, as_integer
 from treadle.graph.origin import capture, describe
+from treadle.graph.table import load_ops
 from treadle.graph.tensor import Tensor, new_node
 
 RESULTS = 4096  # types of results that are known at most
@@ -234,7 +235,19 @@ class Mistake:
     says: str
 
 
-registry: dict[str, type[Op]] = {}
+class Registry(dict[str, "type[Op]"]):
+    """The ops by name; for one that is missing, the modules of all are loaded."""
+
+    def __missing__(self, name: str) -> type[Op]:
+        return dict(self.whole())[name]
+
+    def whole(self) -> Registry:
+        """The registry with all ops of the library."""
+        load_ops()
+        return self
+
+
+registry = Registry()
 C = TypeVar("C", bound=type[Op])
 Made = TypeVar("Made", bound=Op)
 
@@ -262,7 +275,9 @@ def op(**traits: Any) -> Callable[[C], C]:
             op_class.__hash__, op_class.__eq__ = object.__hash__, object.__eq__
         else:
             _compare_by_fields(op_class)
-        if cls.__name__ in registry:
+        # A module whose import was interrupted is executed once more.
+        before = registry.get(cls.__name__, cls)
+        if before.__module__ != cls.__module__:
             raise TreadleError(f"two ops are named {cls.__name__!r}")
         registry[cls.__name__] = op_class
         return cast(C, op_class)

@@ -18,6 +18,7 @@ from treadle.base.caches import Cache
 from treadle.base.errors import locators
 from treadle.base.types import Type
 from treadle.graph.operators import functions
+from treadle.graph.table import LATER
 
 _HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _PASSING = (contextlib.__file__, functools.__file__)  # they hand our calls on
@@ -115,7 +116,16 @@ locators.append(call)
 
 # Inside a call: what passes a user's number on, down to where it becomes a node.
 plumbing = frozenset(
-    {"<listcomp>", "_weakly", "as_float", "beside", "binary", "operands", "unary"}
+    {
+        "<listcomp>",
+        "_weakly",
+        "as_float",
+        "beside",
+        "binary",
+        "operands",
+        "unary",
+        *LATER,
+    }
 )
 
 

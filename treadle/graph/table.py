@@ -9,18 +9,101 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from treadle.base.errors import StateError
 from treadle.base.locks import imported
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Modules that `import treadle` leaves out and what they provide once asked for it.
-LATER = {
-    "judge": "treadle.rewrite.checked",
-    "mismatch": "treadle.rewrite.checked",
-    "rerolled": "treadle.runtime.rows",
-    "run_as_rows": "treadle.runtime.rows",
-    "stabilized": "treadle.rewrite.simplify",
+# Modules of ops that `import treadle` leaves out, each with its names in `td`.
+_OPS = {
+    "attention": "additive_scores alibi_bias attention rotary sinusoidal_positions",
+    "bitwise": "bitwise_and bitwise_invert bitwise_left_shift bitwise_or "
+    "bitwise_right_shift bitwise_xor",
+    "contract": "matmul matmul_transposed",
+    "control": "cond",
+    "convolution": "conv1d conv2d conv3d",
+    "create": "arange asarray constant empty empty_like eye from_dlpack full full_like "
+    "linspace ones ones_like zeros zeros_like",
+    "ctc": "ctc_loss",
+    "custom": "custom_gradient",
+    "dropout": "alpha_dropout block_dropout dropout gaussian_dropout gaussian_noise "
+    "zoneout",
+    "einsum": "diagonal dot einsum inner outer tensordot trace vecdot",
+    "extrema": "all any argmax argmin max min prod",
+    "fft": "",
+    "host": "callback py_function",
+    "join": "concat split stack unstack",
+    "linalg": "",
+    "loop": "foldl map scan",
+    "margin": "binary_cross_entropy binary_cross_entropy_with_logits binary_log_loss "
+    "class_hinge_loss focal_loss hinge_loss margin_ranking_loss multi_margin_loss "
+    "pairwise_rank_loss",
+    "naming": "axes_of broadcast_axes name_axes order_axes rename_axes slice_axes "
+    "unname",
+    "nearest": "nearest_codes sign_codes",
+    "norms": "l1_norm l2_norm norm squared_l2_norm",
+    "order": "argsort kth_value searchsorted sort top_k",
+    "parts": "angle imag isfinite isinf isnan nextafter real signbit",
+    "pooling": "adaptive_avg_pool avg_pool avg_pool1d avg_pool2d avg_pool3d "
+    "global_avg_pool global_max_pool global_sum_pool l2_pool max_pool max_pool1d "
+    "max_pool2d max_pool3d sum_pool",
+    "products": "affine bilinear circular_convolution circular_correlation contract3d "
+    "kron trace_of_product",
+    "promotion": "__array_api_version__ __array_namespace_info__ can_cast finfo iinfo "
+    "isdtype result_type",
+    "quantize": "dequantize fixed_point int16_linear int8_linear quantize "
+    "quantize_fixed quantize_log",
+    "random": "",
+    "rectifier": "celu clipped_relu elu gelu_tanh glu hard_sigmoid hard_swish "
+    "leaky_relu prelu relu6 swish tanh_shrink thresholded_relu trelu",
+    "recurrence": "linear_recurrence",
+    "recurrent": "gru_cell lstm_cell",
+    "repeat": "flip repeat roll tile",
+    "scan": "cumulative_logsumexp cumulative_max cumulative_prod cumulative_sum diff",
+    "segments": "kmax_pool masked_avg_pool masked_max_pool segment_sum",
+    "sets": "isin unique_all unique_counts unique_inverse unique_values",
+    "sparse": "CSR csr_matmul",
+    "special": "bump dawsn digamma erf erfc lgamma polygamma sinc",
+    "state": "assign doall fill sequential set_item value_of",
+    "transposed": "conv_transpose1d conv_transpose2d conv_transpose3d",
+    "upsample": "upsample",
+    "vmap": "vmap",
+    "while_loop": "while_loop",
+    "window": "fold unfold",
 }
+PUBLIC = {name: f"ops.{module}" for module in _OPS for name in _OPS[module].split()}
+LATER = {
+    **PUBLIC,
+    "array_function": "ops.numpy_functions",
+    "array_namespace": "ops.promotion",
+    "array_ufunc": "ops.ufuncs",
+    "by_name": "ops.naming",
+    "is_sole": "ops.create",
+    "judge": "rewrite.checked",
+    "mismatch": "rewrite.checked",
+    "rerolled": "runtime.rows",
+    "run_as_rows": "runtime.rows",
+    "stabilized": "rewrite.simplify",
+}
+
+
+def late(module: str, name: str) -> Any:
+    """A name of a module that is loaded now; a StateError where this very call has
+    interrupted its loading.
+    """
+    loaded = imported(f"treadle.{module}")
+    if hasattr(loaded, name):
+        return getattr(loaded, name)
+    raise StateError(
+        f"{name} is being loaded by what this call interrupts",
+        hint="what a signal handler or a finalizer calls is named once before",
+    )
+
+
+def load_ops() -> None:
+    """Load the modules of all ops."""
+    for module in _OPS:
+        imported(f"treadle.ops.{module}")
 
 
 class Table:
@@ -28,8 +111,7 @@ class Table:
 
     def __getattr__(self, name: str) -> Any:
         if name in LATER:
-            imported(LATER[name])
-            return vars(self)[name]
+            return late(LATER[name], name)
         raise AttributeError(f"no layer has provided the function {name!r}")
 
 
