@@ -41,27 +41,6 @@ from treadle.graph.text import *
 from treadle.graph.transaction import *
 from treadle.graph.variable import *
 from treadle.graph.verify import *
-from treadle.ops.activation import *
-from treadle.ops.cast import *
-from treadle.ops.compare import *
-from treadle.ops.distance import *
-from treadle.ops.elementary import *
-from treadle.ops.elementwise import *
-from treadle.ops.flow import *
-from treadle.ops.index import *
-from treadle.ops.lookup import *
-from treadle.ops.loss import *
-from treadle.ops.movement import *
-from treadle.ops.normalization import *
-from treadle.ops.padding import *
-from treadle.ops.pick import *
-from treadle.ops.power import *
-from treadle.ops.rearrange import *
-from treadle.ops.reduce import *
-from treadle.ops.rounding import *
-from treadle.ops.select import *
-from treadle.ops.softmax import *
-from treadle.ops.statistics import *
 from treadle.runtime import eager as _eager
 from treadle.runtime import reserve as _reserve
 from treadle.runtime.computation import *
@@ -89,40 +68,61 @@ if _typing.TYPE_CHECKING:
     from treadle.ops import fft as fft
     from treadle.ops import linalg as linalg
     from treadle.ops import random as random
+    from treadle.ops.activation import *
     from treadle.ops.attention import *
     from treadle.ops.bitwise import *
+    from treadle.ops.cast import *
+    from treadle.ops.compare import *
     from treadle.ops.contract import *
     from treadle.ops.control import *
     from treadle.ops.convolution import *
     from treadle.ops.create import *
     from treadle.ops.ctc import *
     from treadle.ops.custom import *
+    from treadle.ops.distance import *
     from treadle.ops.dropout import *
     from treadle.ops.einsum import *
+    from treadle.ops.elementary import *
+    from treadle.ops.elementwise import *
     from treadle.ops.extrema import *
+    from treadle.ops.flow import *
     from treadle.ops.host import *
+    from treadle.ops.index import *
     from treadle.ops.join import *
+    from treadle.ops.lookup import *
     from treadle.ops.loop import *
+    from treadle.ops.loss import *
     from treadle.ops.margin import *
+    from treadle.ops.movement import *
     from treadle.ops.naming import *
     from treadle.ops.nearest import *
+    from treadle.ops.normalization import *
     from treadle.ops.norms import *
     from treadle.ops.order import *
+    from treadle.ops.padding import *
     from treadle.ops.parts import *
+    from treadle.ops.pick import *
     from treadle.ops.pooling import *
+    from treadle.ops.power import *
     from treadle.ops.products import *
     from treadle.ops.promotion import *
     from treadle.ops.quantize import *
+    from treadle.ops.rearrange import *
     from treadle.ops.rectifier import *
     from treadle.ops.recurrence import *
     from treadle.ops.recurrent import *
+    from treadle.ops.reduce import *
     from treadle.ops.repeat import *
+    from treadle.ops.rounding import *
     from treadle.ops.scan import *
     from treadle.ops.segments import *
+    from treadle.ops.select import *
     from treadle.ops.sets import *
+    from treadle.ops.softmax import *
     from treadle.ops.sparse import *
     from treadle.ops.special import *
     from treadle.ops.state import *
+    from treadle.ops.statistics import *
     from treadle.ops.transposed import *
     from treadle.ops.upsample import *
     from treadle.ops.vmap import *

@@ -20,7 +20,7 @@ from treadle.graph.body import Body
 from treadle.graph.frame import tracing
 from treadle.graph.leaves import LITERAL, Argument
 from treadle.graph.numbers import number, number_of
-from treadle.graph.operators import functions
+from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import rebuild
 from treadle.ops.activation import Sigmoid
@@ -125,6 +125,7 @@ def _made(expression: Expression) -> Body | None:
     return None if result is None else Body(last.op.name, arguments, result)
 
 
+@provide
 def inlined(body: Body, read: Sequence[Tensor]) -> Tensor:
     """A body's result, of these operands. Its numbers are made again: no graph reads
     those of another one.
@@ -137,6 +138,7 @@ def inlined(body: Body, read: Sequence[Tensor]) -> Tensor:
     return result
 
 
+@provide
 def expressions_in(nodes: Iterable[Tensor], between: Between) -> dict[int, Expressed]:
     """The expressions that end with one of some nodes, by its serial."""
     expressed = {}

@@ -6,9 +6,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from treadle.autodiff.expressions import Expressed, expressions_in, inlined
 from treadle.autodiff.tape import TWICE, twice
 from treadle.autodiff.targets import Targets
 from treadle.base.caches import Cache, cached
@@ -30,6 +29,9 @@ from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.tensor import Tensor, watchers
 from treadle.graph.traversal import reach
 
+if TYPE_CHECKING:
+    from treadle.autodiff.expressions import Expressed
+
 
 def pull(
     outputs: Sequence[Tensor], cotangents: Sequence[Tensor | None], targets: Targets
@@ -41,7 +43,7 @@ def pull(
     """
     nodes = reach(outputs, targets.ends)
     whole = current().optimize and not targets.partial
-    expressions = expressions_in(nodes, targets.between) if whole else {}
+    expressions = functions.expressions_in(nodes, targets.between) if whole else {}
     leads: set[int] = set()
     for node in nodes:
         if (
@@ -85,7 +87,7 @@ def _through(
         return node.inputs, (FLAT,) * len(node.inputs)
     if expressed is not None:
         body, read = expressed[0], expressed[1].read
-        parts = pullback(inlined(body, read), g, read)
+        parts = pullback(functions.inlined(body, read), g, read)
         # What the rules have cancelled still has a cotangent, though it is zero.
         pairs = zip(read, parts, strict=True)
         return read, tuple(zeros_like(x) if p is None else p for x, p in pairs)
