@@ -154,7 +154,7 @@ def test_arguments_that_nothing_has_are_answered() -> None:
     layer: Any = td.nn.TransformerEncoderLayer(4, 2, 8)
     calls: list[tuple[Any, str]] = [
         (lambda: td.random.normal((2,), generator=1), "seed="),
-        (lambda: td.nn.L1Loss(size_average=True), "reduction="),
+        (lambda: td.nn.L1Loss(size_average=False), "reduction="),
         (lambda: layer.parameters(recurse=False), "all that is below"),
         (lambda: td.data.Loader([1], collate_fn=list), "ListDataset"),
         (lambda: td.zeros(1, 2, 3), r"td.zeros\(\(1, 2, 3\)\)"),

@@ -106,6 +106,30 @@ CALLS: dict[str, Call] = {
     "embedding_bag weights": lambda F, nn, v: F.embedding_bag(
         v.i([[0, 2], [1, 1]]), v.x(3, 4), mode="sum", per_sample_weights=v.p(2, 2)
     ),
+    "embedding_bag without": lambda F, nn, v: F.embedding_bag(
+        v.i([[0, 2], [1, 1]]), v.x(3, 4), padding_idx=-1
+    ),
+    "embedding_bag max without": lambda F, nn, v: F.embedding_bag(
+        v.i([[0, 2], [1, 1]]), v.x(3, 4), mode="max", padding_idx=1
+    ),
+    "embedding_bag ends": lambda F, nn, v: F.embedding_bag(
+        v.i([0, 2, 1, 1]),
+        v.x(3, 4),
+        v.i([0, 1, 4]),
+        include_last_offset=True,
+        padding_idx=2,
+    ),
+    "embedding_bag in order": lambda F, nn, v: F.embedding_bag(
+        v.i([[0, 2], [1, 1]]),
+        v.x(3, 4),
+        None,
+        None,
+        2.0,
+        False,
+        "sum",
+        False,
+        v.p(2, 2),
+    ),
     "fold": lambda F, nn, v: F.fold(
         v.x(1, 12, 6), (5, 6), (2, 3), stride=(2, 2), padding=(1, 0)
     ),
@@ -354,6 +378,20 @@ CALLS |= {
     ),
     "softplus threshold": lambda F, nn, v: F.softplus(v.x(2, 5), 2.0, 1.0),
     "relu inplace": lambda F, nn, v: F.relu(v.x(2, 5) * 1.0, inplace=True),
+    "mse_loss weight": lambda F, nn, v: F.mse_loss(
+        v.x(2, 3), v.x(2, 3), weight=v.p(2, 3)
+    ),
+    "l1_loss weight": lambda F, nn, v: F.l1_loss(
+        v.x(2, 3), v.x(2, 3), weight=v.p(2, 3)
+    ),
+    "huber_loss weight": lambda F, nn, v: F.huber_loss(
+        v.x(2, 3), v.x(2, 3), delta=0.5, weight=v.p(2, 3)
+    ),
+    "scaled_dot_product_attention gqa": lambda F, nn, v: F.scaled_dot_product_attention(
+        v.x(1, 4, 3, 2), v.x(1, 2, 5, 2), v.x(1, 2, 5, 2), enable_gqa=True
+    ),
+    "upsample by size": lambda F, nn, v: F.upsample(v.x(1, 2, 2, 3), (4, 5)),
+    "alpha_dropout": lambda F, nn, v: F.alpha_dropout(v.x(2, 3)),
     "softmax by names": lambda F, nn, v: F.softmax(input=v.x(2, 5), dim=1),
     "avg_pool2d divisor": lambda F, nn, v: F.avg_pool2d(
         v.x(1, 2, 5, 6), 2, padding=1, divisor_override=3
@@ -681,6 +719,16 @@ NUMBERS: dict[str, tuple[tuple[int, ...], float, float]] = {
     "MultiheadAttention of widths": ((2, 3, 4), 6.8444231, 7.4934988),
     "MultiheadAttention with more keys": ((3, 2, 4), 13.265008, 16.604112),
     "TransformerEncoderLayer": ((2, 5, 4), 2.2505122, -0.57118939),
+    "embedding_bag without": ((2, 4), 5.4470742, 3.7655682),
+    "embedding_bag max without": ((2, 4), 3.0831521, 2.0482111),
+    "embedding_bag ends": ((2, 4), 5.4470742, 3.7655682),
+    "embedding_bag in order": ((2, 4), 5.6415917, 0.69470078),
+    "mse_loss weight": ((), 0.07783246, -0.19989343),
+    "l1_loss weight": ((), 0.25313827, -0.27722112),
+    "huber_loss weight": ((), 0.019309016, -0.049590436),
+    "scaled_dot_product_attention gqa": ((1, 4, 3, 2), 2.3751701, 6.570036),
+    "upsample by size": ((1, 2, 4, 5), 8.0675189, -0.76758722),
+    "alpha_dropout": ((2, 3), 3.2561086, 2.4921752),
 }
 
 

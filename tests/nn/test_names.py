@@ -93,3 +93,63 @@ def test_what_is_wrong_is_said() -> None:
     ):
         with pytest.raises(td.TreadleError, match=message):
             call()
+
+
+def test_what_torch_takes_is_taken_or_refused_and_never_ignored() -> None:
+    x = np.array([[1.0, 2.0], [3.0, 5.0]], np.float32)
+    for word in ("size_average", "reduce"):
+        assert float(F.mse_loss(x, x + 1, **{word: True})) == 1.0
+        with pytest.raises(td.CallError, match=f"takes no '{word}'"):
+            F.mse_loss(x, x + 1, **{word: False})
+    assert F.softmax(x, dim=-1, dtype="float64").dtype == np.float64
+    assert F.log_softmax(x, -1, dtype="float64").dtype == np.float64
+    assert F.softmin(x, -1, dtype="float64").dtype == np.float64
+    assert float(td.norm(x, p="fro")) == float(td.norm(x))
+    assert float(td.norm(x, p=1)) == 11.0
+    with pytest.raises(td.ShapeError, match="weights"):
+        F.l1_loss(x, x + 1, weight=x[0])
+
+
+def test_layers_without_a_bias_have_none() -> None:
+    layers = [
+        td.nn.BatchNorm1d(4, bias=False),
+        td.nn.GroupNorm(2, 4, bias=False),
+        td.nn.InstanceNorm1d(4, affine=True, bias=False),
+        td.distributed.SyncBatchNorm.convert_sync_batchnorm(
+            td.nn.BatchNorm1d(4, bias=False)
+        ),
+        td.nn.TransformerEncoderLayer(4, 2, 8, bias=False),
+        td.nn.TransformerDecoderLayer(4, 2, 8, bias=False),
+    ]
+    for layer in layers:
+        names = [name for name, _ in layer.named_parameters()]
+        assert names
+        assert all(name.endswith("weight") for name in names), names
+    y = layers[0](td.ones((3, 4)))
+    assert y.shape == (3, 4)
+
+
+def test_an_activation_may_be_a_function() -> None:
+    with td.options(seed=3):
+        named = td.nn.TransformerEncoderLayer(4, 2, 8, activation="gelu").eval()
+        other = td.nn.TransformerEncoderLayer(4, 2, 8, activation=F.gelu).eval()
+    other.load_state_dict(named.state_dict())
+    x = np.sin(np.arange(12, dtype=np.float32)).reshape(1, 3, 4)
+    np.testing.assert_array_equal(named(x).numpy(), other(x).numpy())
+
+
+def test_bags_as_a_layer_has_them() -> None:
+    bag = td.nn.EmbeddingBag(3, 2, None, 2.0, False, "sum", True, padding_idx=1)
+    w = bag.weight.numpy()
+    np.testing.assert_array_equal(bag([[0, 1], [2, 2]]).numpy(), [w[0], 2 * w[2]])
+    assert bag.weight.sparse
+    ends = td.nn.EmbeddingBag(3, 2, include_last_offset=True)
+    w = ends.weight.numpy()
+    np.testing.assert_allclose(
+        ends([0, 1, 2], [0, 2]).numpy(), [(w[0] + w[1]) / 2], rtol=1e-6
+    )
+
+
+def test_a_lazy_layer_passes_on_what_its_first_call_is_given() -> None:
+    layer = td.nn.LazyConvTranspose1d(2, 2, 2)
+    assert layer(td.ones((1, 3, 4)), output_size=[9]).shape == (1, 2, 9)

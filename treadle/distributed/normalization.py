@@ -54,6 +54,7 @@ class SyncBatchNorm(BatchNorm, ranks=(2, 3, 4, 5)):
         new = cls(
             layer.num_features, layer.eps, layer.momentum,
             layer.weight is not None, layer.track_running_stats,
+            bias=layer.bias is not None,
         )  # fmt: skip
         for name, value in vars(layer).items():
             if isinstance(value, Variable):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from treadle.base.errors import ArgumentError
@@ -28,12 +29,14 @@ def embedding(
     max_norm: float | None = None,
     norm_type: float = 2.0,
     scale_grad_by_freq: bool = False,
+    sparse: bool = False,
 ) -> Tensor:
     """The rows of `weight` at `ids`; that of `padding_idx` gets no gradient.
 
     Rows of a Variable that are read are first scaled down to a norm of `max_norm` where
     it is larger, as an assignment; `scale_grad_by_freq` divides the gradient of a row
-    by how often it is read.
+    by how often it is read. `sparse` asks for nothing: of which kind a gradient is, the
+    Parameter tells.
 
     >>> embedding([1], [[1.0], [2.0]]).tolist()
     [[2.0]]
@@ -62,15 +65,18 @@ def embedding_bag(
     max_norm: float | None = None,
     norm_type: float = 2.0,
     scale_grad_by_freq: bool = False,
-    *,
     mode: str = "mean",
+    sparse: bool = False,
     per_sample_weights: Any = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
 ) -> Tensor:
     """The sum, mean or max of the rows of `weight` at each bag of ids.
 
     Bags are the rows of ids (n, many); or ids are one row, and `offsets` tells where
-    each bag begins in it (not for "max"). A bag of nothing is 0. `max_norm` and
-    `scale_grad_by_freq` are those of `embedding`.
+    each bag begins in it (not for "max"), and with `include_last_offset` where the last
+    ends. Ids of `padding_idx` are in no bag. A bag of nothing is 0. `max_norm`,
+    `scale_grad_by_freq` and `sparse` are those of `embedding`.
 
     >>> embedding_bag([[0, 1]], [[1.0], [3.0]]).tolist()
     [[2.0]]
@@ -83,17 +89,32 @@ def embedding_bag(
     rows = embedding(places, weight, None, max_norm, norm_type, scale_grad_by_freq)
     if per_sample_weights is not None:
         rows = rows * functions.expand_dims(per_sample_weights, -1)
+    member = None
+    if padding_idx is not None:
+        padding = padding_idx + (weight.shape[0] if padding_idx < 0 else 0)
+        member = functions.expand_dims(places != padding, -1)
+        rows = where(member, rows, 0 if mode != "max" else -math.inf)
     if offsets is None:
-        if mode != "max":
-            return (functions.sum if mode == "sum" else functions.mean)(rows, -2)
-        first = functions.argmax(rows, -2, keepdims=True)  # of equals it has the slope
-        return functions.squeeze(functions.take_along_axis(rows, first, -2), -2)
-    if mode == "max":
-        raise ArgumentError('bags by offsets have a "sum" or "mean"')
-    first = functions.astype(as_tensor(offsets), "int64")
-    starts = functions.concat([first, as_tensor([places.shape[0]], "int64")])
-    total = segment_sum(rows, starts)
-    if mode == "sum":
+        if mode == "max":
+            first = functions.argmax(rows, -2, keepdims=True)  # of equals it alone
+            y = functions.squeeze(functions.take_along_axis(rows, first, -2), -2)
+            return y if member is None else where(functions.any(member, -2), y, 0)
+        if mode == "mean" and member is None:
+            return functions.mean(rows, -2)
+        total = functions.sum(rows, -2)
+        count = None if member is None else functions.sum(member, -2)
+    else:
+        if mode == "max":
+            raise ArgumentError('bags by offsets have a "sum" or "mean"')
+        starts = functions.astype(as_tensor(offsets), "int64")
+        if not include_last_offset:
+            end = as_tensor([places.shape[0]], "int64")
+            starts = functions.concat([starts, end])
+        total = segment_sum(rows, starts)
+        if member is None:
+            count = functions.expand_dims(starts[1:] - starts[:-1], -1)
+        else:
+            count = segment_sum(functions.astype(member, total.dtype), starts)
+    if mode == "sum" or count is None:
         return total
-    count = functions.maximum(starts[1:] - starts[:-1], 1)
-    return total / functions.expand_dims(functions.astype(count, total.dtype), -1)
+    return total / functions.astype(functions.maximum(count, 1), total.dtype)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from treadle.base.errors import ShapeError
 from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
@@ -35,33 +36,61 @@ __all__ = [
 ]
 
 
-def mse_loss(prediction: Any, target: Any, reduction: str = "mean") -> Tensor:
-    """(prediction - target)².
+def _weighted(values: Tensor, weight: Any, reduction: str, name: str) -> Tensor:
+    """Values by the weights of the elements; the mean is by them."""
+    weight = as_tensor(weight)
+    if weight.shape != values.shape:
+        raise ShapeError(f"weights {weight.type} of values {values.type}").located(name)
+    return reduced(values * weight, reduction, name, weight)
+
+
+def mse_loss(
+    prediction: Any, target: Any, reduction: str = "mean", weight: Any = None
+) -> Tensor:
+    """(prediction - target)²; `weight` has a number for each element, and the mean is
+    by them.
 
     >>> float(mse_loss([1.0, 3.0], [1.0, 1.0]))
     2.0
     """
-    return distance.mse_loss(prediction, target, reduction)
+    if weight is None:
+        return distance.mse_loss(prediction, target, reduction)
+    values = distance.mse_loss(prediction, target, "none")
+    return _weighted(values, weight, reduction, "mse_loss")
 
 
-def l1_loss(prediction: Any, target: Any, reduction: str = "mean") -> Tensor:
-    """|prediction - target|.
+def l1_loss(
+    prediction: Any, target: Any, reduction: str = "mean", weight: Any = None
+) -> Tensor:
+    """|prediction - target|, by weights as `mse_loss`.
 
     >>> float(l1_loss([1.0, 3.0], [1.0, 1.0]))
     1.0
     """
-    return distance.l1_loss(prediction, target, reduction)
+    if weight is None:
+        return distance.l1_loss(prediction, target, reduction)
+    values = distance.l1_loss(prediction, target, "none")
+    return _weighted(values, weight, reduction, "l1_loss")
 
 
 def huber_loss(
-    prediction: Any, target: Any, reduction: str = "mean", delta: float = 1.0
+    prediction: Any,
+    target: Any,
+    reduction: str = "mean",
+    delta: float = 1.0,
+    weight: Any = None,
 ) -> Tensor:
     """d²/2 where |d| <= delta, else delta (|d| - delta/2). Huber 1964.
+
+    `weight` multiplies the elements; the mean is of these products, as torch's.
 
     >>> float(huber_loss([3.0], [0.0]))
     2.5
     """
-    return distance.huber_loss(prediction, target, delta, reduction)
+    if weight is None:
+        return distance.huber_loss(prediction, target, delta, reduction)
+    values = distance.huber_loss(prediction, target, delta, "none")
+    return reduced(values * weight, reduction, "huber_loss")
 
 
 def smooth_l1_loss(

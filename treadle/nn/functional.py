@@ -76,10 +76,11 @@ from treadle.ops.rectifier import (
     prelu,
     relu6,
 )
+from treadle.ops.repeat import repeat
 from treadle.ops.select import where
 from treadle.ops.softmax import log_softmax, softmax
 from treadle.ops.transposed import conv_transpose1d, conv_transpose2d, conv_transpose3d
-from treadle.ops.upsample import upsample
+from treadle.ops.upsample import upsample as resized
 
 __all__ = [
     "alpha_dropout",
@@ -136,6 +137,7 @@ __all__ = [
     *margin_criteria.__all__,
     *norms.__all__,
     *shrinking.__all__,
+    "upsample",
     *unpooling.__all__,
 ]
 
@@ -233,12 +235,13 @@ def _dropped(x: Tensor, shape: tuple[int, ...], p: float, training: bool) -> Ten
     return plain_dropout(x, p, shared=shared)
 
 
-def alpha_dropout(x: Any, p: float = 0.5, training: bool = True) -> Tensor:
-    """Dropout to SELU's negative limit, scaled to keep mean 0 and variance 1.
+def alpha_dropout(x: Any, p: float = 0.5, training: bool = False) -> Tensor:
+    """Dropout to SELU's negative limit, scaled to keep mean 0 and variance 1; as
+    torch's, only where it is asked for by `training`.
 
     Klambauer et al., Self-normalizing neural networks, 2017.
 
-    >>> alpha_dropout([1.0], training=False).tolist()
+    >>> alpha_dropout([1.0]).tolist()
     [1.0]
     """
     _probability(p)
@@ -344,7 +347,10 @@ def interpolate(
         times = scale_factor if several else (scale_factor,) * len(spatial)
         size = tuple(int(n * k) for n, k in zip(spatial, times, strict=True))
         scale_factor = None
-    return upsample(x, scale_factor, mode, align_corners=corners, size=size)
+    return resized(x, scale_factor, mode, align_corners=corners, size=size)
+
+
+upsample = interpolate
 
 
 def scaled_dot_product_attention(
@@ -355,15 +361,22 @@ def scaled_dot_product_attention(
     dropout_p: float = 0.0,
     is_causal: bool = False,
     scale: float | None = None,
+    enable_gqa: bool = False,
 ) -> Tensor:
     """softmax(Q Kᵀ scale + mask) V; scale is 1 / sqrt(width) unless given.
 
-    A bool mask is True where a key may be attended to; a float one is added.
+    A bool mask is True where a key may be attended to; a float one is added. With
+    `enable_gqa` each head of keys and values, on axis -3, serves several of queries.
 
     >>> x = td.ones((1, 3, 2))
     >>> scaled_dot_product_attention(x, x, x).shape
     (1, 3, 2)
     """
+    if enable_gqa:
+        heads = as_tensor(query).shape[-3]
+        key, value = (
+            repeat(x, heads // max(as_tensor(x).shape[-3], 1), -3) for x in (key, value)
+        )
     drop = (lambda w: dropout(w, dropout_p)) if dropout_p else None
     return attention(
         query, key, value, attn_mask, causal=is_causal, scale=scale, dropout=drop

@@ -53,7 +53,7 @@ class _Lazy(Applied):
     def __init__(self, *settings: Any, **named: Any) -> None:
         self._arguments = settings, named
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Any, *more: Any, **others: Any) -> Any:
         settings, named = self._arguments
         node = as_tensor(x)
         if not -node.ndim <= self.axis < node.ndim:
@@ -66,7 +66,7 @@ class _Lazy(Applied):
         for name, value in vars(layer).items():
             if name not in vars(self):
                 setattr(self, name, value)  # which names parameters by their place
-        return self.forward(x)
+        return self.forward(x, *more, **others)
 
     def extra_repr(self) -> str:
         settings, named = self._arguments

@@ -283,7 +283,9 @@ class EmbeddingBag(Module):
     """The sum, mean or max of the rows of a table at each bag of ids.
 
     Bags are the rows of ids (n, many), or parts of one row that begin at `offsets`.
-    `max_norm` and `scale_grad_by_freq` are those of `Embedding`.
+    `max_norm`, `scale_grad_by_freq` and `sparse` are those of `Embedding`; ids of
+    `padding_idx` are in no bag, and with `include_last_offset` the last of the offsets
+    is where the last bag ends.
 
     >>> td.nn.EmbeddingBag(10, 3)([[1, 2], [4, 4]]).shape
     (2, 3)
@@ -293,20 +295,25 @@ class EmbeddingBag(Module):
         self,
         rows: int,
         width: int,
-        mode: str = "mean",
-        dtype: Any = None,
-        *,
         max_norm: float | None = None,
         norm_type: float = 2.0,
         scale_grad_by_freq: bool = False,
+        mode: str = "mean",
+        sparse: bool = False,
+        *,
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+        dtype: Any = None,
         weight_init: Init = None,
     ) -> None:
         above_zero(rows=rows, width=width)
         self.max_norm, self.norm_type = max_norm, norm_type
         self.scale_grad_by_freq = scale_grad_by_freq
         chosen = init.normal if weight_init is None else weight_init
-        self.weight = param(shape=(rows, width), init=chosen, dtype=dtype)
-        self.mode = mode
+        table = initial_array(chosen, (rows, width), dtype)
+        self.weight = Parameter(table, sparse=sparse, copy=False)
+        self.mode, self.include_last_offset = mode, include_last_offset
+        self.padding_idx = padding_idx
 
     def forward(
         self, ids: Any, offsets: Any = None, per_sample_weights: Any = None
@@ -318,8 +325,10 @@ class EmbeddingBag(Module):
             self.max_norm,
             self.norm_type,
             self.scale_grad_by_freq,
-            mode=self.mode,
+            self.mode,
             per_sample_weights=per_sample_weights,
+            include_last_offset=self.include_last_offset,
+            padding_idx=self.padding_idx,
         )
 
     def extra_repr(self) -> str:

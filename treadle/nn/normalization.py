@@ -160,10 +160,10 @@ class _Channels(Applied):
     def _affine(self, y: Tensor) -> Tensor:
         return _affine(y, self.weight, self.bias)
 
-    def _make_affine(self, affine: bool, dtype: Any) -> None:
+    def _make_affine(self, affine: bool, dtype: Any, bias: bool) -> None:
         shape = (self.num_features,)
         self.weight = param(shape=shape, init=1.0, dtype=dtype) if affine else None
-        self.bias = param(shape=shape, dtype=dtype) if affine else None
+        self.bias = param(shape=shape, dtype=dtype) if affine and bias else None
 
 
 _standardized = recorded(standardize)
@@ -212,10 +212,12 @@ class BatchNorm(_Channels):
         affine: bool = True,
         track_running_stats: bool = True,
         dtype: Any = None,
+        *,
+        bias: bool = True,
     ) -> None:
         above_zero(num_features=num_features)
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
-        self._make_affine(affine, dtype)
+        self._make_affine(affine, dtype, bias)
         self.track_running_stats = track_running_stats
         if track_running_stats:
             shape = (num_features,)
@@ -309,6 +311,8 @@ class GroupNorm(Module):
         eps: float = 1e-5,
         affine: bool = True,
         dtype: Any = None,
+        *,
+        bias: bool = True,
     ) -> None:
         above_zero(num_groups=num_groups, num_channels=num_channels)
         if num_channels % num_groups:
@@ -316,7 +320,7 @@ class GroupNorm(Module):
         self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
         shape = (num_channels,)
         self.weight = param(shape=shape, init=1.0, dtype=dtype) if affine else None
-        self.bias = param(shape=shape, dtype=dtype) if affine else None
+        self.bias = param(shape=shape, dtype=dtype) if affine and bias else None
 
     def forward(self, x: Any) -> Tensor:
         return F.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
@@ -338,9 +342,11 @@ class _InstanceNorm(BatchNorm):
         affine: bool = False,
         track_running_stats: bool = False,
         dtype: Any = None,
+        *,
+        bias: bool = True,
     ) -> None:
-        follows = track_running_stats
-        super().__init__(num_features, eps, momentum, affine, follows, dtype)
+        settings = (num_features, eps, momentum, affine, track_running_stats, dtype)
+        super().__init__(*settings, bias=bias)
 
     def forward(self, x: Any) -> Tensor:
         y: Tensor = batched(as_tensor(x), self.ranks[0] - 2, self._normed)

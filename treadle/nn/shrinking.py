@@ -57,13 +57,13 @@ def tanhshrink(x: Any) -> Tensor:
     return tanh_shrink(x)
 
 
-def softmin(x: Any, dim: int = -1) -> Tensor:
-    """softmax(-x) along `dim`.
+def softmin(x: Any, dim: int = -1, *, dtype: Any = None) -> Tensor:
+    """softmax(-x) along `dim`, of x in a `dtype` if one is given.
 
     >>> softmin([1.0, 1.0]).tolist()
     [0.5, 0.5]
     """
-    return plain_softmin(x, dim)
+    return plain_softmin(x, dim, dtype=dtype)
 
 
 def threshold(x: Any, threshold: float, value: float) -> Tensor:

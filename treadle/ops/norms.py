@@ -62,14 +62,15 @@ def greatest(x: Any, axis: Any, *, keepdims: bool = False) -> Tensor:
 def norm(x: Any, ord: Any = 2, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     """The vector norm of an order: sum(|x|**ord)**(1/ord).
 
-    Order 0 counts what is not 0; infinity and -infinity take the greatest and least.
+    Order 0 counts what is not 0; infinity and -infinity take the greatest and least;
+    "fro" is 2.
     Where an element is 0 its derivative is 0, as torch's.
 
     >>> float(td.norm([3.0, -4.0], float("inf")))
     4.0
     """
     node, axes = along(as_float(x), axis)
-    if ord == 2:
+    if ord in (2, "fro"):
         return l2_norm(node, axes, keepdims=keepdims)
     size = functions.abs(node)
     if ord == 1:

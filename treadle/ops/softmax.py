@@ -16,7 +16,7 @@ from treadle.graph.recorded import recorded
 from treadle.graph.rows import along_axes
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import align
-from treadle.ops.cast import as_float, operands
+from treadle.ops.cast import as_float, astype, operands
 from treadle.ops.families import Composite, same_dtype
 from treadle.ops.flow import stop_gradient
 from treadle.ops.movement import broadcast_to
@@ -81,13 +81,13 @@ class Softmax(AlongAxis):
 
 @provide
 @recorded
-def softmax(x: Any, axis: Any = -1) -> Tensor:
-    """e**x / sum(e**x) along `axis`.
+def softmax(x: Any, axis: Any = -1, *, dtype: Any = None) -> Tensor:
+    """e**x / sum(e**x) along `axis`, of x in a `dtype` if one is given.
 
     >>> td.softmax([0.0, 0.0]).tolist()
     [0.5, 0.5]
     """
-    node = as_float(x)
+    node = as_float(x if dtype is None else astype(x, dtype))
     return Softmax(resolve_axis(axis, node.type))(node)
 
 
@@ -110,23 +110,23 @@ class LogSoftmax(AlongAxis):
 
 @provide
 @recorded
-def log_softmax(x: Any, axis: Any = -1) -> Tensor:
-    """log(softmax(x)) along `axis`, without underflow.
+def log_softmax(x: Any, axis: Any = -1, *, dtype: Any = None) -> Tensor:
+    """log(softmax(x)) along `axis`, without underflow; of x in a `dtype` if given.
 
     >>> [f"{v:.4f}" for v in td.log_softmax([0.0, 0.0]).tolist()]
     ['-0.6931', '-0.6931']
     """
-    node = as_float(x)
+    node = as_float(x if dtype is None else astype(x, dtype))
     return LogSoftmax(resolve_axis(axis, node.type))(node)
 
 
-def softmin(x: Any, axis: Any = -1) -> Tensor:
-    """softmax(-x) along `axis`.
+def softmin(x: Any, axis: Any = -1, *, dtype: Any = None) -> Tensor:
+    """softmax(-x) along `axis`, of x in a `dtype` if one is given.
 
     >>> td.softmin([0.0, 0.0]).tolist()
     [0.5, 0.5]
     """
-    return softmax(-as_float(x), axis)
+    return softmax(-as_float(x), axis, dtype=dtype)
 
 
 @op()

@@ -4,6 +4,8 @@ from typing import Any
 
 # What torch calls an argument, and the names that the same may have here.
 RENAMED: dict[str, tuple[str, ...]] = {
+    "a": ("x",),
+    "b": ("y",),
     "closure": ("loss",),
     "decoder_layer": ("layers",),
     "diagonal": ("k",),
@@ -12,7 +14,9 @@ RENAMED: dict[str, tuple[str, ...]] = {
     "embedding_dim": ("width",),
     "encoder_layer": ("layers",),
     "fn": ("function",),
+    "func": ("f",),
     "hx": ("state",),
+    "in_dims": ("in_axes",),
     "input": ("x", "logits", "prediction", "ids"),
     "input1": ("x1", "first"),
     "input2": ("x2", "second"),
@@ -25,6 +29,8 @@ RENAMED: dict[str, tuple[str, ...]] = {
     "num_classes": ("n",),
     "num_embeddings": ("rows",),
     "num_workers": ("workers",),
+    "out_dims": ("out_axes",),
+    "p": ("ord",),
     "padding_idx": ("padding_index",),
     "param": ("value",),
     "requires_grad": ("value",),
@@ -42,6 +48,7 @@ batch_sampler batch_size=..., or a list of batches as the data
 collate_fn td.data.ListDataset(collate=...)
 device nothing: td.options(engine=...) around the calls
 generator seed=..., or td.options(seed=...) around the calls
+memory_is_causal memory_mask=..., True where a place of the memory is seen
 multiprocessing_context nothing: workers are started anew
 out nothing: a result is a new tensor
 persistent_workers persistent=True
@@ -58,10 +65,13 @@ ABSENT = dict(line.split(" ", 1) for line in _ABSENT.strip().splitlines())
 
 # What asks torch for another way to the same values, which are the planner's here.
 _IDLE = frozenset(
-    ("create_graph", "foreach", "fused", "inplace", "memory_format", "non_blocking",
-     "pin_memory", "retain_graph")
+    ("cache_enabled", "create_graph", "enable_nested_tensor", "foreach", "fused",
+     "inplace", "mask_check", "memory_format", "non_blocking", "pin_memory",
+     "retain_graph")
 )  # fmt: skip
-_ON = {"recurse": True, "remove_duplicate": True, "unbiased": None}  # if unsaid
+# What they are where torch is not asked for anything.
+_ON = {"recurse": True, "reduce": True, "remove_duplicate": True,
+       "size_average": True, "unbiased": None}  # fmt: skip
 
 
 def asks_nothing(word: str, value: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from treadle.base.errors import ArgumentError
@@ -45,8 +46,9 @@ class _Layer(Module):
         d_model: int,
         dim_feedforward: int,
         dropout: float,
-        activation: str,
+        activation: Any,
         norm_first: bool,
+        bias: bool,
         dtype: Any,
         *,
         preprocess: str | None = None,
@@ -68,11 +70,15 @@ class _Layer(Module):
         self.depth = feedforward_depth
         sizes = [d_model, *[dim_feedforward] * (feedforward_depth - 1), d_model]
         for k in range(feedforward_depth):
-            setattr(self, f"linear{k + 1}", Linear(sizes[k], sizes[k + 1], dtype=dtype))
+            layer = Linear(sizes[k], sizes[k + 1], bias, dtype)
+            setattr(self, f"linear{k + 1}", layer)
 
-    def _connections(self, count: int, d_model: int, eps: float, dtype: Any) -> None:
+    def _connections(
+        self, count: int, d_model: int, eps: float, bias: bool, dtype: Any
+    ) -> None:
         """Make what stands before and after each sublayer."""
-        kinds: dict[str, Callable[..., Module]] = {"n": LayerNorm, "r": RMSNorm}
+        normalization = partial(LayerNorm, bias=bias)
+        kinds: dict[str, Callable[..., Module]] = {"n": normalization, "r": RMSNorm}
         for k in range(1, count + 1):
             for name in [x for x in self.after if x in kinds][:1]:
                 setattr(self, f"norm{k}", kinds[name](d_model, eps, dtype=dtype))
@@ -82,7 +88,7 @@ class _Layer(Module):
                 )
                 setattr(self, attribute, kinds[name](d_model, eps, dtype=dtype))
             if "h" in self.after:
-                setattr(self, f"highway{k}", Linear(d_model, d_model, dtype=dtype))
+                setattr(self, f"highway{k}", Linear(d_model, d_model, bias, dtype))
 
     def _dropped(self, x: Any) -> Tensor:
         return F.dropout(x, self.dropout, self.training)
@@ -125,7 +131,8 @@ class _Layer(Module):
 class TransformerEncoderLayer(_Layer):
     """Self-attention, then a feed-forward part, each with residual and normalization.
 
-    `norm_first` normalizes what a sublayer reads, else what comes out. Other ways are
+    `norm_first` normalizes what a sublayer reads, else what comes out; `activation` is
+    a name or a function, and without `bias` no part has one. Other ways are
     strings of operations before (`preprocess`) and after it (`postprocess`), as in
     Marian: d dropout, n layer norm, r RMS norm, a add the input, h highway (Srivastava
     et al. 2015). The feed-forward part has `feedforward_depth` linear layers. Dropout
@@ -146,10 +153,11 @@ class TransformerEncoderLayer(_Layer):
         nhead: int,
         dim_feedforward: int = 2048,
         dropout: float = 0.1,
-        activation: str = "relu",
+        activation: Any = "relu",
         layer_norm_eps: float = 1e-5,
         batch_first: bool = True,
         norm_first: bool = False,
+        bias: bool = True,
         dtype: Any = None,
         *,
         positions: str | None = None,
@@ -161,14 +169,15 @@ class TransformerEncoderLayer(_Layer):
             d_model,
             nhead,
             dropout if attention_dropout is None else attention_dropout,
+            bias,
             batch_first=batch_first,
             dtype=dtype,
             positions=positions,
             projection=projection,
         )
-        settings = (d_model, dim_feedforward, dropout, activation, norm_first, dtype)
-        self._build(*settings, **connections)
-        self._connections(2, d_model, layer_norm_eps, dtype)
+        settings = (d_model, dim_feedforward, dropout, activation, norm_first)
+        self._build(*settings, bias, dtype, **connections)
+        self._connections(2, d_model, layer_norm_eps, bias, dtype)
 
     def forward(
         self,
@@ -218,10 +227,11 @@ class TransformerDecoderLayer(_Layer):
         nhead: int,
         dim_feedforward: int = 2048,
         dropout: float = 0.1,
-        activation: str = "relu",
+        activation: Any = "relu",
         layer_norm_eps: float = 1e-5,
         batch_first: bool = True,
         norm_first: bool = False,
+        bias: bool = True,
         dtype: Any = None,
         *,
         positions: str | None = None,
@@ -233,7 +243,8 @@ class TransformerDecoderLayer(_Layer):
     ) -> None:
         p = dropout if attention_dropout is None else attention_dropout
         settings: dict[str, Any] = {
-            "batch_first": batch_first, "dtype": dtype, "projection": projection
+            "bias": bias, "batch_first": batch_first, "dtype": dtype,
+            "projection": projection,
         }  # fmt: skip
         options, self.autoregression = dict(mixing or {}), autoregression
         self.self_attn: Any
@@ -256,10 +267,10 @@ class TransformerDecoderLayer(_Layer):
             )
         self.multihead_attn = MultiHeadAttention(d_model, nhead, p, **settings)
         self._build(
-            *(d_model, dim_feedforward, dropout, activation, norm_first, dtype),
+            *(d_model, dim_feedforward, dropout, activation, norm_first, bias, dtype),
             **connections,
         )
-        self._connections(3, d_model, layer_norm_eps, dtype)
+        self._connections(3, d_model, layer_norm_eps, bias, dtype)
 
     def forward(
         self,

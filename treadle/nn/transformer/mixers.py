@@ -35,8 +35,10 @@ ACTIVATIONS: dict[str, Callable[[Any], Tensor]] = {
 }
 
 
-def activation_of(name: str) -> Callable[[Any], Tensor]:
-    """An activation by name; an error tells which there are."""
+def activation_of(name: Any) -> Callable[[Any], Tensor]:
+    """An activation by name, or a function; an error tells which names there are."""
+    if callable(name):
+        return name
     activation = ACTIVATIONS.get(name)
     if activation is None:
         known = ", ".join(ACTIVATIONS)
