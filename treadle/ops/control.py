@@ -190,8 +190,9 @@ def cond(
 ) -> Any:
     """`then(*operands)` if the bool scalar `predicate` is true, else `otherwise(...)`.
 
-    Both are traced and return trees of the same types; only the chosen one runs. A
-    Variable assigned in either has its new version afterwards.
+    Both are traced and return trees of the same types; only the chosen one runs (a few
+    operations on elements may be computed for both). A Variable assigned in either has
+    its new version afterwards.
 
     >>> x = td.constant(-3.0)
     >>> float(td.cond(x < 0, lambda v: -v, lambda v: v, x))

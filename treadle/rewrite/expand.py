@@ -17,7 +17,7 @@ from treadle.autodiff.written import Derivative, expansion
 from treadle.base.dtypes import HALF, float32
 from treadle.base.symbolic import bits
 from treadle.base.types import TupleType, Type, has_names, without_names
-from treadle.graph.body import argument_error, effect_of
+from treadle.graph.body import Body, argument_error, effect_of
 from treadle.graph.leaves import LITERAL, Argument, Leaf, Unbound
 from treadle.graph.meaning import is_empty
 from treadle.graph.op import Op
@@ -27,9 +27,11 @@ from treadle.graph.variable import Update
 from treadle.ops.call import Call, without_calls
 from treadle.ops.cast import Cast
 from treadle.ops.contract import Contract
+from treadle.ops.control import Cond
 from treadle.ops.families import Composite, Elementwise, Movement, Output
 from treadle.ops.flow import Again
 from treadle.rewrite.empty import empty
+from treadle.rewrite.selection import selection
 from treadle.rewrite.straighten import ordered
 from treadle.rewrite.written import written
 
@@ -180,7 +182,9 @@ class _Numbering:
         if kind is _Kind.UPDATE:
             return inputs[1]
         if kind is _Kind.CALL:
-            return self._inline(node, inputs)
+            return self._inline(node, without_calls(op.body), inputs)  # type: ignore[attr-defined]
+        if isinstance(op, Cond) and (both := selection(op)) is not None:
+            return self._inline(node, both, inputs)
         if kind is _Kind.WRITTEN and not self.claimed(op):
             return self._expand(node, inputs)
         if effect_of(op) != "each":
@@ -223,9 +227,8 @@ class _Numbering:
         self._walk(fresh, converted)
         return tuple(_one(converted[y.serial]) for y in derived.results)
 
-    def _inline(self, node: Tensor, inputs: Sequence[Tensor]) -> Results:
-        assert isinstance(node.op, Call)
-        body = without_calls(node.op.body)
+    def _inline(self, node: Tensor, body: Body, inputs: Sequence[Tensor]) -> Results:
+        """The results of a node that is a body on operands."""
         converted: dict[int, Results] = {
             x.serial: operand for x, operand in zip(body.arguments, inputs, strict=True)
         }
