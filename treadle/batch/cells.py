@@ -16,14 +16,12 @@ from treadle.base.types import TupleType
 from treadle.batch.bodies import body_of
 from treadle.batch.grow import ENDS, LEAF, LONE, MOVES, PART, PRODUCT, RESULT, SHARED
 from treadle.batch.kinds import LEFT, MOVE, OUTPUT, PLAIN, WIDE, Ops
-from treadle.batch.members import CellGraph, Members, members_of
+from treadle.batch.members import LEAST, CellGraph, Members, members_of
 from treadle.batch.signature import Signature
 from treadle.batch.walk import Walk
 from treadle.graph.leaves import LITERAL
 from treadle.graph.tensor import Tensor
 from treadle.ops.contract import Contract
-
-LEAST = 4  # cells that do the same, or they are no kind
 
 
 @dataclass(frozen=True)

@@ -75,8 +75,9 @@ class _Growth:
             for cell in self._of(read) if mine is not None else ():
                 if cell is not mine:
                     cell.readers.add(mine.began)  # type: ignore[union-attr]
+        totals = self._totals()
         for cell in self.cells:
-            self._merge(cell)
+            self._merge(cell, cell.began in totals)
         for cell in reversed(self.cells):
             if cell.into is not None:
                 cell.began = cell.into.began
@@ -136,7 +137,7 @@ class _Growth:
             return False
         if role == PRODUCT and (cell.products or cell.computes):
             return False
-        awaited = [*cell.waits, *(x for one in cell.waits for x in one.waits)]
+        awaited = _awaited(cell)
         if any(x is not cell and x not in awaited for x in waits):
             return False
         for x in self.read[k]:
@@ -147,15 +148,45 @@ class _Growth:
                 return False
         return True
 
-    def _merge(self, cell: _Cell) -> None:
+    def _totals(self) -> set[int]:
+        """The cells that make a total: without a product, they go on from one that is
+        like them, at their level, for which a cell with a product, that fits, does not
+        wait. That is no part of them, or one such cell would wait for the other.
+        """
+        totals: set[int] = set()
+        multiply: set[int] = set()  # with what may be part of them
+        for cell in self.cells:
+            fits = [x for x in cell.waits if cell.opens and _fits(x, cell)]
+            added = [x for x in fits if x.began in multiply]
+            if cell.products or added:
+                multiply.add(cell.began)
+            like = cell.level, cell.size, len(cell.waits)
+            for y in cell.waits if added and not cell.products else ():
+                if y.products or (y.level, y.size, len(y.waits)) != like:
+                    continue
+                if any(x is not y and y not in _awaited(x) for x in added):
+                    totals |= {cell.began, y.began}
+        return totals
+
+    def _merge(self, cell: _Cell, is_total: bool) -> None:
         """Let a cell that only this one reads be part of it, the deepest first."""
         best = None
         for x in cell.waits if cell.opens else ():
-            fits = x.products + cell.products <= 1 and x.size + cell.size <= NODES
-            alone = x.opens and not x.ends and x.readers == {cell.began}
-            if fits and alone and (best is None or x.level >= best.level):
+            fits = _fits(x, cell) and not (is_total and x.products)
+            if fits and (best is None or x.level >= best.level):
                 best = x
         if best is not None:
             best.into = cell
             cell.products += best.products
             cell.size += best.size
+
+
+def _awaited(cell: _Cell) -> list[_Cell]:
+    """The cells that one waits for, and that these wait for."""
+    return [*cell.waits, *(x for one in cell.waits for x in one.waits)]
+
+
+def _fits(x: _Cell, cell: _Cell) -> bool:
+    """Return True if a cell may be part of another one, which alone reads it."""
+    fits = x.products + cell.products <= 1 and x.size + cell.size <= NODES
+    return fits and x.opens and not x.ends and x.readers == {cell.began}

@@ -16,6 +16,7 @@ from treadle.core import native
 # What an operand of a node in a cell is: a node of the cell, a row that the cell reads,
 # or something that all cells share.
 INSIDE, ROW, SHARES = range(3)
+LEAST = 4  # cells that do the same, or they are no kind
 
 
 @dataclass(frozen=True)
@@ -76,10 +77,40 @@ def _ranges(starts: Numbers, cells: Numbers) -> Numbers:
 def members_of(graph: CellGraph) -> Members:
     """The cells of a graph."""
     cells = grown(graph.starts, graph.operands, graph.roles)
+    members = _members(graph, cells)
+    shorter = _shortened(members, cells)
+    if shorter is None:
+        return members
+    others = _members(graph, shorter)
+    return others if _alike(others).sum() > _alike(members).sum() else members
+
+
+def _members(graph: CellGraph, cells: Numbers) -> Members:
     if native is None:
         return _Found(graph, cells.tolist()).members()
     columns = graph.starts, graph.operands, graph.shares, graph.codes
     return Members(*native.members(*columns, graph.types, graph.references, cells))
+
+
+def _alike(members: Members) -> Marks:
+    """The cells that others do the same as."""
+    return np.bincount(members.kinds)[members.kinds] >= LEAST
+
+
+def _shortened(members: Members, cells: Numbers) -> Numbers | None:
+    """The cell of each node, where odd cells are without their last node if others are
+    as long then: what a total begins with (0 + loss) joins the first cell alone.
+    """
+    if not len(members.kinds):
+        return None
+    alike, sizes = _alike(members), np.diff(members.starts)
+    last = members.nodes[members.starts[1:] - 1]
+    odd = ~alike & (last != members.began) & np.isin(sizes - 1, sizes[alike])
+    if not odd.any():
+        return None
+    shorter = cells.copy()
+    shorter[last[odd]] = -1
+    return shorter
 
 
 class _Found:

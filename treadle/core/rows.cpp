@@ -220,16 +220,46 @@ class Growth {
     }
   }
 
+  // Whether a cell may be part of another one, which alone reads it.
+  bool fits(const Cell& x, const Cell& c, size_t number) const {
+    return x.open && !x.ends && x.reader == static_cast<int64_t>(number) &&
+           x.products + c.products <= 1 && x.size + c.size <= NODES;
+  }
+
+  // Notes which cells make a total: without a product, they go on from one that is like
+  // them, at their level, for which a cell with a product, that fits, does not wait. That
+  // is no part of them, or one such cell would wait for the other.
+  std::vector<bool> totals() {
+    std::vector<bool> found(cells_.size(), false), multiplies(cells_.size(), false);
+    for (size_t number = 0; number < cells_.size(); number++) {
+      const Cell& c = cells_[number];
+      multiplies[number] = c.products > 0;
+      for (size_t k = 0; c.open && k < c.waiting; k++) {
+        const auto added = static_cast<size_t>(c.waits[k]);
+        if (!multiplies[added] || !fits(cells_[added], c, number)) continue;
+        multiplies[number] = true;
+        for (size_t j = 0; !c.products && j < c.waiting; j++) {
+          const Cell& y = cell(c.waits[j]);
+          const bool like = !y.products && y.level == c.level && y.size == c.size &&
+                            y.waiting == c.waiting && j != k;
+          if (like && !awaits(cells_[added], c.waits[j]))
+            found[number] = found[static_cast<size_t>(c.waits[j])] = true;
+        }
+      }
+    }
+    return found;
+  }
+
   // Lets a cell that only one other reads be part of that, the deepest first.
   void merge() {
+    const std::vector<bool> total = totals();
     for (size_t number = 0; number < cells_.size(); number++) {
       Cell& c = cells_[number];
       if (!c.open) continue;
       int64_t best = NONE, level = NONE;
       for (size_t k = 0; k < c.waiting; k++) {
         const Cell& x = cell(c.waits[k]);
-        if (x.open && !x.ends && x.reader == static_cast<int64_t>(number) &&
-            x.products + c.products <= 1 && x.size + c.size <= NODES && x.level >= level) {
+        if (fits(x, c, number) && x.level >= level && !(total[number] && x.products)) {
           best = c.waits[k];
           level = x.level;
         }

@@ -309,17 +309,18 @@ def _pull_tapes(wanted: Sequence[Tensor], begin: bool) -> list[Tape]:
         before = [x for x in wanted if x.serial not in after]
         evaluable = [x for x in before if not isinstance(x.op, Update)]
         begin = begin and not current().check_numerics
+        results = [
+            (node.op.position, node)  # type: ignore[attr-defined]
+            for node in nodes
+            if node.inputs and node.inputs[0] is first
+        ]
+        nodes, pulls, node = [], [], first  # what they refer to would count as held
         _settle_all([*first.inputs, *evaluable], begin)
         op: Any = first.op
         cotangents = [soon(x.stored) for x in first.inputs[: len(op.places)]]
         gradients = op.pull(cotangents, begin)
         gone.append(op.tape)
         refuse_pulled(first, gradients)
-        results = [
-            (node.op.position, node)  # type: ignore[attr-defined]
-            for node in nodes
-            if node.inputs and node.inputs[0] is first
-        ]
         record = recorder()
         if record is not None:
             record.pulled(first, results)
