@@ -61,6 +61,15 @@ def test_steps_of_sizes_never_seen_are_planned_and_have_the_same_bits() -> None:
         assert x.tobytes() == y.tobytes()
 
 
+def test_ops_that_were_numbered_before_a_clear_are_of_the_family() -> None:
+    counts = []
+    for _ in range(3):
+        td.clear_cache()
+        counts.append(trained(clear=False)[2].plans.misses)
+        trained(clear=True)  # call sites keep ops of some sizes, by which they recorded
+    assert len(set(counts)) == 1
+
+
 @pytest.mark.parametrize("labels", ["parts", "arrays"])
 def test_backward_of_batches_cut_from_data_is_planned_for_all_sizes(
     labels: str,

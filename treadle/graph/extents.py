@@ -158,7 +158,9 @@ def _opened(thing_number: int, x: Any, nodes: Sequence[Tensor]) -> Open:
         x = next((op for op in ops if sign_of(op) == x), x)
     if isinstance(x, Op):
         shown = _op(x, extents)
-        return (number(shown), tuple(extents)) if extents else (thing_number, ())
+        # An equal op may have been numbered since this one was.
+        what = shown if extents else sign_of(x)
+        return number(what, None if extents else thing_number), tuple(extents)
     if type(x) is Type:
         shape = _without(x.shape, extents)
         return number(("type", shape, x.dtype, x.axes)), tuple(extents)
