@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -104,6 +105,14 @@ GRAPHS: dict[str, tuple[list[tuple[int, list[int]]], list[int]]] = {
             *[(MOVES, [2, 3]), (PART, [4])],
         ],
         [-1, 1, 1, -1, 4, 4],
+    ),
+    "what is added is no part of a total, or one would wait for the other": (
+        [
+            *[(LEAF, []), (PRODUCT, [0]), (PART, [1]), (PART, [2, 0])],
+            *[(PRODUCT, [0]), (PART, [4]), (PART, [5, 3])],
+            *[(PRODUCT, [0]), (PART, [7]), (PART, [8, 6])],
+        ],
+        [-1, 1, 1, 1, 4, 4, 9, 7, 7, 9],
     ),
     "nothing made later is read": (
         [
@@ -225,6 +234,38 @@ def test_a_long_chain_is_cut() -> None:
     with in_python(grow):
         assert found.tolist() == grown(*columns(graph)).tolist()
     assert np.bincount(found[1:]).max() == NODES
+
+
+TOTALS: dict[str, Any] = {
+    "sum": sum,
+    "stack": lambda losses: td.stack(list(losses)).sum(),
+    "loop": lambda losses: functools.reduce(lambda total, x: total + x, losses, 0.0),
+    "other way": lambda losses: functools.reduce(lambda y, x: x + y, losses, 0.0),
+}
+
+
+@pytest.mark.parametrize("total", TOTALS)
+@pytest.mark.parametrize("once", [True, False])
+def test_all_that_is_added_up_is_of_one_kind(total: str, once: bool) -> None:
+    draw = np.random.default_rng(2)
+    step, weights = recurrent("sum")
+    words = [td.asarray(draw.normal(size=(1, WIDTH))) for _ in range(24)]
+
+    def loss(sequence: list[Any]) -> Any:  # computed while they are added up, or before
+        h = td.zeros((1, WIDTH), dtype="float64")
+        for x in sequence:
+            h = step(h, x)
+        return (h * h).sum()
+
+    before = counts.rows, counts.groups
+    y = TOTALS[total](loss(words[3 * k : 3 * k + 3]) for k in range(8))
+    if once:
+        td.optim.SGD(weights, lr=0.1).step(y)
+    else:
+        td.evaluate(td.grad(y, weights))
+    rows, groups = counts.rows - before[0], counts.groups - before[1]
+    chain = 8 if once and total != "stack" else 0  # of the total itself
+    assert groups - chain <= 8 < 3 * 8 <= rows - chain
 
 
 def rows_of(net: Net, forest: list[Tree]) -> tuple[int, int]:
