@@ -25,6 +25,8 @@ if sys.dont_write_bytecode:  # every worker and process of a test would compile 
     os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
 
 os.environ.setdefault("TREADLE_TRACEBACK", "full")  # what fails here is ours to mend
+# Its threads wait in loops: beside another worker rules took four times as long.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from treadle.base.errors import MissingExtraError
 from treadle.base.options import options

@@ -97,33 +97,31 @@ def derived_rows(
 ) -> list[np.ndarray[Any, Any]]:
     """A sample of an op done n times, each for itself, with other inputs where these
     are `given`: a loss of what is in double precision, read `first` or not, and its
-    derivatives by all inputs.
+    derivatives by all inputs. Floats of rows are read from tables: a Variable of each
+    row would have a signature of its own.
     """
     _, each = rows_of(sample, given, n)
     leaves: list[Any] = []
 
-    def operand(x: np.ndarray[Any, Any]) -> Any:
-        if x.dtype.kind != "f":
-            return as_tensor(x)
-        leaves.append(td.param("x", init=x, dtype="float64"))
-        return leaves[-1]
+    def operand(k: int) -> Callable[[int], Any]:
+        own = [np.asarray(row[k]) for row in each]
+        if own[0].dtype.kind != "f":
+            return lambda r: as_tensor(own[r])
+        leaf = td.param(
+            "x", init=np.stack(own) if given[k] else own[0], dtype="float64"
+        )
+        leaves.append(leaf)
+        return lambda r: td.rows(leaf, r) if given[k] else as_tensor(leaf)
 
-    shared = [
-        None if rows else operand(np.asarray(x))
-        for x, rows in zip(each[0], given, strict=True)
-    ]
+    operands = [operand(k) for k in range(len(given))]
     losses: list[Any] = []
-    for row in each:
-        own = [
-            operand(np.asarray(x)) if s is None else s
-            for x, s in zip(row, shared, strict=True)
-        ]
-        outputs = outputs_of(sample.op(*[as_tensor(x) for x in own]))
+    for r in range(n):
+        outputs = outputs_of(sample.op(*[read(r) for read in operands]))
         real = [y for y in outputs if y.type.dtype == td.float64]
         losses += [td.tanh(y).sum() for y in real]
     if not losses:
         return []
     loss = td.stack(losses).sum()
-    read = [loss.numpy()] if first else []
+    value = [loss.numpy()] if first else []
     grads = td.grad(loss, leaves, unused="zero") if leaves else []
-    return [np.array(x) for x in (*read, *td.evaluate([loss, *grads]))]
+    return [np.array(x) for x in (*value, *td.evaluate([loss, *grads]))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,7 @@ from treadle.engines.counts import Counts
 from treadle.engines.gpu.memory import DeviceBlock, DeviceBlocks, GpuValue
 from treadle.engines.gpu.steps import ReadyStep, made_ready
 from treadle.graph.body import Body, CalledBody, bodies, with_bodies
-from treadle.graph.meaning import compute_at
+from treadle.graph.meaning import begin_at, compute_at
 from treadle.program.layout import laid
 from treadle.program.lives import lives
 from treadle.program.positions import Need, needs
@@ -126,6 +126,7 @@ class _Run:
         self.arena: DeviceBlock | None = None
         self.status: DeviceBlock | None = None
         self.launches = 0
+        self.begun: dict[int, Callable[[], Any]] = {}  # what ends it, by its number
 
     # -- memory ----------------------------------------------------------------------
 
@@ -218,7 +219,12 @@ class _Run:
 
         op = with_bodies(step.op, running) if step.bodies else step.op
         arrays = [self.array(n) for n in step.read]
-        results = compute_at(op, step.type, arrays, step.origin)
+        if step.part == "begin":
+            end = begin_at(op, step.type, arrays, step.origin)
+            self.begun[step.number] = end
+            return
+        rule = self.begun.pop(step.number) if step.part == "end" else None
+        results = compute_at(op, step.type, arrays, step.origin, rule)
         several = results if isinstance(step.type, TupleType) else (results,)
         for n, x in zip(step.written, several, strict=True):
             if x.size:
