@@ -1,4 +1,5 @@
-"""Products of dequantized bytes as products of bytes: the forms that are recognized."""
+"""Products and convolutions of dequantized bytes as products of bytes: the forms that
+are recognized."""
 
 from __future__ import annotations
 
@@ -69,6 +70,37 @@ FORMS: dict[str, Callable[[], Any]] = {
         (drawn(S, 20, 40).astype(I32) - drawn(S).astype(I32))
         @ (drawn(S, 40, 17).astype(I32) - drawn(S, 17).astype(I32))
     ),
+    "images": lambda: td.conv2d(
+        whole(drawn(U, 2, 8, 9, 7), drawn(U), floats()),
+        whole(drawn(S, 24, 8, 3, 3), drawn(S, 24, 1, 1, 1), floats(24, 1, 1, 1)),
+        stride=2,
+        padding=1,
+    ),
+    "images, both signed": lambda: td.conv2d(
+        whole(drawn(S, 2, 8, 9, 7), drawn(S), floats()),
+        td.dequantize(drawn(S, 24, 8, 3, 3), floats()),
+        padding=2,
+        dilation=2,
+    ),
+    "images, both unsigned": lambda: td.conv2d(
+        td.dequantize(drawn(U, 1, 8, 9, 7), floats()),
+        whole(drawn(U, 24, 8, 2, 3), drawn(U), floats()),
+        padding=1,
+    ),
+    "pixels": lambda: td.conv2d(
+        wide(drawn(U, 2, 16, 9, 7), drawn(U), floats(1, 1, 1, 1)),
+        td.dequantize(drawn(S, 24, 16, 1, 1), floats(24, 1, 1, 1)),
+    ),
+    "lines": lambda: td.conv1d(
+        td.dequantize(drawn(U, 2, 8, 50), floats()),
+        td.dequantize(drawn(S, 24, 8, 5), floats(24, 1, 1)),
+        padding=2,
+    ),
+    "whole numbers of images": lambda: td.conv2d(
+        drawn(U, 1, 8, 9, 7).astype("float64") - drawn(U).astype("float64"),
+        drawn(S, 24, 8, 3, 3).astype("float64"),
+        padding=1,
+    ),
     "bytes that wrap": lambda: (
         (drawn(U, 20, 40) - drawn(U)).astype(F)
         @ td.dequantize(drawn(S, 40, 17), floats())
@@ -90,6 +122,19 @@ OTHERS: dict[str, Callable[[], Any]] = {
     "differences that wrap": lambda: (
         (drawn(U, 20, 40).astype("uint16") - drawn(U).astype("uint16")).astype(F)
         @ td.dequantize(drawn(S, 40, 17), floats())
+    ),
+    "channels apart": lambda: td.conv2d(
+        whole(drawn(U, 1, 24, 9, 7), drawn(U), floats()),
+        td.dequantize(drawn(S, 24, 1, 3, 3), floats()),
+        groups=24,
+    ),
+    "scales of channels that are summed": lambda: td.conv2d(
+        whole(drawn(U, 1, 8, 9, 7), drawn(U), floats(8, 1, 1)),
+        td.dequantize(drawn(S, 24, 8, 3, 3), floats()),
+    ),
+    "few filters": lambda: td.conv2d(
+        whole(drawn(U, 1, 8, 9, 7), drawn(U), floats()),
+        td.dequantize(drawn(S, 4, 8, 3, 3), floats()),
     ),
     "one that is float": lambda: (
         floats(20, 40) @ td.dequantize(drawn(S, 40, 17), floats())

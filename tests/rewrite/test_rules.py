@@ -18,6 +18,7 @@ from treadle.graph.traversal import reach
 from treadle.graph.verify import problems
 from treadle.ops.cast import Cast
 from treadle.ops.contract import Contract, letters
+from treadle.ops.convolution import Conv
 from treadle.ops.families import Movement, Reduction
 from treadle.rewrite.driver import Driver
 from treadle.rewrite.rule import Rule, RuleSet
@@ -98,6 +99,8 @@ def work(node: Tensor) -> float:
         count = float(np.prod(list(dict(zip(a + b, shapes, strict=True)).values())))
         sizes = {x.inputs[0].type.dtype for x in node.inputs if type(x.op) is Cast}
         return count / 4 if sizes == {td.int8, td.uint8} else count  # by fours
+    if isinstance(op, Conv):
+        return float(node.type.size * np.prod(node.inputs[1].type.shape[1:]))
     if isinstance(op, Reduction):
         return float(node.inputs[0].type.size)
     if op.traits.tolerance == "U":

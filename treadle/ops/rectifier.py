@@ -152,7 +152,7 @@ def hard_sigmoid(x: Any) -> Tensor:
     >>> td.hard_sigmoid([-9.0, 0.0, 9.0]).tolist()
     [0.0, 0.5, 1.0]
     """
-    return between(as_float(x) / 6.0 + 0.5, 0.0, 1.0)
+    return between(as_float(x) * (1 / 6) + 0.5, 0.0, 1.0)
 
 
 def hard_swish(x: Any) -> Tensor:

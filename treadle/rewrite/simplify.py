@@ -16,6 +16,7 @@ from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import Cast
 from treadle.ops.contract import Contract
+from treadle.ops.convolution import Conv
 from treadle.rewrite.driver import Driver, Watch
 from treadle.rewrite.record import fired, recording
 from treadle.rewrite.rule import Rule, RuleSet
@@ -45,7 +46,7 @@ SHOWN = STANDARD + READABLE
 # another rule, as each of the others might that an operand decides on.
 TIDY = MOVEMENT + STATE
 NARROW = ROUNDING + QUANTIZED
-NARROWED = (Cast, Contract)  # the ops at which these begin
+NARROWED = (Cast, Contract, Conv)  # the ops at which these begin
 
 
 @cached(64)

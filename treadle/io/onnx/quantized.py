@@ -168,8 +168,7 @@ def _dequantize(
     code, scales = node.get("output_dtype", 0), _tensor(scale)
     data = _tensor(x, td.float32 if _dtype_of(x) in _NARROW else None)
     shape = data.type.shape
-    if isinstance(zero, np.ndarray) and not zero.astype(np.float32).any():
-        zero = None
+    zero = _offset(zero)
     if zero is not None:
         wide = td.int32 if data.type.dtype.kind in "iu" else td.float32
         point = _spread(_tensor(zero, wide), node, shape)
@@ -182,13 +181,19 @@ def _dequantize(
 # -- products ----------------------------------------------------------------------
 
 
-def _centered(x: Tensor, zero: Any, axis: int | None, dtype: Any) -> Tensor:
+def _offset(zero: Value) -> Value:
+    """A zero point; None where it is known to be 0."""
+    none = isinstance(zero, np.ndarray) and not zero.astype(np.float32).any()
+    return None if none else zero
+
+
+def _centered(x: Value, zero: Value, axis: int | None, dtype: Any) -> Tensor:
     """Integers without their zero point; one of several stands along an axis."""
-    x = td.astype(x, dtype)
+    whole, zero = td.astype(as_tensor(x), dtype), _offset(zero)
     if zero is None:
-        return x
-    point = td.astype(zero, dtype)
-    return x - _lined(point, axis, x.type.ndim)
+        return whole
+    point = td.astype(as_tensor(zero), dtype)
+    return whole - _lined(point, axis, whole.type.ndim)
 
 
 def _lined(s: Tensor, axis: int | None, ndim: int) -> Tensor:
@@ -200,12 +205,14 @@ def _lined(s: Tensor, axis: int | None, ndim: int) -> Tensor:
     return td.reshape(s, tuple(-1 if k == axis % ndim else 1 for k in range(ndim)))
 
 
-@row("MatMulInteger")
-def _product(
-    node: OnnxNode, a: Tensor, b: Tensor, zero_a: Any = None, zero_b: Any = None
-) -> Tensor:
+def _product(a: Value, b: Value, zero_a: Value = None, zero_b: Value = None) -> Tensor:
     wide = td.int32
     return td.matmul(_centered(a, zero_a, -2, wide), _centered(b, zero_b, -1, wide))
+
+
+@row("MatMulInteger", raw=True)
+def _integer_product(node: OnnxNode, *xs: Value) -> tuple[Tensor]:
+    return (_product(*xs),)
 
 
 def _requantized(y: Tensor, scale: Tensor, zero: Tensor) -> Tensor:
@@ -216,19 +223,18 @@ def _requantized(y: Tensor, scale: Tensor, zero: Tensor) -> Tensor:
     return td.astype(td.clip(y, float(info.min), float(info.max)), zero.type.dtype)
 
 
-@row("QLinearMatMul")
-def _quantized_product(node: OnnxNode, *xs: Tensor) -> Tensor:
+@row("QLinearMatMul", raw=True)
+def _quantized_product(node: OnnxNode, *xs: Value) -> tuple[Tensor]:
     a, scale_a, zero_a, b, scale_b, zero_b, scale, zero = xs
-    y = _product(node, a, b, zero_a, zero_b)
-    f32, ndim = td.float32, y.type.ndim
-    first = _lined(td.astype(scale_a, f32), -2, ndim)
-    second = _lined(td.astype(scale_b, f32), -1, ndim)
-    return _requantized(y, first * second / td.astype(scale, f32), zero)
+    y = _product(a, b, zero_a, zero_b)
+    first, second, scale = (_tensor(s, td.float32) for s in (scale_a, scale_b, scale))
+    ndim = y.type.ndim
+    factor = _lined(first, -2, ndim) * _lined(second, -1, ndim) / scale
+    return (_requantized(y, factor, as_tensor(zero)),)
 
 
-@row("ConvInteger", reads=f"{WINDOWS} group")
 def _conv(
-    node: OnnxNode, x: Tensor, w: Tensor, zero_x: Any = None, zero_w: Any = None
+    node: OnnxNode, x: Value, w: Value, zero_x: Value = None, zero_w: Value = None
 ) -> Tensor:
     # Products of bytes and their sums are exact in float64.
     wide = td.float64
@@ -236,11 +242,17 @@ def _conv(
     return td.astype(y, td.int32)
 
 
-@row("QLinearConv", reads=f"{WINDOWS} group")
-def _quantized_conv(node: OnnxNode, *xs: Any) -> Tensor:
+@row("ConvInteger", reads=f"{WINDOWS} group", raw=True)
+def _integer_conv(node: OnnxNode, *xs: Value) -> tuple[Tensor]:
+    return (_conv(node, *xs),)
+
+
+@row("QLinearConv", reads=f"{WINDOWS} group", raw=True)
+def _quantized_conv(node: OnnxNode, *xs: Value) -> tuple[Tensor]:
     x, scale_x, zero_x, w, scale_w, zero_w, scale, zero, *bias = xs
     y = _conv(node, x, w, zero_x, zero_w)
     if bias and bias[0] is not None:
-        y = y + _lined(bias[0], 1, y.type.ndim)
+        y = y + _lined(as_tensor(bias[0]), 1, y.type.ndim)
+    scale_x, scale_w, scale = map(as_tensor, (scale_x, scale_w, scale))
     factor = scale_x * _lined(scale_w, 1, y.type.ndim) / scale
-    return _requantized(y, factor, zero)
+    return (_requantized(y, factor, as_tensor(zero)),)

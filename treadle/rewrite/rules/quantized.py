@@ -1,4 +1,4 @@
-"""Products of dequantized bytes, for engines that have instructions for bytes.
+"""Products and convolutions of dequantized bytes by instructions for bytes.
 
 Not in the standard set: where whole numbers are multiplied one by one, floats are
 faster.
@@ -14,9 +14,13 @@ from treadle.graph.leaves import literal_node
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import Cast
 from treadle.ops.contract import Contract, letters
+from treadle.ops.convolution import Conv
 from treadle.ops.elementwise import Multiply, Subtract
 from treadle.ops.families import Movement
+from treadle.ops.movement import BroadcastTo, Reshape
+from treadle.ops.padding import Pad
 from treadle.ops.reduce import Sum
+from treadle.ops.window import Unfold
 from treadle.rewrite.pattern import Over
 from treadle.rewrite.rule import Match, Rule, RuleSet
 from treadle.rewrite.rules.contraction import placed
@@ -25,6 +29,7 @@ BYTES = (int8, uint8)
 WIDE = (float32, float64, int32, int64)
 TERMS = (1 << 31) // (255 * 255)  # whose sum int32 holds
 SPREAD = 4  # operations that finish a result: offsets, scales, a cast
+COPY = 10  # operations in whose time a byte of a window is copied
 
 
 class _Bytes(NamedTuple):
@@ -101,7 +106,11 @@ def _as_bytes(m: Match) -> Tensor | None:
     x, y = (
         _dequantized(v, axes, out) for v, axes in zip(root.inputs, (a, b), strict=True)
     )
-    if x is None or y is None or not _pays(root, a, b, out):
+    if x is None or y is None or set(a) - set(out) != set(b) - set(out):
+        return None
+    size = dict(zip(a, root.inputs[0].type.shape, strict=True))
+    terms = math.prod(size[c] for c in a if c not in out)
+    if not _pays(terms, root.type.size, sum(v.type.size for v in root.inputs)):
         return None
     if x.q.type.dtype != y.q.type.dtype:
         plain = x.zero is y.zero is x.scale is y.scale is None
@@ -111,7 +120,54 @@ def _as_bytes(m: Match) -> Tensor | None:
         y = _signed(y, int8)
     else:
         x = _signed(x, uint8)
-    product = Contract(op.spec)(Cast(int32)(x.q), Cast(int32)(y.q))
+    return _product(op.spec, x, y, root.type.dtype)
+
+
+def _windows_as_bytes(m: Match) -> Tensor | None:
+    """A convolution of bytes of one scale as the product of their windows."""
+    root, op = m.root, m.root.op
+    assert isinstance(op, Conv)
+    rank = root.type.ndim - 2
+    places, taps = "xyz"[:rank], "ijk"[:rank]
+    named = any(x.type.axes is not None for x in root.inputs)
+    if named or op.groups != 1 or rank > 3 or root.type.dtype not in WIDE:
+        return None
+    x = _dequantized(root.inputs[0], f"nc{places}", "")
+    w = _dequantized(root.inputs[1], f"oc{taps}", "o")
+    if x is None or w is None:
+        return None
+    (images, channels, *_), (_, _, *kernel) = x.q.type.shape, w.q.type.shape
+    counts = root.type.shape[2:]
+    terms = channels * math.prod(kernel)
+    pixels = {*kernel, *op.stride} <= {1} and not any(map(any, op.padding))
+    copied = images * terms * math.prod(counts) * (1 if pixels else COPY)
+    if not _pays(terms, root.type.size, copied + w.q.type.size):
+        return None
+    if x.q.type.dtype == int8:
+        x = _signed(x, uint8)
+    if w.q.type.dtype == uint8:
+        w = _signed(w, int8)
+    x = _Bytes(x.q, *(v if v is None else Reshape(())(v) for v in (x.zero, x.scale)))
+    windows = x.q
+    if any(map(any, op.padding)):  # around an image are zeros, which the offset is
+        border = literal_node(0, int32) if x.zero is None else x.zero
+        padded = Pad(((0, 0), (0, 0), *op.padding))(Cast(int32)(windows), border)
+        windows = Cast(uint8)(padded)
+    if not pixels:
+        unfold = Unfold(tuple(kernel), op.stride, ((0, 0),) * rank, op.dilation)
+        windows = unfold(windows)
+    windows = Reshape((images, channels, *kernel, *counts))(windows)
+    x, shared = x._replace(q=windows), ""
+    if images > 1:  # whose filters are the same
+        w, shared = w._replace(q=BroadcastTo((images, *w.q.type.shape))(w.q)), "n"
+    spec = f"nc{taps}{places},{shared}oc{taps}->no{places}"
+    return _product(spec, x, w, root.type.dtype)
+
+
+def _product(spec: str, x: _Bytes, y: _Bytes, dtype: Any) -> Tensor:
+    """A product of bytes with their offsets and scales, in a dtype."""
+    a, b, out = letters(spec)
+    product = Contract(spec)(Cast(int32)(x.q), Cast(int32)(y.q))
     # (q - z) (p - w) = q p - z p - w (q - z), summed
     if x.zero is not None:
         product = product - _placed(x.zero, a, out) * _sum(Cast(int32)(y.q), b, out)
@@ -125,23 +181,18 @@ def _as_bytes(m: Match) -> Tensor | None:
         for v, axes in ((x, a), (y, b))
         if v.scale is not None
     ]
-    if root.type.dtype != int32:
-        product = Cast(root.type.dtype)(product)
+    if dtype != int32:
+        product = Cast(dtype)(product)
     return product * math.prod(scales[1:], start=scales[0]) if scales else product
 
 
-def _pays(root: Tensor, a: str, b: str, out: str) -> bool:
-    """Return True if a quarter of the work, with sums of both operands and what
-    finishes the result, is less than the work; and the sum fits.
+def _pays(terms: int, size: int, operands: int) -> bool:
+    """Return True if a quarter of the work, with that on both operands and what
+    finishes a result of that size, is less than the work; and sums of the terms fit.
     """
-    x, y = root.inputs
-    if set(a) - set(out) != set(b) - set(out):
-        return False
-    size = dict(zip(a + b, x.type.shape + y.type.shape, strict=True))
-    terms = math.prod(size[c] for c in a if c not in out)
-    work = terms * root.type.size
-    more = x.type.size + y.type.size + SPREAD * root.type.size
-    return bool(terms <= TERMS) and bool(3 * work > 4 * more)
+    return bool(terms <= TERMS) and bool(
+        3 * terms * size > 4 * (operands + SPREAD * size)
+    )
 
 
 def _placed(v: Tensor, axes: str, out: str) -> Tensor:
@@ -167,9 +218,19 @@ def _example(d: Any) -> Any:
     return (first.astype(d.type) * d("s", ())) @ (second.astype(d.type) * d("t", (12,)))
 
 
+def _filtered(d: Any) -> Any:
+    x, w = d.whole("x", (1, 8, 6, 6)), d.whole("w", (16, 8, 3, 3))
+    z = d.whole("z", ())
+    first = x.astype("uint8").astype("int32") - z.astype("uint8").astype("int32")
+    second = w.astype("int8").astype(d.type) * d("t", (16, 1, 1, 1))
+    return d.td.conv2d(first.astype(d.type) * d("s", ()), second, padding=1)
+
+
 QUANTIZED = RuleSet(
     "quantized",
     [
+        Rule("convolution of dequantized bytes", Over(Conv, Multiply, Cast, Subtract),
+             _windows_as_bytes, exact=False, takes="numeric", example=_filtered),
         Rule("product of dequantized bytes", Over(Contract, Multiply, Cast, Subtract),
              _as_bytes, exact=False, takes="numeric", example=_example),
     ],
