@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import treadle as td
+from treadle.engines.base import engine
 from treadle.engines.native.execution import blocks, linked
 from treadle.engines.native.execution.arena import Results
 from treadle.engines.native.execution.kept import Kept, PackedBuffers, Panels
@@ -181,3 +182,46 @@ def test_memory_comes_back_when_modules_are_empty(
     monkeypatch.setattr(blocks, "_clock", None)  # as at the end of the interpreter
     pool.give(block)
     assert pool.live_bytes() == 0
+
+
+SMALL = RNG.standard_normal((1, 64, 5, 5), np.float32)
+
+
+def filtered(w: Any) -> Any:
+    """A program that the core runs, most of whose work is to pack weights."""
+    return td.nn.functional.conv2d(td.asarray(SMALL), w, None, 1, 1).numpy()
+
+
+def filtered_alone(w: np.ndarray[Any, Any]) -> Any:
+    with td.options(engine="reference"):
+        return filtered(td.asarray(w))
+
+
+def test_the_core_runs_small_programs_with_the_panels_of_their_weights(
+    left_out: list[int],
+) -> None:
+    drawn = RNG.standard_normal((64, 64, 3, 3), np.float32)
+    w = td.Variable(drawn)
+    for _ in range(2):
+        y = filtered_alone(w.numpy())
+        for _ in range(20):
+            np.testing.assert_allclose(filtered(w), y, rtol=1e-4, atol=1e-3)
+        assert left_out == [0, 0], "the core runs the others, with panels"
+        program: Any = engine("native")
+        assert program.latest_linked().kept.all is not None
+        w.assign(drawn * 2)
+        td.evaluate(w)
+        left_out.clear()
+
+
+def test_a_small_program_of_weights_that_change_each_time_waits_for_none(
+    left_out: list[int],
+) -> None:
+    drawn = RNG.standard_normal((60, 64, 3, 3), np.float32)
+    w = td.Variable(drawn)
+    for k in range(30):
+        w.assign(drawn * (k + 1))
+        td.evaluate(w)
+        y = filtered_alone(w.numpy())
+        np.testing.assert_allclose(filtered(w), y, rtol=1e-4, atol=1e-2)
+    assert not any(left_out) and 8 <= len(left_out) < 15

@@ -28,10 +28,13 @@ struct Result {
   Ref dtype, constant;
 };
 
+constexpr int patience = 8;  // runs for which a program may wait for panels in vain
+
 // What was made of weights by runs before: where that lies, the records that have nothing
 // to do, and the arguments it was made of, by weak references, as of a turn.
 struct Panels {
   bool awaited = false;  // the program does not run without them
+  int misses = 0;        // runs in a row that they were not those of
   std::vector<int64_t> buffers, addresses, ready, arguments;
   Ref arrays, kept;
   int64_t turn = -1;
@@ -155,7 +158,7 @@ PyObject* keep_panels(PyObject*, PyObject* args) {
   for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(arrays); k++)
     good &= PyWeakref_Check(PyTuple_GET_ITEM(arrays, k)) != 0;
   if (!good) return PyErr_BadArgument(), nullptr;
-  made.awaited = true;
+  made.awaited = true, made.misses = own.panels.misses;
   made.arrays = Ref::to(arrays), made.kept = Ref::to(kept), made.turn = turn;
   std::swap(reinterpret_cast<ProgramObject*>(program)->program->panels, made);
   Py_RETURN_NONE;
@@ -587,10 +590,20 @@ class Running {
     return true;
   }
 
-  // Whether a program awaits no panels, or has those of its arguments.
+  // Whether a program awaits no panels, or has those of its arguments. One whose weights
+  // are others each time gives them up.
   bool has_panels(const Part& part) const {
-    const Panels& own = reinterpret_cast<ProgramObject*>(part.program.get())->program->panels;
+    Panels& own = reinterpret_cast<ProgramObject*>(part.program.get())->program->panels;
     if (!own.awaited) return true;
+    if (are_of(own, part)) return own.misses = 0, true;
+    if (++own.misses < patience) return false;
+    Panels none;
+    none.misses = own.misses;
+    std::swap(own, none);
+    return true;
+  }
+
+  bool are_of(const Panels& own, const Part& part) const {
     if (own.turn != last_turn) return false;
     for (size_t k = 0; k < own.arguments.size(); k++) {
       const Source& source = part.sources[static_cast<size_t>(own.arguments[k])];

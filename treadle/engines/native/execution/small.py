@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 PARTS = 256  # of some microseconds each: less than Python lets a thread wait
 BYTES = 1 << 20  # of arena and scratch, which stay with the process
 SAVED = 5_000  # ns of steps that need not run again, which are worth a look each time
+PACKED = 16  # bytes of panels that are copied in a ns
 RESULT = 1 << 16  # bytes: larger results have memory that is used again
 
 
@@ -119,7 +120,8 @@ def awaits_panels(linked: Linked) -> bool:
     weights computed."""
     over = {argument for _, argument in linked.interface.shared}
     sources = {n for one in linked.kept.packed for n in one.sources}
-    time = sum(x.time for x in linked.invariants)
+    copied = sum(size for one in linked.kept.packed for _, size in one.places)
+    time = sum(x.time for x in linked.invariants) + copied // PACKED
     return time > SAVED and over.isdisjoint(sources)
 
 
