@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from tests.interpreter import interpret
+from tests.verifier import kernel_problems
 from treadle.engines.native.translation.translate import claimed, supported
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import pending
-from treadle.loops.interpreter import interpret
 from treadle.loops.parameters import bound
-from treadle.loops.verify import kernel_problems
 from treadle.program.build import drafts
 from treadle.program.program import Launch, Program
 from treadle.rewrite.expand import Expanded, expand

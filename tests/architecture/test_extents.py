@@ -35,8 +35,7 @@ OF_MODULES |= {("math", x) for x in ("gcd", "log2", "sqrt")} | {("operator", "in
 # What has no size in it: counts of axes, and values that leave no guard on purpose.
 PLAIN = {"len", "plain", "gcd", "isinstance"}
 ALLOWED = {
-    # Nothing is compiled of these: values are computed.
-    "loops/interpreter.py": {"run"},
+    # Nothing is compiled of it: values are computed.
     "rewrite/values.py": {"_spread"},
     # It is called where graphs are recorded, of extents that are numbers.
     "autodiff/forward.py": {"jacobian"},

@@ -13,19 +13,19 @@ import pytest
 
 import treadle as td
 from tests.cases import each
+from tests.interpreter import interpret
 from tests.ops.test_contract import CASES as SAMPLES
 from tests.ops.test_contract import arrays_of, results
 from tests.programs import kernels_of, program_of
+from tests.verifier import kernel_problems
 from treadle.base import caches
 from treadle.engines.base import engine
 from treadle.engines.native.engine import Native
 from treadle.graph.leaves import constant_node
 from treadle.graph.op import Sample
 from treadle.loops import stream
-from treadle.loops.interpreter import interpret
 from treadle.loops.parameters import bound, parameterize
 from treadle.loops.text import kernel_text
-from treadle.loops.verify import kernel_problems
 
 RNG = np.random.default_rng(2)
 X = RNG.standard_normal((37, 203)).astype(np.float32)

@@ -12,6 +12,7 @@ from tests.cases import each
 from tests.numerics import assert_close
 from tests.ops.test_contract import CASES, arrays_of, results
 from tests.programs import interpreted, kernels_of, program_of
+from tests.verifier import kernel_problems
 from treadle.graph.leaves import constant_node
 from treadle.graph.meaning import compute
 from treadle.graph.op import Sample
@@ -20,7 +21,6 @@ from treadle.loops.index import Index, LoopAxis
 from treadle.loops.kernel import Accumulate, Accumulated, Loop, Store
 from treadle.loops.parameters import bound, parameterize
 from treadle.loops.text import kernel_text
-from treadle.loops.verify import kernel_problems
 from treadle.program.program import Launch, program_text
 
 

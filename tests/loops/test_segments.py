@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import treadle as td
 from tests.numerics import assert_close
 from tests.programs import interpreted, kernels_of, program_of
+from tests.verifier import kernel_problems
 from treadle.base.errors import RunError
 from treadle.graph.leaves import constant_node
 from treadle.graph.meaning import compute
@@ -21,7 +22,6 @@ from treadle.loops.index import Index, LoopAxis
 from treadle.loops.kernel import Loop, statements
 from treadle.loops.parameters import bound, parameterize
 from treadle.loops.text import kernel_text
-from treadle.loops.verify import kernel_problems
 from treadle.ops.segments import SegmentSum
 from treadle.ops.sparse import CSRDots, CSRMatMul
 

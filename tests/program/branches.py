@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 import treadle as td
+from tests.judge import conflicts, replay
 from treadle.engines.base import engine
 from treadle.engines.native.execution.linked import Linked
 from treadle.program.alias import overwrites
-from treadle.program.check import conflicts, replay
 from treadle.program.lives import Lives
 from treadle.program.program import Program
 

@@ -10,6 +10,7 @@ import pytest
 
 import treadle as td
 from tests.programs import built, interpreted, kernels_of
+from tests.verifier import kernel_problems
 from treadle.engines.base import engine
 from treadle.engines.native.engine import Native
 from treadle.engines.native.translation.translate import claimed, direct
@@ -17,7 +18,6 @@ from treadle.graph.traversal import pending
 from treadle.loops.kernel import Loop, Store
 from treadle.loops.parameters import bound
 from treadle.loops.text import kernel_text
-from treadle.loops.verify import kernel_problems
 from treadle.program import arrange, columns
 from treadle.program.program import Program
 from treadle.rewrite import cut

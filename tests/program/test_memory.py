@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.judge import Owners, check, replay
 from tests.program.workloads import Workload, chain, dag, residual, u_shape
 from treadle.base.errors import ArgumentError
 from treadle.program import memory
-from treadle.program.check import Owners, check, replay
 from treadle.program.memory import MemoryPlan, Range, largest_live_set, plan
 
 

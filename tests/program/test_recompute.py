@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import treadle as td
-from treadle.program.check import unwritten
+from treadle.program.program import unwritten
 
 RNG = np.random.default_rng(5)
 X = RNG.standard_normal((4, 16, 40, 40)).astype(np.float32)

@@ -6,7 +6,6 @@ and the decorator's keywords are its algebra. Arrays are inputs, never fields.
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import FrozenInstanceError, dataclass, fields
@@ -321,20 +320,6 @@ def shared(kind: type[Made], *attributes: Any) -> Made:
     Looking at a graph of thousands of nodes, each different object is looked at.
     """
     return kind(*attributes)
-
-
-def parse_op(text: str) -> Op:
-    """The op a text like `Sum(axes=(0,), keepdims=False)` stands for.
-
-    The inverse of `repr` for ops whose attributes are literals.
-    """
-    try:
-        call = ast.parse(text, mode="eval").body
-        assert isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
-        attributes = {str(k.arg): ast.literal_eval(k.value) for k in call.keywords}
-        return registry[call.func.id](**attributes)
-    except (SyntaxError, AssertionError, ValueError, KeyError, TypeError):
-        raise TreadleError(f"{text!r} is not an op") from None
 
 
 def matched(

@@ -29,7 +29,6 @@ from treadle.ops.families import Output
 from treadle.program.again import unbarred
 from treadle.program.alias import in_place
 from treadle.program.arrange import Arrangement
-from treadle.program.check import unwritten
 from treadle.program.contract import Layout
 from treadle.program.convolution import Convolution
 from treadle.program.epilogue import epilogue_kernel, result_places
@@ -46,6 +45,7 @@ from treadle.program.program import (
     Step,
     grain_of,
     operations,
+    unwritten,
     work,
 )
 from treadle.program.release import release_early

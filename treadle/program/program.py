@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import Any
@@ -225,6 +225,16 @@ def _has_kernels(body: Program) -> bool:
         return False
     inner = [s for s in body.steps if isinstance(s, Fallback)]
     return all(is_controlled(s, body.buffers) for s in inner)
+
+
+def unwritten(steps: Iterable[Step], known: Iterable[int]) -> list[str]:
+    """Each buffer that a step reads and that none has written by then, nor is known."""
+    written, wrong = set(known), []
+    for number, step in enumerate(steps):
+        written.update(step.written)
+        missing = [k for k in step.read if k not in written]
+        wrong += [f"step {number} reads b{k} before it is written" for k in missing]
+    return wrong
 
 
 def work(kernel: Kernel) -> tuple[int, int, int]:

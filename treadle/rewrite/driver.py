@@ -240,11 +240,3 @@ def _over(node: Tensor, inputs: tuple[Tensor, ...], op: Op) -> Tensor:
 
 def _is_marked(node: Tensor) -> bool:
     return node.mark is not None and "no_grad" in node.mark
-
-
-def rewrite(
-    roots: Mapping[int, Tensor], rules: RuleSet, watch: Watch | None = None
-) -> dict[int, Tensor]:
-    """The roots in normal form, by the keys they came with."""
-    driver = Driver(rules, watch)
-    return driver.all(roots)

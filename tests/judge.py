@@ -1,9 +1,9 @@
-"""The judge of programs: replays steps byte by byte, knows nothing of planners."""
+"""The judge of memory plans: replays steps byte by byte, knows nothing of planners."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 
@@ -21,13 +21,6 @@ class _Living(Protocol):
     def first(self) -> int: ...
     @property
     def last(self) -> int: ...
-
-
-class _Reading(Protocol):
-    @property
-    def read(self) -> tuple[int, ...]: ...
-    @property
-    def written(self) -> tuple[int, ...]: ...
 
 
 class Owners:
@@ -73,16 +66,6 @@ class Owners:
         if low and self._spans[low - 1][1] > begin:
             low -= 1
         return low, bisect_left(self._begins, end)
-
-
-def unwritten(steps: Iterable[_Reading], known: Iterable[int]) -> list[str]:
-    """Each buffer that a step reads and that none has written by then, nor is known."""
-    written, wrong = set(known), []
-    for number, step in enumerate(steps):
-        written.update(step.written)
-        missing = [k for k in step.read if k not in written]
-        wrong += [f"step {number} reads b{k} before it is written" for k in missing]
-    return wrong
 
 
 def check(plan: _Placed, ranges: Sequence[_Living], alignment: int = 64) -> list[str]:
