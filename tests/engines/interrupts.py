@@ -1,7 +1,7 @@
 """`python -m tests.engines.interrupts`: Ctrl-C at any line of the engine.
 
 At the first visit of a line and at the last. The suite takes both while graphs run,
-and while they are compiled one of them, by turns, of every second line.
+and while they are compiled one of them, by turns, of every fourth line.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Noting:
 
     def lines(self, every: bool) -> list[tuple[Line, int, set[str]]]:
         """Each line, its first and its last visit, and its functions; or of every
-        second line one of the two.
+        fourth line one of the two.
 
         As a signal, an interrupt does not come between a block and the exit of its
         `with`.
@@ -70,7 +70,7 @@ class Noting:
         found = []
         for k, (line, visits) in enumerate(self.seen.items()):
             if not linecache.getline(*line).lstrip().startswith("with "):
-                some = () if k % 2 else ((1, visits)[k // 2 % 2],)
+                some = () if k % 4 else ((1, visits)[k // 4 % 2],)
                 chosen = {1, visits} if every else some
                 found += [(line, visit, self.functions[line]) for visit in chosen]
         return found

@@ -113,13 +113,23 @@ def test_int8_linear_needs_no_memory_for_its_weight() -> None:
         np.testing.assert_allclose(y.numpy(), want, rtol=1e-4, atol=1e-3)
 
 
-@pytest.fixture(params=["", "x86-64-v3", "generic"])
-def cpu(request: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+@pytest.fixture(scope="module", params=["", "x86-64-v3", "generic"])
+def cpu(request: Any) -> Iterator[str]:
     """A processor that code is made for, and no program of another one's."""
-    monkeypatch.setenv("TREADLE_CPU", request.param)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TREADLE_CPU", request.param)
+        td.clear_cache()
+        yield request.param
     td.clear_cache()
-    yield request.param
-    td.clear_cache()
+
+
+SHAPES = [((rows, 40), (40, 24)) for rows in (1, 5, 70)]
+
+
+def _drawn(kind: str, *shape: int) -> Any:
+    """Integers of the whole range of a type, of 16 bits at most."""
+    ends = np.iinfo(kind if kind != "int32" else "int16")
+    return RNG.integers(ends.min, ends.max + 1, shape).astype(kind)
 
 
 WHOLE: dict[str, Make] = {  # of a [m, 24] or [m, 40], and w [40, 24]
@@ -142,41 +152,46 @@ WHOLE: dict[str, Make] = {  # of a [m, 24] or [m, 40], and w [40, 24]
 def test_products_of_whole_numbers_are_exact_and_native(
     name: str, kinds: str, cpu: str
 ) -> None:
-    for rows in (1, 5, 70):
-        arrays = []
-        for kind, shape in zip(kinds.split(), ((rows, 40), (40, 24)), strict=True):
-            ends = np.iinfo(kind if kind != "int32" else "int16")
-            drawn = RNG.integers(ends.min, ends.max + 1, shape)
-            arrays.append(drawn.astype(kind))
-        wide = [x.astype(np.int32) for x in arrays]
-        with td.options(engine="reference"):
-            want = WHOLE[name](td.asarray(wide[0]), td.asarray(wide[1])).numpy()
-        for settings in ({}, {"threads": 2}, {"arena": "guard"}):
-            with td.options(engine="native", **settings):
-                a, w = (td.asarray(x).astype("int32") for x in arrays)
-                np.testing.assert_array_equal(WHOLE[name](a, w).numpy(), want)
-                assert not td.latest_program().fallbacks
+    pairs = [
+        [_drawn(k, *s) for k, s in zip(kinds.split(), both, strict=True)]
+        for both in SHAPES
+    ]
+
+    def products(dtype: str) -> list[Any]:
+        """Of all numbers of rows, in one program."""
+        wide = [[td.asarray(x).astype(dtype) for x in pair] for pair in pairs]
+        return td.evaluate([WHOLE[name](a, w) for a, w in wide])
+
+    with td.options(engine="reference"):
+        want = products("int32")
+    for settings in ({}, {"threads": 2}, {"arena": "guard"}):
+        with td.options(engine="native", **settings):
+            for x, y in zip(products("int32"), want, strict=True):
+                np.testing.assert_array_equal(x, y)
+            assert not td.latest_program().fallbacks
 
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_products_of_two_bfloat16_are_sums_in_float32(name: str, cpu: str) -> None:
-    for rows in (1, 5, 70):
-        a, w = weight("bfloat16", rows, 40), weight("bfloat16", 40, 24)
-        with td.options(engine="reference"):
-            want, size = (
-                WHOLE[name](f(td.asarray(a)), f(td.asarray(w))).numpy()
-                for f in (lambda x: x.astype("float64"), lambda x: td.abs(x))
-            )
+    pairs = [[weight("bfloat16", *shape) for shape in both] for both in SHAPES]
+
+    def products(change: Any) -> list[Any]:
+        """Of all numbers of rows, in one program."""
+        wide = [[change(td.asarray(x)) for x in pair] for pair in pairs]
+        return td.evaluate([WHOLE[name](a, w) for a, w in wide])
+
+    with td.options(engine="reference"):
+        wants, sizes = products(lambda x: x.astype("float64")), products(td.abs)
+    results = []
+    for settings in ({}, {"threads": 2}, {"arena": "guard"}):
+        with td.options(engine="native", **settings):
+            results.append(products(lambda x: x.astype("float32")))
+            assert not td.latest_program().fallbacks
+    for k, (want, size) in enumerate(zip(wants, sizes, strict=True)):
         size = size.astype("float64") + 3.0
-        results = []
-        for settings in ({}, {"threads": 2}, {"arena": "guard"}):
-            with td.options(engine="native", **settings):
-                x, y = (td.asarray(v).astype("float32") for v in (a, w))
-                results.append(WHOLE[name](x, y).numpy())
-                assert not td.latest_program().fallbacks
-        assert (abs(results[0] - want) <= 1e-6 * size).all()
+        assert (abs(results[0][k] - want) <= 1e-6 * size).all()
         for result in results[1:]:
-            np.testing.assert_array_equal(result, results[0])
+            np.testing.assert_array_equal(result[k], results[0][k])
 
 
 def test_bytes_are_multiplied_by_fours_where_the_processor_can() -> None:

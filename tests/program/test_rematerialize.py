@@ -96,7 +96,7 @@ X = RNG.standard_normal((64, 96)).astype(np.float32)
 
 
 @functools.cache
-def trained(workspace: int, layers: int = 12) -> tuple[list[bytes], int]:
+def trained(workspace: int, layers: int = 8) -> tuple[list[bytes], int]:
     """The parameters after two steps, and the arena of a step."""
     with td.options(seed=3, workspace=workspace):
         model = Deep(layers, 96)
@@ -109,7 +109,7 @@ def trained(workspace: int, layers: int = 12) -> tuple[list[bytes], int]:
 
 
 @functools.cache
-def refused(layers: int = 12) -> td.WorkspaceError:
+def refused(layers: int = 8) -> td.WorkspaceError:
     with pytest.raises(td.WorkspaceError) as found:
         trained(1, layers)
     return found.value
@@ -137,9 +137,9 @@ def test_less_than_is_needed_is_refused_before_anything_runs() -> None:
 
 def test_memory_grows_slower_than_depth() -> None:
     """What many layers keep is computed again, from a few of them."""
-    natural = [trained(0, layers)[1] for layers in (3, 12)]
+    natural = [trained(0, layers)[1] for layers in (2, 8)]
     assert natural[1] > 2.5 * natural[0]
-    needed = [refused(layers).needed for layers in (3, 12)]
+    needed = [refused(layers).needed for layers in (2, 8)]
     assert needed[1] < 1.5 * needed[0]
 
 
