@@ -143,8 +143,20 @@ class Fold(FunctionLayer, function=F.fold):
 
 
 class _Border(Applied):
-    """A border of the last dimensions: a number, or (before, after) for each of them,
-    from the last one on."""
+    """A border around as many of the last dimensions as the name says: a number, or
+    (before, after) for each of them, from the last one on.
+
+    Circular ones have elements of the other end, constant ones a value, reflected ones
+    the elements mirrored, replicated ones the outer elements, and the others zeros.
+
+    >>> x = td.asarray([[[1.0, 2.0, 3.0]]])
+    >>> td.nn.CircularPad1d(1)(x).tolist(), td.nn.ConstantPad1d(1, 5.0)(x).tolist()
+    ([[[3.0, 1.0, 2.0, 3.0, 1.0]]], [[[5.0, 1.0, 2.0, 3.0, 5.0]]])
+    >>> td.nn.ReflectionPad1d(1)(x).tolist(), td.nn.ReplicationPad1d(1)(x).tolist()
+    ([[[2.0, 1.0, 2.0, 3.0, 2.0]]], [[[1.0, 1.0, 2.0, 3.0, 3.0]]])
+    >>> td.nn.ZeroPad2d((1, 0))(td.ones((1, 1, 2, 2))).shape
+    (1, 1, 2, 3)
+    """
 
     mode: ClassVar[str] = "constant"
     rank: ClassVar[int] = 1
@@ -161,128 +173,51 @@ class _Border(Applied):
 
 
 class _ConstantBorder(_Border):
-    """A border of a value."""
-
     def __init__(self, padding: Any, value: Any) -> None:
         super().__init__(padding)
         self.value = value
 
 
-class CircularPad1d(_Border, mode="circular"):
-    """A border of the other end around the last dimension.
-
-    >>> td.nn.CircularPad1d(1)(td.ones((1, 1, 2))).shape
-    (1, 1, 4)
-    """
+class CircularPad1d(_Border, mode="circular"): ...
 
 
-class CircularPad2d(_Border, mode="circular", rank=2):
-    """A border of the other end around the last two dimensions.
-
-    >>> td.nn.CircularPad2d(1)(td.ones((1, 1, 2, 2))).shape
-    (1, 1, 4, 4)
-    """
+class CircularPad2d(_Border, mode="circular", rank=2): ...
 
 
-class CircularPad3d(_Border, mode="circular", rank=3):
-    """A border of the other end around the last three dimensions.
-
-    >>> td.nn.CircularPad3d(1)(td.ones((1, 1, 2, 2, 2))).shape
-    (1, 1, 4, 4, 4)
-    """
+class CircularPad3d(_Border, mode="circular", rank=3): ...
 
 
-class ConstantPad1d(_ConstantBorder):
-    """A border of a value around the last dimension.
-
-    >>> td.nn.ConstantPad1d(1, 5.0)(td.ones((1, 1, 2))).shape
-    (1, 1, 4)
-    """
+class ConstantPad1d(_ConstantBorder): ...
 
 
-class ConstantPad2d(_ConstantBorder, rank=2):
-    """A border of a value around the last two dimensions.
-
-    >>> td.nn.ConstantPad2d(1, 5.0)(td.ones((1, 1, 2, 2))).shape
-    (1, 1, 4, 4)
-    """
+class ConstantPad2d(_ConstantBorder, rank=2): ...
 
 
-class ConstantPad3d(_ConstantBorder, rank=3):
-    """A border of a value around the last three dimensions.
-
-    >>> td.nn.ConstantPad3d(1, 5.0)(td.ones((1, 1, 2, 2, 2))).shape
-    (1, 1, 4, 4, 4)
-    """
+class ConstantPad3d(_ConstantBorder, rank=3): ...
 
 
-class ReflectionPad1d(_Border, mode="reflect"):
-    """A border of the elements mirrored around the last dimension.
-
-    >>> td.nn.ReflectionPad1d(1)(td.ones((1, 1, 2))).shape
-    (1, 1, 4)
-    """
+class ReflectionPad1d(_Border, mode="reflect"): ...
 
 
-class ReflectionPad2d(_Border, mode="reflect", rank=2):
-    """A border of the elements mirrored around the last two dimensions.
-
-    >>> td.nn.ReflectionPad2d(1)(td.ones((1, 1, 2, 2))).shape
-    (1, 1, 4, 4)
-    """
+class ReflectionPad2d(_Border, mode="reflect", rank=2): ...
 
 
-class ReflectionPad3d(_Border, mode="reflect", rank=3):
-    """A border of the elements mirrored around the last three dimensions.
-
-    >>> td.nn.ReflectionPad3d(1)(td.ones((1, 1, 2, 2, 2))).shape
-    (1, 1, 4, 4, 4)
-    """
+class ReflectionPad3d(_Border, mode="reflect", rank=3): ...
 
 
-class ReplicationPad1d(_Border, mode="replicate"):
-    """A border of the outer elements around the last dimension.
-
-    >>> td.nn.ReplicationPad1d(1)(td.ones((1, 1, 2))).shape
-    (1, 1, 4)
-    """
+class ReplicationPad1d(_Border, mode="replicate"): ...
 
 
-class ReplicationPad2d(_Border, mode="replicate", rank=2):
-    """A border of the outer elements around the last two dimensions.
-
-    >>> td.nn.ReplicationPad2d(1)(td.ones((1, 1, 2, 2))).shape
-    (1, 1, 4, 4)
-    """
+class ReplicationPad2d(_Border, mode="replicate", rank=2): ...
 
 
-class ReplicationPad3d(_Border, mode="replicate", rank=3):
-    """A border of the outer elements around the last three dimensions.
-
-    >>> td.nn.ReplicationPad3d(1)(td.ones((1, 1, 2, 2, 2))).shape
-    (1, 1, 4, 4, 4)
-    """
+class ReplicationPad3d(_Border, mode="replicate", rank=3): ...
 
 
-class ZeroPad1d(_Border):
-    """A border of zeros around the last dimension.
-
-    >>> td.nn.ZeroPad1d(1)(td.ones((1, 1, 2))).shape
-    (1, 1, 4)
-    """
+class ZeroPad1d(_Border): ...
 
 
-class ZeroPad2d(_Border, rank=2):
-    """A border of zeros around the last two dimensions.
-
-    >>> td.nn.ZeroPad2d(1)(td.ones((1, 1, 2, 2))).shape
-    (1, 1, 4, 4)
-    """
+class ZeroPad2d(_Border, rank=2): ...
 
 
-class ZeroPad3d(_Border, rank=3):
-    """A border of zeros around the last three dimensions.
-
-    >>> td.nn.ZeroPad3d(1)(td.ones((1, 1, 2, 2, 2))).shape
-    (1, 1, 4, 4, 4)
-    """
+class ZeroPad3d(_Border, rank=3): ...

@@ -45,7 +45,20 @@ __all__ = [
 
 
 class _Lazy(Applied):
-    """A layer of a `kind` that its first call makes of it, for the inputs it gets."""
+    """A layer of the kind that the name says, whose number of inputs (`in_features`,
+    `in_channels`, `num_features`) is that of its first input.
+
+    >>> td.nn.LazyLinear(2)(td.ones((5, 3))).shape
+    (5, 2)
+    >>> td.nn.LazyConv2d(4, 3)(td.ones((1, 3, 5, 5))).shape
+    (1, 4, 3, 3)
+    >>> td.nn.LazyConvTranspose1d(4, 3)(td.ones((1, 3, 5))).shape
+    (1, 4, 7)
+    >>> td.nn.LazyBatchNorm3d()(td.ones((1, 3, 5, 5, 5))).shape
+    (1, 3, 5, 5, 5)
+    >>> td.nn.LazyInstanceNorm1d()(td.ones((1, 3, 5))).shape
+    (1, 3, 5)
+    """
 
     kind: ClassVar[Callable[..., Module]]
     axis: ClassVar[int] = -1  # of the inputs
@@ -73,105 +86,40 @@ class _Lazy(Applied):
         return ", ".join([*map(repr, settings), *[f"{k}={named[k]}" for k in named]])
 
 
-class LazyLinear(_Lazy, kind=Linear):
-    """A Linear whose `in_features` are those of its first input.
-
-    >>> td.nn.LazyLinear(2)(td.ones((5, 3))).shape
-    (5, 2)
-    """
+class LazyLinear(_Lazy, kind=Linear): ...
 
 
-class LazyConv1d(_Lazy, kind=Conv1d, axis=-2):
-    """A Conv1d whose `in_channels` are those of its first input.
-
-    >>> td.nn.LazyConv1d(4, 3)(td.ones((1, 3, 5))).shape
-    (1, 4, 3)
-    """
+class LazyConv1d(_Lazy, kind=Conv1d, axis=-2): ...
 
 
-class LazyConv2d(_Lazy, kind=Conv2d, axis=-3):
-    """A Conv2d whose `in_channels` are those of its first input.
-
-    >>> td.nn.LazyConv2d(4, 3)(td.ones((1, 3, 5, 5))).shape
-    (1, 4, 3, 3)
-    """
+class LazyConv2d(_Lazy, kind=Conv2d, axis=-3): ...
 
 
-class LazyConv3d(_Lazy, kind=Conv3d, axis=-4):
-    """A Conv3d whose `in_channels` are those of its first input.
-
-    >>> td.nn.LazyConv3d(4, 3)(td.ones((1, 3, 5, 5, 5))).shape
-    (1, 4, 3, 3, 3)
-    """
+class LazyConv3d(_Lazy, kind=Conv3d, axis=-4): ...
 
 
-class LazyConvTranspose1d(_Lazy, kind=ConvTranspose1d, axis=-2):
-    """A ConvTranspose1d whose `in_channels` are those of its first input.
-
-    >>> td.nn.LazyConvTranspose1d(4, 3)(td.ones((1, 3, 5))).shape
-    (1, 4, 7)
-    """
+class LazyConvTranspose1d(_Lazy, kind=ConvTranspose1d, axis=-2): ...
 
 
-class LazyConvTranspose2d(_Lazy, kind=ConvTranspose2d, axis=-3):
-    """A ConvTranspose2d whose `in_channels` are those of its first input.
-
-    >>> td.nn.LazyConvTranspose2d(4, 3)(td.ones((1, 3, 5, 5))).shape
-    (1, 4, 7, 7)
-    """
+class LazyConvTranspose2d(_Lazy, kind=ConvTranspose2d, axis=-3): ...
 
 
-class LazyConvTranspose3d(_Lazy, kind=ConvTranspose3d, axis=-4):
-    """A ConvTranspose3d whose `in_channels` are those of its first input.
-
-    >>> td.nn.LazyConvTranspose3d(4, 3)(td.ones((1, 3, 5, 5, 5))).shape
-    (1, 4, 7, 7, 7)
-    """
+class LazyConvTranspose3d(_Lazy, kind=ConvTranspose3d, axis=-4): ...
 
 
-class LazyBatchNorm1d(_Lazy, kind=BatchNorm1d, axis=1):
-    """A BatchNorm1d whose `num_features` are those of its first input.
-
-    >>> td.nn.LazyBatchNorm1d()(td.ones((1, 3, 5))).shape
-    (1, 3, 5)
-    """
+class LazyBatchNorm1d(_Lazy, kind=BatchNorm1d, axis=1): ...
 
 
-class LazyBatchNorm2d(_Lazy, kind=BatchNorm2d, axis=1):
-    """A BatchNorm2d whose `num_features` are those of its first input.
-
-    >>> td.nn.LazyBatchNorm2d()(td.ones((1, 3, 5, 5))).shape
-    (1, 3, 5, 5)
-    """
+class LazyBatchNorm2d(_Lazy, kind=BatchNorm2d, axis=1): ...
 
 
-class LazyBatchNorm3d(_Lazy, kind=BatchNorm3d, axis=1):
-    """A BatchNorm3d whose `num_features` are those of its first input.
-
-    >>> td.nn.LazyBatchNorm3d()(td.ones((1, 3, 5, 5, 5))).shape
-    (1, 3, 5, 5, 5)
-    """
+class LazyBatchNorm3d(_Lazy, kind=BatchNorm3d, axis=1): ...
 
 
-class LazyInstanceNorm1d(_Lazy, kind=InstanceNorm1d, axis=-2):
-    """An InstanceNorm1d whose `num_features` are those of its first input.
-
-    >>> td.nn.LazyInstanceNorm1d()(td.ones((1, 3, 5))).shape
-    (1, 3, 5)
-    """
+class LazyInstanceNorm1d(_Lazy, kind=InstanceNorm1d, axis=-2): ...
 
 
-class LazyInstanceNorm2d(_Lazy, kind=InstanceNorm2d, axis=-3):
-    """An InstanceNorm2d whose `num_features` are those of its first input.
-
-    >>> td.nn.LazyInstanceNorm2d()(td.ones((1, 3, 5, 5))).shape
-    (1, 3, 5, 5)
-    """
+class LazyInstanceNorm2d(_Lazy, kind=InstanceNorm2d, axis=-3): ...
 
 
-class LazyInstanceNorm3d(_Lazy, kind=InstanceNorm3d, axis=-4):
-    """An InstanceNorm3d whose `num_features` are those of its first input.
-
-    >>> td.nn.LazyInstanceNorm3d()(td.ones((1, 3, 5, 5, 5))).shape
-    (1, 3, 5, 5, 5)
-    """
+class LazyInstanceNorm3d(_Lazy, kind=InstanceNorm3d, axis=-4): ...

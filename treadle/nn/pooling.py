@@ -66,7 +66,14 @@ class Windowed(FunctionLayer):
 
 
 class _MaxPool(Windowed):
-    """The largest element of each window; with `return_indices` its place, too."""
+    """The largest element of each window of as many of the last dimensions as the name
+    says; with `return_indices` its place, too.
+
+    >>> td.nn.MaxPool1d(2)(td.ones((1, 3, 6))).shape
+    (1, 3, 3)
+    >>> td.nn.MaxPool2d(2)(td.ones((1, 3, 6, 4))).shape
+    (1, 3, 3, 2)
+    """
 
     dilation: Any = 1
     return_indices: bool = False
@@ -84,60 +91,37 @@ class _MaxPool(Windowed):
         )
 
 
-class MaxPool1d(_MaxPool, function=max_pool1d):
-    """The largest element of each window of the last dimension.
-
-    >>> td.nn.MaxPool1d(2)(td.ones((1, 3, 6))).shape
-    (1, 3, 3)
-    """
+class MaxPool1d(_MaxPool, function=max_pool1d): ...
 
 
-class MaxPool2d(_MaxPool, function=max_pool2d):
-    """The largest element of each window of the last two dimensions.
-
-    >>> td.nn.MaxPool2d(2)(td.ones((1, 3, 6, 4))).shape
-    (1, 3, 3, 2)
-    """
+class MaxPool2d(_MaxPool, function=max_pool2d): ...
 
 
-class MaxPool3d(_MaxPool, function=max_pool3d):
-    """The largest element of each window of the last three dimensions.
-
-    >>> td.nn.MaxPool3d(2)(td.ones((1, 1, 4, 4, 2))).shape
-    (1, 1, 2, 2, 1)
-    """
+class MaxPool3d(_MaxPool, function=max_pool3d): ...
 
 
 class _AvgPool(Windowed):
-    """The mean of each window; `count_include_pad` counts padding as zeros."""
+    """The mean of each window of as many of the last dimensions as the name says;
+    `count_include_pad` counts padding as zeros.
+
+    >>> td.nn.AvgPool1d(2)([[[1.0, 3.0, 5.0, 7.0]]]).tolist()
+    [[[2.0, 6.0]]]
+    >>> td.nn.AvgPool2d(2)([[[[1.0, 3.0], [5.0, 7.0]]]]).item()
+    4.0
+    """
 
     ceil_mode: bool = False
     count_include_pad: bool = True
     divisor_override: int | None = None
 
 
-class AvgPool1d(_AvgPool, function=avg_pool1d):
-    """The mean of each window of the last dimension.
-
-    >>> td.nn.AvgPool1d(2)([[[1.0, 3.0, 5.0, 7.0]]]).tolist()
-    [[[2.0, 6.0]]]
-    """
+class AvgPool1d(_AvgPool, function=avg_pool1d): ...
 
 
-class AvgPool2d(_AvgPool, function=avg_pool2d):
-    """The mean of each window of the last two dimensions.
-
-    >>> td.nn.AvgPool2d(2)([[[[1.0, 3.0], [5.0, 7.0]]]]).item()
-    4.0
-    """
+class AvgPool2d(_AvgPool, function=avg_pool2d): ...
 
 
-class AvgPool3d(_AvgPool, function=avg_pool3d):
-    """The mean of each window of the last three dimensions.
-
-    >>> td.nn.AvgPool3d(2)(td.ones((1, 1, 4, 4, 2))).shape
-    (1, 1, 2, 2, 1)
-    """
+class AvgPool3d(_AvgPool, function=avg_pool3d): ...
 
 
 class AdaptiveAvgPool(FunctionLayer, function=adaptive_avg_pool):
@@ -236,37 +220,36 @@ class AdaptiveAvgPool3d(_Adaptive, function=F.adaptive_avg_pool3d):
 
 
 class _AdaptiveMax(_Adaptive):
-    """The largest elements of bins; with `return_indices` their places, too."""
-
-    return_indices: bool = False
-
-
-class AdaptiveMaxPool1d(_AdaptiveMax, function=F.adaptive_max_pool1d):
-    """The largest elements of a grid of bins of the last dimension.
+    """The largest elements of a grid of bins, `output_size` of them, of as many of the
+    last dimensions as the name says; with `return_indices` their places, too.
 
     >>> td.nn.AdaptiveMaxPool1d(2)(td.ones((1, 3, 6))).shape
     (1, 3, 2)
-    """
-
-
-class AdaptiveMaxPool2d(_AdaptiveMax, function=F.adaptive_max_pool2d):
-    """The largest elements of a grid of bins of the last two dimensions.
-
     >>> td.nn.AdaptiveMaxPool2d(2)(td.ones((1, 3, 6, 6))).shape
     (1, 3, 2, 2)
     """
 
+    return_indices: bool = False
 
-class AdaptiveMaxPool3d(_AdaptiveMax, function=F.adaptive_max_pool3d):
-    """The largest elements of a grid of bins of the last three dimensions.
 
-    >>> td.nn.AdaptiveMaxPool3d(2)(td.ones((1, 3, 6, 6, 6))).shape
-    (1, 3, 2, 2, 2)
-    """
+class AdaptiveMaxPool1d(_AdaptiveMax, function=F.adaptive_max_pool1d): ...
+
+
+class AdaptiveMaxPool2d(_AdaptiveMax, function=F.adaptive_max_pool2d): ...
+
+
+class AdaptiveMaxPool3d(_AdaptiveMax, function=F.adaptive_max_pool3d): ...
 
 
 class _NormPool(FunctionLayer):
-    """(sum of x^p)^(1/p) of each window, p the `norm_type`."""
+    """(sum of x^p)^(1/p) of each window of as many of the last dimensions as the name
+    says, p the `norm_type`.
+
+    >>> td.nn.LPPool1d(2, 2)([[[3.0, 4.0]]]).item()
+    5.0
+    >>> td.nn.LPPool3d(2, (1, 1, 2))([[[[[3.0, 4.0]]]]]).item()
+    5.0
+    """
 
     norm_type: float
     kernel_size: Any
@@ -280,28 +263,13 @@ class _NormPool(FunctionLayer):
         return f"norm_type={self.norm_type}, kernel_size={self.kernel_size}"
 
 
-class LPPool1d(_NormPool, function=F.lp_pool1d):
-    """(sum of x^p)^(1/p) of each window of the last dimension.
-
-    >>> td.nn.LPPool1d(2, 2)([[[3.0, 4.0]]]).item()
-    5.0
-    """
+class LPPool1d(_NormPool, function=F.lp_pool1d): ...
 
 
-class LPPool2d(_NormPool, function=F.lp_pool2d):
-    """(sum of x^p)^(1/p) of each window of the last two dimensions.
-
-    >>> td.nn.LPPool2d(2, (1, 2))([[[[3.0, 4.0]]]]).item()
-    5.0
-    """
+class LPPool2d(_NormPool, function=F.lp_pool2d): ...
 
 
-class LPPool3d(_NormPool, function=F.lp_pool3d):
-    """(sum of x^p)^(1/p) of each window of the last three dimensions.
-
-    >>> td.nn.LPPool3d(2, (1, 1, 2))([[[[[3.0, 4.0]]]]]).item()
-    5.0
-    """
+class LPPool3d(_NormPool, function=F.lp_pool3d): ...
 
 
 class _Upsampling(FunctionLayer):
