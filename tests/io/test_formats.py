@@ -52,7 +52,7 @@ def holds(format: Format, array: Any) -> bool:
 
 
 @pytest.mark.parametrize("format", FORMATS, ids=lambda f: f.name)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_bits_come_back(format: Format, data: st.DataObject) -> None:
     kinds = st.sampled_from(sorted(format.dtypes, key=str))

@@ -39,8 +39,14 @@ def is_real_float(a: Any) -> bool:
     return is_inexact(a.dtype) and a.dtype.kind != "c"
 
 
-@pytest.mark.parametrize("dtype", [float16, bfloat16, float64], ids=lambda d: d.name)
-@each("sample", CASES)
+TYPED = [
+    pytest.param(case.values[0], dtype, id=f"{case.id}-{dtype.name}")
+    for case in CASES
+    for dtype in (float16, bfloat16, float64)
+]
+
+
+@each("sample, dtype", TYPED)
 def test_every_float_type(sample: Sample, dtype: Any) -> None:
     arrays = recast(sample, dtype)
     names = {k for k, _ in sample.op.attributes()}
