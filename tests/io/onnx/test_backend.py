@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from typing import Any
 
@@ -16,10 +15,9 @@ pytest.importorskip("onnx", minversion="1.23")
 import onnx
 
 from tests.io.onnx.test_import import ROWS
-from tests.io.onnx_backend import Case, cases, result_of
+from tests.io.onnx_backend import cases, result_of
 from treadle.io.onnx.load import IMPORTS
 
-CHUNKS = 16
 # Why a case is refused; docs/onnx.md has the same list for users.
 REFUSED = (
     r"no importer in version \d+ for: (String\w+|RegexFullMatch|TfIdfVectorizer)",
@@ -38,11 +36,6 @@ ROUNDING = {
 }
 
 
-@functools.cache
-def _all() -> tuple[Case, ...]:
-    return tuple(cases())
-
-
 def _kinds(graph: Any) -> set[str]:
     """The ops of a graph and of its subgraphs."""
     kinds = set()
@@ -53,20 +46,15 @@ def _kinds(graph: Any) -> set[str]:
     return kinds
 
 
-def test_all_cases_are_there_and_show_every_row() -> None:
-    assert len(_all()) >= 2000
+def test_cases_pass_or_are_refused_by_name_and_show_every_row() -> None:
+    """One test of all: making the cases takes as long as half of them."""
+    everything = list(cases())
+    assert len(everything) >= 2000
     kinds: set[str] = set()
-    for case in _all():
-        kinds |= _kinds(onnx.load_model_from_string(case.model).graph)
-    shown = kinds | {row[0] for row in ROWS} | {"treadle.PReluOfChannels"}
-    assert set(IMPORTS) <= shown, set(IMPORTS) - shown
-
-
-@pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_cases_pass_or_are_refused_by_name(chunk: int) -> None:
     failures = []
     with td.options(engine="reference"), np.errstate(all="ignore"):
-        for case in _all()[chunk::CHUNKS]:
+        for case in everything:
+            kinds |= _kinds(onnx.load_model_from_string(case.model).graph)
             result, reason = result_of(case)
             known = any(re.search(words, reason) for words in REFUSED)
             if result == "rounding" and case.name in ROUNDING:
@@ -74,3 +62,5 @@ def test_cases_pass_or_are_refused_by_name(chunk: int) -> None:
             if result != "pass" and not (result == "refused" and known):
                 failures.append(f"{result}: {case.name}: {reason}")
     assert not failures, "\n".join(failures)
+    shown = kinds | {row[0] for row in ROWS} | {"treadle.PReluOfChannels"}
+    assert set(IMPORTS) <= shown, set(IMPORTS) - shown
