@@ -146,8 +146,8 @@ _graded = _Graded()
 
 def graded(since: int = 0) -> list[Variable]:
     """The Variables that hold a gradient from `backward`, after `since` of them."""
-    live = [(ref(), number) for ref, number in list(_graded.entries.values())]
-    return [v for v, n in live if v is not None and n > since and v._grad is not None]
+    newer = [ref() for ref, n in list(_graded.entries.values()) if n > since]
+    return [v for v in newer if v is not None and v._grad is not None]
 
 
 def gradings() -> int:

@@ -68,7 +68,7 @@ class LossGradients:
     def add(self, loss: Tensor | None) -> None:
         """Add the gradients of a loss, or without one those in p.grad, to the sums of
         the shards before."""
-        target = self.sums.target()
+        target = self.sums.target
         seen = self._seen(loss, (_ADDED, target.key))
         outputs: Mapping[int, Any]
         if seen is not None and self.plans.run(*seen[:2]) is not None:
@@ -78,7 +78,7 @@ class LossGradients:
         else:
             about, outputs = self._added(loss, seen, target)
         used, rows = about
-        self.sums.add(target, used, rows_of(self.layout, rows, outputs))
+        self.sums.add(used, rows_of(self.layout, rows, outputs) if rows else {})
 
     @collector_paused
     def _added(
@@ -97,7 +97,7 @@ class LossGradients:
             del changes  # what it alone holds would be asked for
             if derived.note is not None:
                 derived.note.outputs = outputs  # the next part alone reads others
-                derived.note.owned.update(self._owned())
+                derived.note.owned = {**derived.note.owned, **self._owned()}
             if updates:
                 run(updates)
         return about, {n: x.array for n, x in outputs.items()}
@@ -258,7 +258,8 @@ class LossGradients:
             return None
         asked = [*{x.serial: x for x in (loss, *endangered([loss]))}.values()]
         pending = top().pending
-        mine = {**assigned(pending), **self._owned()}
+        mine = self._owned()
+        mine = {**assigned(pending), **mine} if pending else mine
         columns = look(asked, rates, mine, True, pending, True)
         return None if columns is None else ((columns.key, key, around), columns, mine)
 

@@ -172,7 +172,7 @@ def _rows(
     shape = p.type.shape[1:]
     if rows is None:
         rows = RowGradients(np.zeros(0, np.int64), np.zeros((0, *shape), dtype))
-    ids = comm.messages(np.ascontiguousarray(rows.ids).tobytes())
+    ids = comm.messages(rows.ids.astype(np.int64).tobytes())
     values = comm.messages(np.ascontiguousarray(rows.values).tobytes())
     every = []
     for a, b in zip(ids, values, strict=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,8 +14,7 @@ from treadle.base.errors import ArgumentError
 from treadle.distributed.layout import GradientLayout
 
 
-@dataclass(frozen=True)
-class RowGradients:
+class RowGradients(NamedTuple):
     """Rows of the gradient of a sparse parameter, one for each look-up: ids, of which
     one may come several times, and values.
 
@@ -34,8 +34,7 @@ class RowGradients:
     def of(cls, parts: Sequence[Array]) -> RowGradients:
         """The rows that arrays are: ids and values, or the values of all rows."""
         values = parts[-1]
-        ids = parts[0] if len(parts) > 1 else np.arange(len(values))
-        return cls(ids.astype(np.int64, copy=False), values)
+        return cls(parts[0] if len(parts) > 1 else np.arange(len(values)), values)
 
     @classmethod
     def joined(cls, parts: Sequence[RowGradients]) -> RowGradients:

@@ -12,7 +12,7 @@ from treadle.base.arrays import Array
 from treadle.distributed.buffers import Statistics
 from treadle.distributed.layout import GradientLayout
 from treadle.distributed.share import Buffers, RowGradients, levels
-from treadle.graph.leaves import constant_node
+from treadle.graph.leaves import as_nodes, constant_node
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
 from treadle.runtime.store import Changes
@@ -30,18 +30,46 @@ class Partial:
     used: frozenset[int]
 
 
-@dataclass(frozen=True)
 class SumTarget:
     """The sum that the next shard is to end: those before that are added to it, the
     last one first, and where it goes; `key` is what decides the graph of it."""
 
-    merged: Sequence[Partial]
-    level: int
-    memory: int
+    def __init__(self, merged: Sequence[Partial], level: int, memory: int) -> None:
+        self.merged, self.level, self.memory = merged, level, memory
+        self.key = memory, *[(x.memory, x.used) for x in merged]
 
-    @property
-    def key(self) -> tuple[Any, ...]:
-        return self.memory, *[(x.memory, x.used) for x in self.merged]
+
+class SumState:
+    """The sums of the shards so far: `target` is the sum that the next shard is to end
+    of several, `rest` all of them, which the last shard ends.
+
+    Updates go through the same states, so that each has the one after it.
+    """
+
+    def __init__(self, partials: Sequence[Partial], levels: int) -> None:
+        self.partials, self.levels = partials, levels
+        merged, level, memory = list[Partial](), 0, 0
+        for x in reversed(partials):
+            if x.level != level:
+                break
+            merged.append(x)
+            level = min(level + 1, levels)
+        taken = [x.memory for x in partials]
+        while memory in taken:
+            memory += 1
+        self.target = SumTarget(merged, level, memory)
+        self.rest = SumTarget(partials[::-1], 0, -1)
+        self._after: tuple[frozenset[int], SumState] | None = None
+
+    def after(self, used: frozenset[int]) -> SumState:
+        """The state after a shard that uses these parameters."""
+        known, target = self._after, self.target
+        if known is None or (known[0] is not used and known[0] != used):
+            every = used.union(*[x.used for x in target.merged])
+            kept = self.partials[: len(self.partials) - len(target.merged)]
+            partials = [*kept, Partial(target.level, target.memory, every)]
+            known = self._after = used, SumState(partials, self.levels)
+        return known[1]
 
 
 class ShardSums:
@@ -59,8 +87,7 @@ class ShardSums:
         self, layout: GradientLayout, statistics: Statistics, shards: int
     ) -> None:
         self.layout, self.statistics = layout, statistics
-        self._levels = levels(shards)
-        self._partials: list[Partial] = []
+        self._first = self._state = SumState([], levels(shards))
         self._rows: list[Rows] = []  # of each shard that has some
         self._sums: dict[tuple[int, int], Variable] = {}
         self.count = 0  # shards so far
@@ -78,20 +105,12 @@ class ShardSums:
     @property
     def rest(self) -> SumTarget:
         """All sums so far, which the last shard ends."""
-        return SumTarget(self._partials[::-1], 0, -1)
+        return self._state.rest
 
+    @property
     def target(self) -> SumTarget:
         """The sum that the next shard is to end, of several."""
-        merged, level, memory = list[Partial](), 0, 0
-        for x in reversed(self._partials):
-            if x.level != level:
-                break
-            merged.append(x)
-            level = min(level + 1, self._levels)
-        taken = [x.memory for x in self._partials]
-        while memory in taken:
-            memory += 1
-        return SumTarget(merged, level, memory)
+        return self._state.target
 
     def used(self, target: SumTarget, used: frozenset[int]) -> frozenset[int]:
         """The parameters that a shard or one before it uses."""
@@ -109,10 +128,7 @@ class ShardSums:
 
     def row_nodes(self) -> list[dict[int, list[Tensor]]]:
         """The rows of each shard so far as nodes: ids and values."""
-        return [
-            {k: [constant_node(r.ids), constant_node(r.values)] for k, r in x.items()}
-            for x in self._rows
-        ]
+        return [{k: as_nodes(x) for k, x in rows.items()} for rows in self._rows]
 
     def changes(self, target: SumTarget, gradients: Mapping[int, Tensor]) -> Changes:
         """The assignments that add a shard's dense gradients and statistics, and have
@@ -165,11 +181,9 @@ class ShardSums:
         assert array is not None
         return array
 
-    def add(self, target: SumTarget, used: frozenset[int], rows: Rows) -> None:
+    def add(self, used: frozenset[int], rows: Rows) -> None:
         """The dense gradients and statistics of the next shard have been added."""
-        kept = self._partials[: len(self._partials) - len(target.merged)]
-        new = Partial(target.level, target.memory, self.used(target, used))
-        self._partials = [*kept, new]
+        self._state = self._state.after(used)
         if rows:
             self._rows.append(rows)
         self.count += 1
@@ -195,4 +209,4 @@ class ShardSums:
 
     def clear(self) -> None:
         """Begin anew; the memory stays."""
-        self._partials, self._rows, self.count = [], [], 0
+        self._state, self._rows, self.count = self._first, [], 0

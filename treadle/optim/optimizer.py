@@ -352,8 +352,9 @@ class Optimizer(OptimizerState):
         asked = [*chain(*read)] if loss is None else [as_tensor(loss)]
         asked = [*{x.serial: x for x in (*asked, *endangered(asked))}.values()]
         number = {x.serial: k for k, x in enumerate(asked)}
-        mine = {**assigned(top().pending), **self.owned()}
-        columns = look(asked, rates, mine, loss is not None, top().pending, True)
+        mine, pending = self.owned(), top().pending
+        mine = {**assigned(pending), **mine} if pending else mine
+        columns = look(asked, rates, mine, loss is not None, pending, True)
         if columns is None or [p for _, p, _ in work if p.frozen is not None]:
             return None
         chosen = None if only is None else frozenset(only)
