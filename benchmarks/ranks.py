@@ -2,10 +2,11 @@
 the same shards, and how the time of an update falls from 1 rank to 2, a thread each.
 
 The two loops take turns in one process, in processor time: a ratio is that of a pair of
-neighbors. For 2 ranks beside 1, whole trainings take turns; a time is the median of a
-process's updates, on the clock, and in processor time of the rank that needs more of
-it. On a machine whose processors are busy otherwise only the latter tells anything; it
-counts the waiting for the other rank too.
+neighbors; of small networks it tells what DataParallel does in Python. For 2 ranks beside
+1, launches take turns; a time is the median of a process's updates, on the clock, and
+in processor time of the rank that needs more of it. On a machine whose processors are
+busy otherwise only the latter tells anything; it counts the waiting for the other rank
+too.
 """
 
 from __future__ import annotations
@@ -32,9 +33,11 @@ __all__ = ["measure"]
 
 SHARDS = 4
 PAIRS = {"plain": 15, "perturbed": 15, "tiny": 2}
-UPDATES = 5  # of each in a pair
+SMALL = 20  # updates of a small network in a pair; of a large one it is one
 WARM = 3
-ROUNDS = {"plain": 5, "perturbed": 5, "tiny": 1}
+SETTLED = 10  # updates of a small network before
+UPDATES = 7  # of a rank, of which the median counts
+ROUNDS = {"plain": 4, "perturbed": 4, "tiny": 1}
 ROOT = Path(__file__).resolve().parents[1]
 
 Made = tuple[td.nn.Module, Callable[[int], Any]]
@@ -69,7 +72,46 @@ def images(sizes: str) -> Made:
     return net, loss
 
 
-NETWORKS: dict[str, Callable[[str], Made]] = {"dense": dense, "lenet": images}
+def _classified(net: td.nn.Module, sizes: str, inputs: Callable[..., Any]) -> Made:
+    rows = {"plain": 16, "perturbed": 13, "tiny": 4}[sizes]
+    draws = np.random.default_rng(0)
+    data, labels = inputs(draws, rows), draws.integers(0, 10, (8, rows))
+
+    def loss(shard: int) -> Any:
+        logits = net(data[shard % 8])
+        return td.nn.functional.cross_entropy(logits, labels[shard % 8])
+
+    return net, loss
+
+
+def _vectors(draws: Any, rows: int) -> Any:
+    return draws.normal(size=(8, rows, 32)).astype(np.float32)
+
+
+def layers(sizes: str) -> Made:
+    """Three small layers."""
+    linear, relu = td.nn.Linear, td.nn.ReLU
+    every = linear(32, 32), relu(), linear(32, 32), relu(), linear(32, 10)
+    return _classified(td.nn.Sequential(*every), sizes, _vectors)
+
+
+def normalized(sizes: str) -> Made:
+    """Three small layers with a BatchNorm after each of the first two."""
+    linear, norm, relu = td.nn.Linear, td.nn.BatchNorm1d, td.nn.ReLU
+    every = [x for _ in range(2) for x in (linear(32, 32), norm(32), relu())]
+    return _classified(td.nn.Sequential(*every, linear(32, 10)), sizes, _vectors)
+
+
+def looked_up(sizes: str) -> Made:
+    """Rows of a sparse table, and two small layers."""
+    table, linear = td.nn.Embedding(200, 16, sparse=True), td.nn.Linear
+    net = td.nn.Sequential(table, linear(16, 32), td.nn.ReLU(), linear(32, 10))
+    return _classified(net, sizes, lambda draws, n: draws.integers(0, 200, (8, n)))
+
+
+LARGE: dict[str, Callable[[str], Made]] = {"dense": dense, "lenet": images}
+NETWORKS = {**LARGE, "three layers": layers, "BatchNorm": normalized,
+            "sparse rows": looked_up}  # fmt: skip
 
 
 def loops(name: str, sizes: str) -> tuple[Callable[[], object], Callable[[], object]]:
@@ -100,48 +142,53 @@ def overhead(name: str, sizes: str) -> list[float]:
             update()
         return time.process_time() - start
 
+    warm, updates = (WARM, 1) if name in LARGE else (SETTLED, SMALL)
     with td.options(threads=1):
         for update in turns:
-            seconds(update, WARM)
+            seconds(update, warm)
         found = []
         for k in range(PAIRS[sizes]):
             order = turns[:: 1 - k % 2 * 2]
-            first, second = (seconds(update, UPDATES) for update in order)
+            first, second = (seconds(update, updates) for update in order)
             found.append(second / first if k % 2 == 0 else first / second)
     return found
 
 
-def rank(name: str, sizes: str, folder: str) -> None:
-    """One rank of a training: its times of an update, on both clocks."""
+def rank(sizes: str, folder: str) -> None:
+    """One rank of trainings: of each its times of an update, on both clocks."""
+    every = {name: _times(name, sizes) for name in LARGE}
+    number = td.distributed.rank()
+    (Path(folder) / str(number)).write_text(json.dumps(every))
+
+
+def _times(name: str, sizes: str) -> list[float]:
     net, loss = NETWORKS[name](sizes)
     opt = td.distributed.DataParallel(td.optim.Adam(lr=1e-3), net, shards=SHARDS)
     number, size, _ = opt.shard
     own = SHARDS // size
     clocks = time.perf_counter, time.process_time
     times = []
-    for update in range(WARM + 3 * UPDATES):
+    for update in range(WARM + UPDATES):
         before = [clock() for clock in clocks]
         for k in range(own):
             float(opt.step(loss(number * own + k)))
         if update >= WARM:
             times.append([c() - b for c, b in zip(clocks, before, strict=True)])
-    file = Path(folder) / str(number)
-    file.write_text(
-        json.dumps([statistics.median(t) for t in zip(*times, strict=True)])
-    )
+    return [statistics.median(t) for t in zip(*times, strict=True)]
 
 
-def update_of(name: str, sizes: str, ranks: int) -> tuple[float, float]:
-    """The seconds of an update of so many ranks, on the clock and of a processor."""
+def update_of(sizes: str, ranks: int) -> dict[str, tuple[float, ...]]:
+    """The seconds of an update of so many ranks, on the clock and of a processor, of
+    each network."""
     with tempfile.TemporaryDirectory() as folder:
         words = [sys.executable, "-m", "treadle", "launch", "-n", str(ranks)]
         subprocess.run(
-            [*words, "-m", "benchmarks.ranks", name, sizes, folder],
+            [*words, "-m", "benchmarks.ranks", sizes, folder],
             env={**os.environ, "TREADLE_THREADS": "1"}, cwd=ROOT, check=True,
         )  # fmt: skip
         every = [json.loads(p.read_text()) for p in Path(folder).iterdir()]
-    clock, processor = (max(times) for times in zip(*every, strict=True))
-    return clock, processor
+    of = {name: [times[name] for times in every] for name in LARGE}
+    return {name: tuple(map(max, zip(*x, strict=True))) for name, x in of.items()}
 
 
 def measure(sizes: str) -> list[Row]:
@@ -150,15 +197,12 @@ def measure(sizes: str) -> list[Row]:
     for name in NETWORKS:
         what = f"{name}: DataParallel on one rank over the plain loop"
         rows.append(Row(what, "ratio", tuple(overhead(name, sizes)), floor=1.03))
-        clocks, processors = [], []
-        for _ in range(ROUNDS[sizes]):
-            one, two = update_of(name, sizes, 1), update_of(name, sizes, 2)
-            clocks.append(two[0] / one[0])
-            processors.append(two[1] / one[1])
+    rounds = [(update_of(sizes, 1), update_of(sizes, 2)) for _ in range(ROUNDS[sizes])]
+    for name in LARGE:
         what = f"{name}: an update of 2 ranks over that of 1"
-        floor, goal = 1 / 1.7, 1 / 1.9
-        row = Row(f"{what}, processor time", "ratio", tuple(processors), floor, goal)
-        rows += [row, Row(f"{what}, on the clock", "ratio", tuple(clocks), floor, goal)]
+        for k, clock in ((1, "processor time"), (0, "on the clock")):
+            ratios = tuple(two[name][k] / one[name][k] for one, two in rounds)
+            rows.append(Row(f"{what}, {clock}", "ratio", ratios, 1 / 1.7, 1 / 1.9))
     return rows
 
 
