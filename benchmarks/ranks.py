@@ -2,7 +2,7 @@
 the same shards, and how the time of an update falls from 1 rank to 2, a thread each.
 
 The two loops take turns in one process, in processor time: a ratio is that of a pair of
-neighbors; of small networks it tells what DataParallel does in Python. For 2 ranks beside
+neighbors; of small networks it tells what DataParallel does in Python. For 2 ranks over
 1, launches take turns; a time is the median of a process's updates, on the clock, and
 in processor time of the rank that needs more of it. On a machine whose processors are
 busy otherwise only the latter tells anything; it counts the waiting for the other rank
@@ -33,8 +33,9 @@ __all__ = ["measure"]
 
 SHARDS = 4
 PAIRS = {"plain": 15, "perturbed": 15, "tiny": 2}
-SMALL = 20  # updates of a small network in a pair; of a large one it is one
+SMALL = 7  # times as many pairs of small networks
 WARM = 3
+SHORT = 5  # updates of a small network in a pair; of a large one it is one
 SETTLED = 10  # updates of a small network before
 UPDATES = 7  # of a rank, of which the median counts
 ROUNDS = {"plain": 4, "perturbed": 4, "tiny": 1}
@@ -142,12 +143,13 @@ def overhead(name: str, sizes: str) -> list[float]:
             update()
         return time.process_time() - start
 
-    warm, updates = (WARM, 1) if name in LARGE else (SETTLED, SMALL)
+    large = name in LARGE
+    warm, updates, times = (WARM, 1, 1) if large else (SETTLED, SHORT, SMALL)
     with td.options(threads=1):
         for update in turns:
             seconds(update, warm)
         found = []
-        for k in range(PAIRS[sizes]):
+        for k in range(times * PAIRS[sizes]):
             order = turns[:: 1 - k % 2 * 2]
             first, second = (seconds(update, updates) for update in order)
             found.append(second / first if k % 2 == 0 else first / second)
