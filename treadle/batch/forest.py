@@ -187,6 +187,12 @@ class Forest:
         loops = any(len(x.groups.turns) > 1 for x in repeats)
         return loops and self.often >= max(LONG, self.rows / 2)
 
+    @property
+    def is_wide(self) -> bool:
+        """Return True if its rows have matrices of their own, with rows enough."""
+        products = [x for x in self.instances if x.signature.multiplies]
+        return bool(products) and all(x.signature.is_wide for x in products)
+
     def _branches(self, number: int) -> bool:
         """Return True if rows of an instance that multiply matrices read several others
         of it, as in trees."""

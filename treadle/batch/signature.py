@@ -25,6 +25,8 @@ from treadle.ops.flow import StopGradient
 from treadle.ops.loop import Scan
 from treadle.ops.while_loop import While
 
+WIDE = 8  # uses of an element, with which a product is worth a kernel of its own
+
 _templates: Cache[Any, Template] = Cache("templates of rows", TEMPLATES)
 
 
@@ -80,6 +82,21 @@ class Signature:
             multiplies = any(isinstance(x.op, Contract) for x in self.body.nodes)
             memo["multiplies"] = multiplies
         return bool(memo["multiplies"])
+
+    @property
+    def is_wide(self) -> bool:
+        """Return True if its products use each element of their largest matrix so many
+        times that products of more rows would be no quicker.
+        """
+        memo = self.body.memo
+        if "wide" not in memo:
+            products = [x for x in self.body.nodes if isinstance(x.op, Contract)]
+            memo["wide"] = all(
+                x.op.work(*[y.type for y in x.inputs])  # type: ignore[attr-defined]
+                >= WIDE * max(y.type.size for y in (x, *x.inputs))
+                for x in products
+            )
+        return bool(memo["wide"])
 
     def forget(self) -> None:
         """Let go of the nodes; the serials stay."""

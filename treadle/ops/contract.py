@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import string
 from collections.abc import Sequence
 from typing import Any
@@ -58,6 +59,12 @@ class Contract(Family):
     def infer(self, *types: Type) -> Type:
         same_dtype(types)
         return _contracted(self.spec, *types)
+
+    def work(self, *types: Type) -> int:
+        """The number of products that are added up."""
+        a, b, _ = letters(self.spec)
+        shapes = types[0].shape + types[1].shape
+        return math.prod(dict(zip(a + b, shapes, strict=True)).values())
 
     def numpy(self, *arrays: Any) -> Array:
         a, b, out = letters(self.spec)

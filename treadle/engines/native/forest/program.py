@@ -54,12 +54,15 @@ class ForestProgram(Places):
 
     def pays(self) -> bool:
         """Return True if its groups take half the records of the rows one by one, or
-        would be another program for each graph.
+        would be another program for each graph; not where products of single rows are
+        as quick.
 
         Bodies of which groups save nothing are compiled where others save something.
         """
         if self.forest.varies:
             return True
+        if self.forest.is_wide:
+            return False
         saved = -2 * len(self.taken)
         spared = []  # for each record of a body: of rows, less twice those of groups
         for instance in self.forest.instances:
