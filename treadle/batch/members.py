@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.arrays import Marks, Numbers
-from treadle.batch.grow import grown
+from treadle.batch.grow import ENDS, RESULT, grown
 from treadle.core import native
 
 # What an operand of a node in a cell is: a node of the cell, a row that the cell reads,
@@ -78,7 +78,7 @@ def members_of(graph: CellGraph) -> Members:
     """The cells of a graph."""
     cells = grown(graph.starts, graph.operands, graph.roles)
     members = _members(graph, cells)
-    shorter = _shortened(members, cells)
+    shorter = _shortened(graph, members, cells)
     if shorter is None:
         return members
     others = _members(graph, shorter)
@@ -97,7 +97,7 @@ def _alike(members: Members) -> Marks:
     return np.bincount(members.kinds)[members.kinds] >= LEAST
 
 
-def _shortened(members: Members, cells: Numbers) -> Numbers | None:
+def _shortened(graph: CellGraph, members: Members, cells: Numbers) -> Numbers | None:
     """The cell of each node, where odd cells are without their last node if others are
     as long then: what a total begins with (0 + loss) joins the first cell alone.
     """
@@ -106,6 +106,7 @@ def _shortened(members: Members, cells: Numbers) -> Numbers | None:
     alike, sizes = _alike(members), np.diff(members.starts)
     last = members.nodes[members.starts[1:] - 1]
     odd = ~alike & (last != members.began) & np.isin(sizes - 1, sizes[alike])
+    odd &= graph.roles[last] & ENDS - 1 != RESULT  # which stays with what has several
     if not odd.any():
         return None
     shorter = cells.copy()
