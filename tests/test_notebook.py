@@ -71,12 +71,25 @@ def executed(folder: Path) -> Any:
     client = pytest.importorskip("nbclient")
     form = pytest.importorskip("nbformat")
     pytest.importorskip("ipykernel")
-    book = form.v4.new_notebook()
-    book.cells = [form.v4.new_code_cell(cell.strip()) for cell in CELLS]
+    exceptions = pytest.importorskip("nbclient.exceptions")
     resources = {"metadata": {"path": str(Path(__file__).parents[1])}}
-    client.NotebookClient(
-        book, allow_errors=True, kernel_name="python3", resources=resources, timeout=300
-    ).execute(env={k: v for k, v in os.environ.items() if k != "TREADLE_TRACEBACK"})
+    env = {k: v for k, v in os.environ.items() if k != "TREADLE_TRACEBACK"}
+    for tries in (2, 1):  # a kernel's first messages can be lost before anybody listens
+        book = form.v4.new_notebook()
+        book.cells = [form.v4.new_code_cell(cell.strip()) for cell in CELLS]
+        run = client.NotebookClient(
+            book,
+            allow_errors=True,
+            kernel_name="python3",
+            resources=resources,
+            timeout=90,
+        )
+        try:
+            run.execute(env=env)
+            break
+        except exceptions.CellTimeoutError:
+            if tries == 1:
+                raise
     return book
 
 
