@@ -28,6 +28,7 @@ from tests.io.hostile_messages import RECORDS
 from tests.io.hostile_nervana import SIMPLE
 from treadle.base import dtypes
 from treadle.base.errors import ModelFileError
+from treadle.graph.op import registry
 from treadle.io.tensorboard.record import framed
 from treadle.io.tensors import FORMATS
 
@@ -236,8 +237,10 @@ def main() -> int:
     names = [given.format] if given.format else NAMES
     sys.addaudithook(watch)
     goods = {name: good_files(name) for name in names}  # what is loaded late, is now
+    registry.whole()
     for name in names:
         problem(reader(name), goods[name][0])
+        problem(reader(name), b"no such file")  # errors tell lines of the user's
     size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     limit = size + MOST * 4 + (64 << 20)  # the promise, with room for the allocator
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
