@@ -85,3 +85,12 @@ def test_batch_norm_is_folded_into_weights() -> None:
     # One product and one sum are left that have as many elements as the result.
     large = [n for n in td.nodes(made) if n.inputs and n.type.shape == (64, 4)]
     assert sorted({n.op.name for n in large}) == ["Add", "Contract"]
+
+
+@pytest.mark.parametrize("rules", [np.float32, list, 3, "a", [3], [list]])
+def test_what_is_no_list_of_rules_is_refused(rules: object) -> None:
+    x = td.param("x", init=2.0)
+    with pytest.raises(td.OptionError):
+        td.simplify(x * 1, rules=rules)
+    with pytest.raises(td.OptionError), td.options(rules=rules):
+        pass

@@ -166,13 +166,14 @@ def _bytes(name: str, value: Any) -> int:
     return _count(name, count)
 
 
-def _rules(value: Any) -> tuple[Any, ...]:
+def rules_of(value: Any) -> tuple[Any, ...]:
     """A tuple of rules from a list of them and of rule sets."""
-    if isinstance(value, str) or not hasattr(value, "__iter__"):
-        raise OptionError(f"option 'rules' is a list of rules, not {value!r}")
+    if isinstance(value, (str, type)) or not hasattr(value, "__iter__"):
+        raise OptionError(f"'rules' is a list of rules, not {value!r}")
     rules: list[Any] = []
     for rule in value:
-        rules += list(rule) if hasattr(rule, "__iter__") else [rule]
+        several = hasattr(rule, "__iter__") and not isinstance(rule, type)
+        rules += list(rule) if several else [rule]
     for rule in rules:
         if not (hasattr(rule, "left") and hasattr(rule, "right")):
             raise OptionError(f"{rule!r} is no rule", hint="make it with td.Rule(...)")
@@ -201,7 +202,7 @@ def _checked(settings: dict[str, Any]) -> dict[str, Any]:
                     f"option 'autocast' is float16, bfloat16 or None, not {value!r}"
                 )
         elif name == "rules":
-            checked[name] = _rules(value)
+            checked[name] = rules_of(value)
         elif name == "arena":
             if value not in ARENAS:
                 raise OptionError(f"option 'arena' is one of {', '.join(ARENAS)}")

@@ -8,7 +8,7 @@ from typing import Any
 from treadle.base import trees
 from treadle.base.caches import cached
 from treadle.base.errors import OptionError
-from treadle.base.options import current
+from treadle.base.options import current, rules_of
 from treadle.graph.formula import as_formula
 from treadle.graph.frame import TraceFrame, pushed
 from treadle.graph.leaves import as_tensor
@@ -115,10 +115,8 @@ def simplify(y: Any, rules: Iterable[Any] = (), watch: Watch | None = None) -> A
     leaves, structure = trees.flatten(y)
     roots = functions.written_out([as_tensor(leaf) for leaf in leaves])
     nodes = dict(enumerate(roots))
-    added = tuple(
-        rule for r in rules for rule in (r if isinstance(r, RuleSet) else (r,))
-    )
-    driver = Driver(_with(SHOWN, (*current().rules, *added)), watch, marks=True)
+    added = *current().rules, *rules_of(rules)
+    driver = Driver(_with(SHOWN, added), watch, marks=True)
     with pushed(TraceFrame("simplify")):
         rewritten = driver.all(nodes)
     formulas: list[Tensor] = [as_formula(rewritten[k]) for k in nodes]
