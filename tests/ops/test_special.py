@@ -363,3 +363,9 @@ def test_the_next_float_is_one_of_its_type(dtype: Any, engine: str) -> None:
     with np.errstate(over="ignore"):
         want = np.nextafter(x, y)
     np.testing.assert_array_equal(got.astype(float), want.astype(float))
+
+
+@pytest.mark.parametrize("order", [-1, 161, 2**40])
+def test_orders_without_a_factorial_are_refused(order: int) -> None:
+    with pytest.raises(td.ArgumentError, match="from 0 to 160"):
+        td.polygamma(order, 1.0)

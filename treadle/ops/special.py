@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.errors import ArgumentError
 from treadle.graph.op import Array, Cotangents, Sample, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
@@ -190,11 +191,15 @@ def digamma(x: Any) -> Tensor:
 
 
 def polygamma(order: int, x: Any) -> Tensor:
-    """The derivative of `order` of digamma.
+    """The derivative of `order`, from 0 to 160, of digamma: factorials of larger ones
+    are no float64.
 
     >>> f"{float(td.polygamma(1, 1.0)):.5f}"
     '1.64493'
     """
+    if not 0 <= order <= 160:
+        error = ArgumentError(f"order is a whole number from 0 to 160, not {order!r}")
+        raise error.located("polygamma")
     return Polygamma(order)(as_float(x))
 
 
