@@ -105,7 +105,7 @@ class _Product(NamedTuple):
         return self.node.inputs[1 - self.k]
 
     def without(self, letter: str) -> Hashable:
-        """What products that are parts of one along a letter have in common."""
+        """The key that products have in common which are parts of one along a letter."""
         sizes = dict(zip(self.others, self.other.type.shape, strict=True))
         sizes |= zip(self.letters, self.operand.type.shape, strict=True)
         del sizes[letter]
@@ -276,7 +276,7 @@ class _Groups:
         return isinstance(x.op, Add) and x.serial in self.varies and not is_part
 
     def _terms(self, total: Tensor) -> list[Tensor]:
-        """What a sum adds up, in order."""
+        """The terms of a sum, in order."""
         terms: list[Tensor] = []
         stack = [*total.inputs]
         while stack:
@@ -322,7 +322,7 @@ class _Groups:
         return (None,)
 
     def _ends(self, x: Tensor) -> bool:
-        """Whether a node only comes to results, in sums."""
+        """Return True if results alone read a node, in sums."""
         if x.serial in self.asked:
             return False
         stack = [x]
