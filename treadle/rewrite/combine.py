@@ -105,7 +105,7 @@ class _Product(NamedTuple):
         return self.node.inputs[1 - self.k]
 
     def without(self, letter: str) -> Hashable:
-        """The key that products have in common which are parts of one along a letter."""
+        """The key that parts of one product along a letter have in common."""
         sizes = dict(zip(self.others, self.other.type.shape, strict=True))
         sizes |= zip(self.letters, self.operand.type.shape, strict=True)
         del sizes[letter]
