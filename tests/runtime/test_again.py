@@ -11,7 +11,7 @@ import pytest
 
 import treadle as td
 from treadle.graph import look
-from treadle.runtime import steps
+from treadle.runtime import evaluate, steps
 
 F = td.nn.functional
 O = td.optim  # noqa: E741
@@ -290,3 +290,19 @@ def test_many_nodes_made_between_cost_one_plan(hits: list[Any]) -> None:
     assert len(hits) == 3
     step()
     assert len(hits) == 4
+
+
+def test_plans_are_made_at_the_first_sight_again_in_cleared_caches() -> None:
+    def run(n: int) -> float:
+        return float(td.sum(td.asarray(np.ones(n, "f")) * 2.0))
+
+    def hits() -> int:
+        before = evaluate._plans.hits
+        assert [run(3), run(3)] == [6.0, 6.0]
+        return int(evaluate._plans.hits - before)
+
+    td.clear_cache()
+    for n in range(5, 40):  # none comes again
+        td.evaluate(td.stack([td.asarray(1.0)] * n).sum(), td.asarray(2.0) * n)
+    td.clear_cache()
+    assert hits() == 1

@@ -31,13 +31,25 @@ PLANS = 256  # of one caller: sentences have as many lengths
 TRIED = 32  # runs that are planned at the first sight, whether graphs come again or not
 
 
+class _Table(Cache[Any, "RunPlan | bool"]):
+    """Plans by keys, and how many more are made at the first sight."""
+
+    def __init__(self) -> None:
+        super().__init__("plans of steps", PLANS)
+        self.credit = TRIED
+
+    def clear(self) -> None:
+        super().clear()
+        self.credit = TRIED
+
+
 class Plans:
     """The plans of a caller, by how graphs look; one is made at the first sight, or at
     the second where many graphs have not come again so far.
     """
 
     def __init__(self) -> None:
-        self._table: Cache[Any, RunPlan | bool] = Cache("plans of steps", PLANS)
+        self._table = _Table()
         self._together: dict[tuple[int, ...], Together] = {}
         self._sizes = Sizes()
         self.hits = self.misses = 0
@@ -84,6 +96,7 @@ class Plans:
         if done is not None:
             look.about = plan.about
             self.hits += 1
+            self._table.credit = min(self._table.credit + 1, TRIED)
             self._table.renew(key)
         return done
 
@@ -109,8 +122,8 @@ class Plans:
         first = seen is None
         self.misses += 1
         if first:
-            seen = self.hits + TRIED > self.misses
-            seen = self._sizes.is_known(look.family) or seen
+            seen = self._table.credit > 0 or self._sizes.is_known(look.family)
+            self._table.credit = max(self._table.credit - 1, 0)
             self._table[key] = True
         recording = (
             PlanRecording(key, look, owned, spends, first) if seen is True else None
