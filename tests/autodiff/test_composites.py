@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 import treadle as td
+from tests.ops.samples import Sample, samples_of
 from treadle.autodiff import reverse
 from treadle.autodiff.reverse import tidied
 from treadle.base.types import TupleType
 from treadle.graph.leaves import as_tensor, literal_node
-from treadle.graph.op import Op, Sample, registry
+from treadle.graph.op import Op, registry
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach
 from treadle.ops.families import Composite, Output
@@ -22,7 +23,7 @@ from treadle.rewrite.simplify import tidy
 
 def composites() -> list[Sample]:
     kinds = [k for k in registry.whole().values() if k.vjp is Composite.vjp]
-    return [s for kind in kinds for s in kind.samples()]
+    return [s for kind in kinds for s in samples_of(kind)]
 
 
 def drawn(sample: Sample, seed: int) -> list[Tensor]:
@@ -123,7 +124,7 @@ def test_a_result_without_a_cotangent_is_told_from_one_with(
     afresh: dict[Any, Any],
 ) -> None:
     op = registry["LstmCell"]()
-    xs = drawn(op.samples()[0], 0)
+    xs = drawn(samples_of(type(op))[0], 0)
     for skip in (None, 0, 1):
         shapes = [shape_of(derived(op, xs, skip), xs) for _ in range(3)]
         assert shapes[1:] == shapes[:1] * 2
@@ -146,7 +147,7 @@ def test_what_is_kept_is_tidied_once_where_that_is_asked_for(
     afresh: dict[Any, Any],
 ) -> None:
     op = registry["LstmCell"]()
-    xs = drawn(op.samples()[0], 0)
+    xs = drawn(samples_of(type(op))[0], 0)
     seen: list[int] = []
 
     def counted(roots: Sequence[Tensor]) -> list[Tensor]:

@@ -7,11 +7,11 @@ import pytest
 
 import treadle as td
 from tests.cases import each
+from tests.ops.samples import Sample
 from tests.ops.test_contract import CASES, _differentiable, arrays_of
 from treadle.base.dtypes import is_inexact
 from treadle.base.types import TupleType
 from treadle.graph.leaves import constant_node
-from treadle.graph.op import Sample
 from treadle.graph.operators import functions
 from treadle.ops.families import outputs_of
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 import treadle as td
+from tests.ops.samples import Sample
 from tests.ops.test_rows import rows_of
 from treadle.graph.leaves import as_tensor
-from treadle.graph.op import Sample
 from treadle.ops.families import outputs_of
 
 WIDTH, WORDS, CLASSES = 6, 11, 3

@@ -8,9 +8,9 @@ import pytest
 import treadle as td
 from tests.batch.nets import derived_rows
 from tests.cases import each
-from tests.ops.test_contract import OPS, samples_of
+from tests.ops.samples import Sample
+from tests.ops.test_contract import OPS, collected
 from tests.ops.test_rows import NONE
-from treadle.graph.op import Sample
 from treadle.runtime.rows import counts
 
 TOLERANCE = 1e-9  # of the largest value
@@ -20,8 +20,8 @@ CASES = [
     pytest.param(sample, id=f"{name}-{k}")
     for name, cls in OPS.items()
     if name not in NONE
-    for k, sample in enumerate(samples_of(cls))
-    if k in (0, len(samples_of(cls)) - 1)
+    for k, sample in enumerate(collected(cls))
+    if k in (0, len(collected(cls)) - 1)
 ]
 # Ops that are no kernels: their rows are done by NumPy, one graph as any other.
 WITHOUT_KERNELS = {

@@ -12,11 +12,12 @@ import treadle as td
 from tests.cases import each
 from tests.engines.gpus import GPUS
 from tests.numerics import assert_close
-from tests.ops.test_contract import CASES, OPS, arrays_of, results, samples_of
+from tests.ops.samples import Sample
+from tests.ops.test_contract import CASES, OPS, arrays_of, collected, results
 from treadle.base.options import current
 from treadle.graph.leaves import constant_node
 from treadle.graph.meaning import compute
-from treadle.graph.op import Input, Sample
+from treadle.graph.op import Input
 from treadle.graph.tensor import Tensor
 from treadle.ops.families import Elementwise, Opaque
 
@@ -28,7 +29,7 @@ ENGINES: dict[str, dict[str, Any]] = {
     "opencl": {"engine": "opencl"},
     "webgpu": {"engine": "webgpu"},
 }
-SAMPLES = {name: found for name, cls in OPS.items() if (found := samples_of(cls))}
+SAMPLES = {name: found for name, cls in OPS.items() if (found := collected(cls))}
 WIDE = {
     name: found
     for name, samples in SAMPLES.items()

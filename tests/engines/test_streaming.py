@@ -14,6 +14,7 @@ import pytest
 import treadle as td
 from tests.cases import each
 from tests.interpreter import interpret
+from tests.ops.samples import Sample
 from tests.ops.test_contract import CASES as SAMPLES
 from tests.ops.test_contract import arrays_of, results
 from tests.programs import kernels_of, program_of
@@ -22,7 +23,6 @@ from treadle.base import caches
 from treadle.engines.base import engine
 from treadle.engines.native.engine import Native
 from treadle.graph.leaves import constant_node
-from treadle.graph.op import Sample
 from treadle.loops import stream
 from treadle.loops.parameters import bound, parameterize
 from treadle.loops.text import kernel_text

@@ -22,7 +22,7 @@ from tests.batch.forests import Forest
 from tests.batch.nets import derived_rows
 from tests.fuzz.campaign import campaign
 from tests.fuzz.graphs import draw, results
-from tests.ops.test_contract import OPS, samples_of
+from tests.ops.test_contract import OPS, collected
 from tests.ops.test_rows import NONE, choices
 
 __all__ = ["differing"]
@@ -81,7 +81,7 @@ def op_as_rows(number: int) -> list[Array]:
     """A sample of an op, done for rows one by one, and derived."""
     rng = random.Random(f"op {number}")
     cls = OPS[rng.choice([name for name in OPS if name not in NONE])]
-    sample = rng.choice(samples_of(cls))
+    sample = rng.choice(collected(cls))
     return derived_rows(sample, rng.choice(choices(sample)), rng.random() < 0.5)
 
 

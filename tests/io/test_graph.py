@@ -18,6 +18,7 @@ import pytest
 
 import treadle as td
 from tests.cases import by_letter, each
+from tests.ops.samples import samples_of
 from tests.ops.test_contract import arrays_of
 from treadle import nn
 from treadle.base import trees
@@ -149,7 +150,7 @@ ON_HOST = {"Callback", "Host", "HostEffect"}  # what they call is no data
 
 @pytest.mark.parametrize("name", sorted(ON_HOST))
 def test_functions_of_the_host_are_not_written(name: str, tmp_path: Path) -> None:
-    sample = registry[name].samples()[0]
+    sample = samples_of(registry[name])[0]
     y = sample.op(*map(constant_node, map(np.array, arrays_of(sample))))
     root = outputs_of(y)[0] if isinstance(y.type, TupleType) else y
     with pytest.raises(td.TreadleError, match="a function cannot be written") as told:
@@ -160,7 +161,7 @@ def test_functions_of_the_host_are_not_written(name: str, tmp_path: Path) -> Non
 @each("name", by_letter(sorted(set(registry.whole()) - ON_HOST)))
 def test_every_op_is_written_and_read(name: str) -> None:
     try:
-        samples = registry[name].samples()
+        samples = samples_of(registry[name])
     except NotImplementedError:
         pytest.skip("it stands for something outside a graph")
     for sample in samples:
@@ -343,7 +344,7 @@ def test_wrong_signatures_are_refused(tmp_path: Path) -> None:
 def test_a_variable_is_refused_for_a_value(name: str) -> None:
     """An op computes with its attributes: a variable there would run a graph."""
     try:
-        sample = registry[name].samples()[0]
+        sample = samples_of(registry[name])[0]
     except (NotImplementedError, IndexError):
         pytest.skip("it stands for something outside a graph")
     arrays = arrays_of(sample)
@@ -369,7 +370,7 @@ def test_a_variable_is_refused_for_a_value(name: str) -> None:
 def test_a_large_attribute_takes_no_memory(name: str) -> None:
     """An op checks its operands by arithmetic, whatever numbers a file holds."""
     try:
-        samples = registry[name].samples()
+        samples = samples_of(registry[name])
     except NotImplementedError:
         pytest.skip("it stands for something outside a graph")
     tracemalloc.start()

@@ -10,12 +10,12 @@ import pytest
 import treadle as td
 from tests.cases import each
 from tests.numerics import assert_close
+from tests.ops.samples import Sample
 from tests.ops.test_contract import CASES, arrays_of, results
 from tests.programs import interpreted, kernels_of, program_of
 from tests.verifier import kernel_problems
 from treadle.graph.leaves import constant_node
 from treadle.graph.meaning import compute
-from treadle.graph.op import Sample
 from treadle.graph.tensor import Tensor
 from treadle.loops.index import Index, LoopAxis
 from treadle.loops.kernel import Accumulate, Accumulated, Loop, Store

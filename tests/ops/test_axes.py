@@ -15,9 +15,10 @@ import pytest
 import treadle as td
 import treadle.distributed  # its collectives are ops, too
 from tests.cases import by_letter, each
+from tests.ops.samples import Sample, samples_of
+from tests.ops.sampling import tensors_of
 from treadle.base.types import Names, TupleType, Type
-from treadle.graph.op import Sample, registry
-from treadle.ops.sampling import tensors_of
+from treadle.graph.op import registry
 
 SAME = "*d -> *d"
 BOTH = "*d, *d -> *d"
@@ -296,7 +297,7 @@ def test_every_op_has_a_rule_for_names() -> None:
 
 @each("name", by_letter(sorted(OPS)))
 def test_names_of_the_result_are_those_of_the_rule(name: str) -> None:
-    for sample in OPS[name].samples():
+    for sample in samples_of(OPS[name]):
         types = [x.type for x in tensors_of(sample)]
         if any(isinstance(t, TupleType) for t in types):
             continue
@@ -311,7 +312,7 @@ def test_names_of_the_result_are_those_of_the_rule(name: str) -> None:
 def test_two_names_for_one_part_are_refused(name: str) -> None:
     """Never an outer product, never a name that is dropped unseen."""
     tried = 0
-    for sample in OPS[name].samples():
+    for sample in samples_of(OPS[name]):
         types = [x.type for x in tensors_of(sample)]
         names, _ = expected(sample, types)
         for k, own in enumerate(names[1:], 1):

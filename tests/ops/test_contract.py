@@ -12,13 +12,15 @@ import treadle as td
 import treadle.distributed  # its collectives are ops, too
 from tests.cases import by_letter, each
 from tests.numerics import assert_close, differences
+from tests.ops.samples import Sample, mistakes_of, samples_of
+from tests.ops.sampling import drawn
 from treadle.base.dtypes import float64, is_inexact
 from treadle.base.errors import TreadleError
 from treadle.base.types import TupleType
 from treadle.graph.body import Body
 from treadle.graph.leaves import Argument, Leaf, constant_node
 from treadle.graph.meaning import compute
-from treadle.graph.op import Op, Sample, registry
+from treadle.graph.op import Op, registry
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.ops.families import (
@@ -29,7 +31,6 @@ from treadle.ops.families import (
     Reduction,
     outputs_of,
 )
-from treadle.ops.sampling import drawn, mistakes_of
 
 # Leaves, results and state have no samples: tests/graph and tests/runtime cover them.
 SPECIAL = {Output, *(registry[x] for x in ("Update", "Derivative", "TapeGradient"))}
@@ -40,10 +41,10 @@ OPS = {
 }
 
 
-def samples_of(cls: type[Op]) -> list[Sample]:
+def collected(cls: type[Op]) -> list[Sample]:
     """The samples; none where making them fails, which the first test reports."""
     try:
-        return cls.samples()
+        return samples_of(cls)
     except Exception:
         return []
 
@@ -52,7 +53,7 @@ FEW = 8  # elements by each of which there is a difference; of more, along a dir
 CASES = [
     pytest.param(sample, id=f"{name}-{k}")
     for name, cls in OPS.items()
-    for k, sample in enumerate(samples_of(cls))
+    for k, sample in enumerate(collected(cls))
 ]
 
 
@@ -70,7 +71,7 @@ def results(y: Tensor) -> tuple[Tensor, ...]:
 @each("name", by_letter(OPS))
 def test_an_op_is_complete(name: str) -> None:
     cls = OPS[name]
-    samples = cls.samples()
+    samples = samples_of(cls)
     assert samples, "an op needs samples"
     assert mistakes_of(cls), "an op needs wrong applications that are refused"
     assert cls.traits.tolerance in ("E", "U", "R"), "an op needs a tolerance class"

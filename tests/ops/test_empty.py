@@ -15,7 +15,8 @@ import numpy as np
 import treadle as td
 from tests.cases import by_letter, each
 from tests.numerics import assert_close
-from tests.ops.test_contract import OPS, arrays_of, results, samples_of
+from tests.ops.samples import Sample
+from tests.ops.test_contract import OPS, arrays_of, collected, results
 from tests.ops.test_rows import NONE, choices
 from treadle.base.dtypes import is_inexact
 from treadle.base.errors import TreadleError
@@ -23,7 +24,7 @@ from treadle.base.types import TupleType
 from treadle.graph.extents import EXTENTS
 from treadle.graph.leaves import constant_node
 from treadle.graph.meaning import is_empty
-from treadle.graph.op import Op, Sample
+from treadle.graph.op import Op
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 
@@ -117,7 +118,7 @@ def _agree(op: Op, arrays: Arrays, got: list[Any] | str, want: list[Any] | str) 
 @each("name", by_letter([name for name in OPS if name not in TOLD]))
 def test_an_op_of_no_elements_is_the_same_on_every_engine(name: str) -> None:
     right: list[tuple[Op, Arrays, list[Any]]] = []
-    for sample in samples_of(OPS[name]):
+    for sample in collected(OPS[name]):
         for op, arrays in variants(sample):
             with td.options(engine="reference"):
                 alone = _ran(results(op(*_leaves(arrays))))
@@ -146,7 +147,7 @@ def _all_agree(
 
 @each("name", by_letter([name for name in OPS if name not in TOLD]))
 def test_a_rule_of_numpy_infers_the_type_of_no_elements(name: str) -> None:
-    for sample in samples_of(OPS[name]):
+    for sample in collected(OPS[name]):
         for op, arrays in variants(sample):
             type_ = op(*_leaves(arrays)).type
             try:
@@ -164,7 +165,7 @@ def test_a_rule_of_numpy_infers_the_type_of_no_elements(name: str) -> None:
 @each("name", by_letter([name for name in OPS if name not in NONE]))
 def test_no_rows_of_an_op_are_a_result_without_rows(name: str) -> None:
     rows: list[Tensor] = []
-    for sample in samples_of(OPS[name]):
+    for sample in collected(OPS[name]):
         arrays = arrays_of(sample)
         for given in choices(sample):
             stacked = [

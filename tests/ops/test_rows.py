@@ -10,17 +10,18 @@ import pytest
 import treadle as td
 from tests.cases import each
 from tests.numerics import assert_close
-from tests.ops.test_contract import OPS, samples_of
+from tests.ops.samples import Sample, samples_of
+from tests.ops.sampling import drawn
+from tests.ops.test_contract import OPS, collected
 from treadle.base.dtypes import is_inexact
 from treadle.base.types import TupleType, Type
 from treadle.graph.body import Body
 from treadle.graph.leaves import Argument, Leaf, constant_node
 from treadle.graph.meaning import compute
-from treadle.graph.op import Input, Op, Sample, registry
+from treadle.graph.op import Input, Op, registry
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.ops.families import outputs_of
-from treadle.ops.sampling import drawn
 
 # Ops without a rule, and why.
 NONE = {
@@ -84,7 +85,7 @@ CASES = [
     pytest.param(sample, given, id=f"{name}-{k}-{''.join('01'[g] for g in given)}")
     for name, cls in OPS.items()
     if name not in NONE
-    for k, sample in enumerate(samples_of(cls))
+    for k, sample in enumerate(collected(cls))
     for given in choices(sample)
 ]
 
@@ -182,7 +183,7 @@ def test_ops_without_a_rule_are_few() -> None:
     told = {"After", "Callback", "Host", "HostEffect"}
     assert silent == leaves | told | {"Update", "Derivative", "TapeGradient"}
     for name in NONE:
-        sample = OPS[name].samples()[0]
+        sample = samples_of(OPS[name])[0]
         given = (True,) * len(sample.inputs)
         xs = [constant_node(np.array(a)) for a in rows_of(sample, given, 2)[0]]
         assert sample.op.rows(given, *xs) is None

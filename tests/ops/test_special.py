@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import treadle as td
+from tests.ops.samples import samples_of
 from tests.ops.test_contract import OPS
 from treadle.base.dtypes import ALL, HALF, KINDS, bfloat16, kind
 from treadle.base.errors import DTypeError
@@ -24,7 +25,7 @@ SCALARS = [
     pytest.param(op, id=f"{name}-{k}")
     for name, cls in OPS.items()
     if issubclass(cls, Elementwise)
-    for k, op in enumerate(dict.fromkeys(s.op for s in cls.samples()))
+    for k, op in enumerate(dict.fromkeys(s.op for s in samples_of(cls)))
 ]
 WAYS = ("native", "reference", "function", "rows")
 
@@ -66,7 +67,7 @@ def wrong(got: Any, want: Any, tolerance: str) -> str:
 
 @pytest.mark.parametrize("op", SCALARS)
 def test_a_scalar_op_keeps_to_numpy_at_the_ends_of_every_type(op: Any) -> None:
-    count = len(next(s for s in type(op).samples() if s.op == op).inputs)
+    count = len(next(s for s in samples_of(type(op)) if s.op == op).inputs)
     for dtype in (d for d in REAL if kind(d) in KINDS[op.takes]):
         arrays = operands(op, count, dtype)
         if op.name == "Pow" and dtype.kind == "i":
@@ -81,7 +82,7 @@ def test_a_scalar_op_keeps_to_numpy_at_the_ends_of_every_type(op: Any) -> None:
     "op", [p for p in SCALARS if "float" not in KINDS[p.values[0].takes]]
 )
 def test_an_op_on_bits_or_truths_refuses_floats(op: Any) -> None:
-    count = len(type(op).samples()[0].inputs)
+    count = len(samples_of(type(op))[0].inputs)
     for dtype in (d for d in ALL if d.kind in "fVc"):
         x = td.zeros((2,), dtype=dtype)
         with pytest.raises(DTypeError, match=dtype.name):

@@ -10,13 +10,14 @@ import pytest
 import treadle as td
 from tests.cases import each
 from tests.numerics import unit
+from tests.ops.samples import Sample
 from tests.ops.test_contract import CASES, arrays_of
 from treadle.base.dtypes import bfloat16, float16, float64, is_inexact
 from treadle.base.errors import TreadleError
 from treadle.base.types import TupleType, Type
 from treadle.graph.leaves import constant_node
 from treadle.graph.meaning import compute
-from treadle.graph.op import Input, Sample
+from treadle.graph.op import Input
 
 # Ops whose results jump: a rounded input may fall on the other side.
 JUMPS = {

@@ -9,11 +9,7 @@ from itertools import chain
 
 from treadle.autodiff.cached import SeenResults, TargetGroup, seen
 from treadle.autodiff.dependence import Reached, reached
-from treadle.autodiff.reverse import (
-    cotangents_of,
-    fitted,
-    pull,
-)
+from treadle.autodiff.reverse import cotangents_of, fitted, pull
 from treadle.autodiff.tape import (
     Tape,
     TapeGradient,

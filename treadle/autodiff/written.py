@@ -8,13 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from treadle.autodiff.reverse import pull, zeros_like
-from treadle.autodiff.tape import (
-    TapeGradient,
-    recipe_of,
-    replayed,
-    rows_given,
-    twice,
-)
+from treadle.autodiff.tape import TapeGradient, recipe_of, replayed, rows_given, twice
 from treadle.autodiff.targets import Targets
 from treadle.base.types import TupleType, Type
 from treadle.core import native

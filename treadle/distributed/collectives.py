@@ -20,7 +20,7 @@ from treadle.distributed.communicator import Communicator
 from treadle.distributed.fixed import REDUCTIONS
 from treadle.distributed.world import world
 from treadle.graph.leaves import as_tensor
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
+from treadle.graph.op import Array, Cotangents, op
 from treadle.graph.origin import capture
 from treadle.graph.tensor import Tensor
 from treadle.ops.families import Family
@@ -63,14 +63,6 @@ class Collective(Family):
     def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
         return None  # ranks may have other numbers of rows
 
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x = as_tensor([1.0])
-        return [
-            Mistake(lambda: all_reduce(x, "product"), ArgumentError, "sum, mean, max"),
-            Mistake(lambda: broadcast(x, 7), ArgumentError, "from 0 to"),
-        ]
-
 
 @op(effect="each", repeatable=False, waits=True, tolerance="R")
 class AllReduce(Collective):
@@ -86,15 +78,6 @@ class AllReduce(Collective):
             return (AllReduce(self.reduction)(g),)
         total, hits = AllReduce("sum")(g), (xs[0] == y).astype(g.type.dtype)
         return (total * hits / AllReduce("sum")(hits),)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [
-            Sample(cls("sum"), (Input((2, 3)),)),
-            Sample(cls("mean"), (Input((5,)),)),
-            Sample(cls("max"), (Input((0, 3)),)),
-            Sample(cls("min"), (Input(()),)),
-        ]
 
 
 @op(effect="each", repeatable=False, waits=True, tolerance="E")
@@ -112,10 +95,6 @@ class AllGather(Collective):
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (ReduceScatter(self.size)(g),)
 
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [Sample(cls(1), (Input((2, 3)),)), Sample(cls(1), (Input((1,)),))]
-
 
 @op(effect="each", repeatable=False, waits=True, tolerance="R")
 class ReduceScatter(Collective):
@@ -131,10 +110,6 @@ class ReduceScatter(Collective):
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (AllGather(self.size)(g),)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [Sample(cls(1), (Input((2, 3)),)), Sample(cls(1), (Input((1,)),))]
 
 
 @op(effect="each", repeatable=False, waits=True, tolerance="E")
@@ -153,10 +128,6 @@ class AllToAll(Collective):
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (AllToAll(self.size)(g),)
 
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [Sample(cls(1), (Input((2, 3)),)), Sample(cls(1), (Input((1,)),))]
-
 
 @op(effect="each", repeatable=False, waits=True, tolerance="E")
 class FromRoot(Collective):
@@ -169,10 +140,6 @@ class FromRoot(Collective):
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (ToRoot(self.root)(g),)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [Sample(cls(0), (Input((2, 3)),)), Sample(cls(0), (Input(()),))]
 
 
 @op(effect="each", repeatable=False, waits=True, tolerance="R")
@@ -187,10 +154,6 @@ class ToRoot(Collective):
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (FromRoot(self.root)(g),)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [Sample(cls(0), (Input((2, 3)),)), Sample(cls(0), (Input(()),))]
 
 
 @op(effect="each", repeatable=False, waits=True, tolerance="E")
@@ -211,10 +174,6 @@ class Exchange(Collective):
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (Exchange(self.source, self.to)(g),)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [Sample(cls(0, 0), (Input((2, 3)),)), Sample(cls(0, 0), (Input(()),))]
 
 
 def _rows_of(t: Type) -> int:

@@ -17,11 +17,7 @@ from treadle.base.events import span, watchers
 from treadle.base.extras import extra
 from treadle.base.locks import lock
 from treadle.distributed.channel import Channel
-from treadle.distributed.communicator import (
-    CHANNELS,
-    Communicator,
-    DistributedError,
-)
+from treadle.distributed.communicator import CHANNELS, Communicator, DistributedError
 from treadle.distributed.watch import Watch
 from treadle.graph.origin import capture
 

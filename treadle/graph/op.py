@@ -1,4 +1,4 @@
-"""The contract of an op, the decorator that registers it, the samples that test it.
+"""The contract of an op, and the decorator that registers it.
 
 An op is a frozen dataclass: its fields are its attributes, its methods are its rules
 and the decorator's keywords are its algebra. Arrays are inputs, never fields.
@@ -122,16 +122,6 @@ class Op(_Frozen):
         """
         return None
 
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        """Example applications: what the contract test runs."""
-        raise NotImplementedError
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        """Wrong applications with the error they raise, beyond the family's."""
-        return []
-
     # -- given ---------------------------------------------------------------------
 
     def __getstate__(self) -> Any:  # its number is this process's
@@ -200,7 +190,7 @@ class Op(_Frozen):
 
 @dataclass(frozen=True)
 class Input:
-    """A random input of a sample: shape, dtype and the range its values lie in.
+    """A random input of an op: shape, dtype and the range its values lie in.
 
     `apart` keeps values at least that far from 0 and from each other, away from kinks.
     """
@@ -210,28 +200,6 @@ class Input:
     low: float = -2.0
     high: float = 2.0
     apart: float = 0.0
-
-
-@dataclass(frozen=True)
-class Sample:
-    """An application of an op: inputs are Input or arrays; `exact` arrays are data.
-
-    `differentiable` lists the positions a gradient is checked for (None: all inexact).
-    """
-
-    op: Op
-    inputs: tuple[Any, ...]
-    differentiable: tuple[int, ...] | None = None
-    second_order: bool = True
-
-
-@dataclass(frozen=True)
-class Mistake:
-    """A call that must raise `error` with a message that contains `says`."""
-
-    call: Callable[[], Any]
-    error: type[Exception]
-    says: str
 
 
 class Registry(dict[str, "type[Op]"]):

@@ -19,15 +19,7 @@ from treadle.graph.leaves import Argument
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
 from treadle.loops.index import Datum, Index
-from treadle.loops.kernel import (
-    Apply,
-    Const,
-    Counter,
-    Expression,
-    Guard,
-    Inside,
-    Load,
-)
+from treadle.loops.kernel import Apply, Const, Counter, Expression, Guard, Inside, Load
 from treadle.loops.random import halves, normal_bits, uniform_bits
 from treadle.loops.window import POOLS, few_taps
 from treadle.ops.compare import Less

@@ -27,14 +27,7 @@ from treadle.loops.kernel import (
     Store,
     inside,
 )
-from treadle.loops.lower import (
-    Lowering,
-    Strides,
-    combiner,
-    placed,
-    row_major,
-    wide,
-)
+from treadle.loops.lower import Lowering, Strides, combiner, placed, row_major, wide
 from treadle.loops.region import Nodes, Region, passes, read_by
 from treadle.ops.cast import Cast
 from treadle.ops.families import Reduction

@@ -8,12 +8,7 @@ from collections.abc import Iterator, Sequence
 from treadle.base.errors import RunError
 from treadle.graph.tensor import Tensor
 from treadle.loops.index import Index, LoopAxis
-from treadle.loops.kernel import (
-    Kernel,
-    Loop,
-    Statement,
-    Store,
-)
+from treadle.loops.kernel import Kernel, Loop, Statement, Store
 
 
 def outside(i: Index, axes: list[LoopAxis]) -> list[str]:

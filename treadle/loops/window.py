@@ -13,14 +13,7 @@ from treadle.base.dtypes import DType, bool_, int64
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
 from treadle.loops.index import Index
-from treadle.loops.kernel import (
-    Apply,
-    Const,
-    Counter,
-    Expression,
-    Guard,
-    Inside,
-)
+from treadle.loops.kernel import Apply, Const, Counter, Expression, Guard, Inside
 from treadle.ops.bitwise import BitwiseAnd, BitwiseOr
 from treadle.ops.compare import Equal, Greater, LogicalNot
 from treadle.ops.elementwise import Add

@@ -14,7 +14,7 @@ from treadle.base.options import current
 from treadle.base.symbolic import array_of
 from treadle.base.types import Names, Type, broadcast_shapes
 from treadle.graph.leaves import as_tensor, constant_node
-from treadle.graph.op import Array, Input, Mistake, Sample, leading, matched, op
+from treadle.graph.op import Array, leading, matched, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.recorded import recorded
 from treadle.graph.rows import lifted, repeated, row_count
@@ -105,31 +105,6 @@ class Attention(Composite):
             q, marked[0] = repeated(q, row_count(has_rows, xs)), True
         q, k, v, *mask = lifted(marked, [q, k, v, *mask])
         return self(q, k, v, scale, *mask)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        scale = np.array(0.5, np.float32)
-        q, k, v = Input((2, 3, 4)), Input((2, 5, 4)), Input((2, 5, 2))
-        blind = np.array([[0, 0, 0], [-np.inf] * 3, [0, -np.inf, 1]], np.float32)
-        square = (Input((3, 4)), Input((3, 4)), Input((3, 2)), scale)
-        return [
-            Sample(cls(), (q, k, v, scale)),
-            Sample(cls(), (q, k, v, scale, Input((3, 5)))),
-            Sample(cls(True), square),
-            Sample(cls(), (*square, blind), (0, 1, 2)),
-            Sample(cls(), (Input((1, 2)), Input((1, 2)), Input((1, 1)), scale)),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x, y = as_tensor(np.ones((3, 4))), as_tensor(np.ones((3, 5)))
-        one, long = as_tensor(np.array(1.0)), as_tensor(np.ones((7, 7)))
-        return [
-            Mistake(lambda: cls()(x, y, y, one), ShapeError, "do not meet"),
-            Mistake(lambda: cls()(x, x, x), ArityError, "q, k, v, scale"),
-            Mistake(lambda: cls()(x, x, x, x), ShapeError, "scale is a scalar"),
-            Mistake(lambda: cls()(x, x, x, one, long), ShapeError, "broadcast"),
-        ]
 
 
 def _seen(queries: int, keys: int) -> Array:

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.dtypes import float64, int64
+from treadle.base.dtypes import int64
 from treadle.base.errors import RunError, ShapeError
 from treadle.base.symbolic import arange
 from treadle.base.types import Type
-from treadle.graph.leaves import as_tensor, constant_node
-from treadle.graph.op import Array, Input, Mistake, Sample, op
+from treadle.graph.leaves import constant_node
+from treadle.graph.op import Array, op
 from treadle.graph.operators import functions
 from treadle.graph.rows import along_axes
 from treadle.graph.tensor import Tensor
@@ -48,22 +48,6 @@ class InRange(Composite):
     def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
         return self(*xs)
 
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [
-            Sample(cls(3), (np.array([[2, 0, 3]]),)),
-            Sample(cls(0, "length"), (np.array(0, np.int32),)),
-            Sample(cls(2), (np.zeros((0,), np.int64),)),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        far, below = as_tensor(np.array([4])), as_tensor(np.array([-1]))
-        return [
-            Mistake(lambda: cls(3, "start")(far).numpy(), RunError, "start 4 is not"),
-            Mistake(lambda: cls(3)(below).numpy(), RunError, "from 0 to 3"),
-        ]
-
 
 @op(differentiable=False, tolerance="E")
 class Outcome(Composite):
@@ -96,22 +80,3 @@ class Outcome(Composite):
         # A place outside is refused where it is looked up.
         wanted = functions.where(possible, place, n)
         return InRange(n - 1)(wanted)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [
-            Sample(cls(0), (Input((5,), apart=0.01),)),
-            Sample(cls(1), (Input((3, 4, 2), float64, apart=0.01),)),
-            Sample(cls(1), (np.array([[-np.inf, 2.0], [np.inf, -np.inf]]),)),
-            Sample(cls(1), (Input((0, 3)),)),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        empty = as_tensor(np.zeros((2, 0)))
-        none, nan = as_tensor([-np.inf, -np.inf]), as_tensor([0.0, np.nan])
-        return [
-            Mistake(lambda: cls(1)(empty), ShapeError, "no outcome along axis 1"),
-            Mistake(lambda: cls(0)(none).numpy(), RunError, "no outcome is possible"),
-            Mistake(lambda: cls(0)(nan).numpy(), RunError, "no outcome is possible"),
-        ]

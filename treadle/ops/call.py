@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
-from treadle.base.dtypes import float32
-from treadle.base.errors import ArityError, ShapeError, TreadleError
+from treadle.base.errors import ArityError, ShapeError
 from treadle.base.options import current
 from treadle.base.types import TupleType, Type
-from treadle.graph.body import Body, Trace, trace
-from treadle.graph.leaves import Argument, Leaf, as_tensor
-from treadle.graph.op import Cotangents, Input, Mistake, Sample, op
+from treadle.graph.body import Body, Trace
+from treadle.graph.leaves import Argument, Leaf
+from treadle.graph.op import Cotangents, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.rows import batched, row_count
 from treadle.graph.tensor import Tensor, copied
@@ -176,27 +173,3 @@ class Call(Family):
     def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
         body = batched(self.body, has_rows, row_count(has_rows, xs))
         return None if body is None else Call(body, self.again)(*xs)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        def cell(x: Tensor, w: Tensor) -> list[Tensor]:
-            return [x * w, functions.sin(x) + w]
-
-        types = [Type((2, 3), float32), Type((3,), float32)]
-        body = trace(cell, types, "cell").body
-        # The gradient test runs in float64, so it needs a body of that type.
-        wide = trace(cell, [t.with_dtype(np.dtype("float64")) for t in types], "cell")
-        float64 = np.dtype("float64")
-        return [
-            Sample(cls(body), (Input((2, 3)), Input((3,))), differentiable=()),
-            Sample(cls(wide.body), (Input((2, 3), float64), Input((3,), float64))),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        call = cls.samples()[0].op
-        x = as_tensor([1.0])
-        return [
-            Mistake(lambda: call(x), TreadleError, "takes 2 operands"),
-            Mistake(lambda: call(x, x), ShapeError, "operand 0 of cell"),
-        ]

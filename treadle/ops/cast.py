@@ -14,14 +14,10 @@ from treadle.base.dtypes import (
     HALF,
     DType,
     as_dtype,
-    bool_,
-    complex64,
     converted,
     default_of,
-    float16,
     float32,
     float64,
-    int32,
     int64,
     is_inexact,
     kind,
@@ -33,7 +29,7 @@ from treadle.base.options import current
 from treadle.base.types import Type
 from treadle.graph.awaited import NUMBERS
 from treadle.graph.leaves import SCALARS, Leaf, as_tensor, constant_node, weak_operand
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
+from treadle.graph.op import Array, Cotangents, op
 from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.origin import warn
 from treadle.graph.recorded import recorded
@@ -77,27 +73,6 @@ class Cast(Elementwise):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", as_dtype(self.dtype))
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [
-            Sample(cls(float64), (Input((2, 3), float32),)),
-            Sample(cls(float32), (Input((7,), float64),), differentiable=()),
-            Sample(cls(float16), (Input((3, 1)),), differentiable=()),
-            Sample(cls(int32), (Input((), low=-9, high=9),)),
-            Sample(cls(float32), (Input((0, 2), int32),)),
-            Sample(cls(bool_), (Input((4,), int32),)),
-            Sample(cls(float32), (Input((4,), bool_),)),
-            Sample(cls(complex64), (Input((2,)),), differentiable=()),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        z = as_tensor(np.zeros(2, np.complex64))
-        return [
-            Mistake(lambda: astype(z, "float32"), DTypeError, "does not convert"),
-            Mistake(lambda: astype(1.0, "text"), DTypeError, "not an element type"),
-        ]
 
 
 @provide

@@ -12,17 +12,7 @@ import numpy as np
 from treadle.base.caches import cached
 from treadle.base.errors import ArityError, AxisError, ShapeError, TreadleError
 from treadle.base.types import Type
-from treadle.graph.leaves import as_tensor
-from treadle.graph.op import (
-    Array,
-    Cotangents,
-    Input,
-    Mistake,
-    Sample,
-    Traits,
-    matched,
-    op,
-)
+from treadle.graph.op import Array, Cotangents, Traits, matched, op
 from treadle.graph.operators import provide
 from treadle.graph.recorded import recorded
 from treadle.graph.tensor import Tensor
@@ -99,32 +89,6 @@ class Contract(Family):
         a, b, out = letters(self.spec)
         first, second = (n * g for g in has_rows)
         return Contract(f"{first}{a},{second}{b}->{n}{out}")(*xs)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [
-            Sample(cls("ij,jk->ik"), (Input((2, 3)), Input((3, 4)))),
-            Sample(cls("ij,jk->ki"), (Input((33, 7)), Input((7, 31)))),
-            Sample(cls("bij,bjk->bik"), (Input((2, 3, 1)), Input((2, 1, 5)))),
-            Sample(cls("i,j->ij"), (Input((3,)), Input((2,)))),
-            Sample(cls("ij,ij->"), (Input((2, 3)), Input((2, 3)))),
-            Sample(cls("ij,jk->ik"), (Input((2, 0)), Input((0, 4)))),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x = as_tensor([[1.0, 2.0]])
-        named = as_tensor([[1.0, 2.0]], axes=("a", "b"))
-        square = as_tensor(np.eye(2), axes=("a", "b"))
-        return [
-            Mistake(lambda: cls("ij,jk->ik")(x, x), ShapeError, "do not meet"),
-            Mistake(lambda: matmul(x, x), ShapeError, "do not meet"),
-            Mistake(lambda: matmul(x, 1.0), ShapeError, "scalar"),
-            Mistake(lambda: matmul(named, x), AxisError, "has none"),
-            Mistake(lambda: matmul(named, named), AxisError, "sums the last"),
-            Mistake(lambda: cls("ij,kj->ik")(named, named), AxisError, "twice"),
-            Mistake(lambda: cls("ij,jk->ik")(square, square), AxisError, "and axis"),
-        ]
 
 
 @cached(1024)

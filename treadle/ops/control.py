@@ -5,26 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from treadle.base import trees
-from treadle.base.dtypes import bool_, float64, is_inexact
-from treadle.base.errors import DTypeError, ShapeError, TraceError
+from treadle.base.dtypes import bool_, is_inexact
+from treadle.base.errors import DTypeError, TraceError
 from treadle.base.types import TupleType, Type
 from treadle.graph.body import Body, Trace, trace
 from treadle.graph.leaves import Argument, as_tensor, zeros_of
-from treadle.graph.op import Cotangents, Input, Mistake, Sample, op
+from treadle.graph.op import Cotangents, op
 from treadle.graph.operators import functions
 from treadle.graph.rows import batched, row_count, widened
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
-from treadle.ops.call import (
-    Call,
-    backward_of,
-    called,
-    inputs_of,
-    match,
-)
+from treadle.ops.call import Call, backward_of, called, inputs_of, match
 from treadle.ops.families import Family, outputs_of
 
 __all__ = ["cond"]
@@ -140,28 +132,6 @@ class Cond(Family):
             return [choose(chosen, *pair) for pair in zip(a, b, strict=True)]
 
         return called(f"{self.then.name} or not", each, xs)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        t = Type((3,), float64)
-        then = trace(lambda x: [x * x], [t], "then").body
-        other = trace(lambda x: [functions.sin(x)], [t], "otherwise").body
-        op = cls(then, other, 1)
-        a, b = Input((3,), float64), Input((3,), float64)
-        return [Sample(op, (np.array(flag), a, b)) for flag in (True, False)]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        op = cls.samples()[0].op
-        x, long = as_tensor(np.ones(3)), as_tensor(np.ones(4))
-        yes = as_tensor(True)
-        return [
-            Mistake(lambda: op(x, x, x), DTypeError, "bool scalar"),
-            Mistake(lambda: op(yes, x, long), ShapeError, "operand 0 of otherwise"),
-            Mistake(
-                lambda: cond(yes, lambda: x, lambda: long), TraceError, "same types"
-            ),
-        ]
 
 
 def _padded(

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from treadle.base.caches import cached
-from treadle.base.errors import ArgumentError, ShapeError, TreadleError
+from treadle.base.errors import ShapeError, TreadleError
 from treadle.base.types import Names, Shape, Type
-from treadle.graph.leaves import as_tensor
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, matched, op
+from treadle.graph.op import Array, Cotangents, matched, op
 from treadle.graph.operators import provide
 from treadle.graph.rows import no_rows, row_count, spread
 from treadle.graph.tensor import Tensor
@@ -147,31 +146,6 @@ class Conv(Window):
 
     rows = _of_weights
 
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        small = Input((1, 1, 3)), Input((1, 1, 2))
-        plane = Input((2, 2, 4, 5)), Input((4, 1, 2, 3))
-        return [
-            Sample(cls((1,), ((0, 0),), (1,)), small),
-            Sample(cls((2, 1), ((1, 0), (2, 1)), (1, 2), 2), plane),
-            Sample(
-                cls((1, 1, 2), ((0, 0), (1, 1), (0, 0)), (1, 1, 1)),
-                (Input((2, 2, 2, 2, 3)), Input((1, 2, 2, 1, 2))),
-            ),
-            Sample(cls((1,), ((0, 0),), (1,)), (Input((0, 2, 3)), Input((3, 2, 2)))),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x, w = as_tensor(np.ones((1, 2, 3))), as_tensor(np.ones((1, 1, 2)))
-        slide = cls((1,), ((0, 0),), (1,))
-        return [
-            Mistake(lambda: slide(x, w), ShapeError, "do not meet"),
-            Mistake(lambda: conv1d(x, np.ones((1, 2, 4))), ShapeError, "wider"),
-            Mistake(lambda: conv2d(x, w), ShapeError, "takes x"),
-            Mistake(lambda: conv1d(x, w, padding="full"), ArgumentError, "padding"),
-        ]
-
 
 @op(tolerance="R")
 class ConvInputGradient(Window):
@@ -215,25 +189,6 @@ class ConvInputGradient(Window):
         return gg, weights(g, conj(forward))
 
     rows = _of_weights
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        plane = Input((2, 4, 2, 4)), Input((4, 1, 2, 3))
-        return [
-            Sample(
-                cls((3,), (1,), ((0, 0),), (1,)), (Input((1, 1, 2)), Input((1, 1, 2)))
-            ),
-            Sample(cls((4, 5), (2, 1), ((1, 0), (2, 1)), (1, 2), 2), plane),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        g, w = as_tensor(np.ones((1, 2, 3))), as_tensor(np.ones((2, 1, 2)))
-        back = cls((5,), (1,), ((0, 0),), (1,))
-        return [
-            Mistake(lambda: back(g, w), ShapeError, "of extents"),
-            Mistake(lambda: back(g, g), ShapeError, "no result"),
-        ]
 
 
 @op(tolerance="R")
@@ -282,22 +237,6 @@ class ConvWeightGradient(Window):
         each = replace(self, groups=n * self.groups)
         w = each(*map(_channels_joined, xs))
         return reshape(w, (n, w.type.shape[0] // n, *w.type.shape[1:]))
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        plane = Input((2, 2, 4, 5)), Input((2, 4, 2, 4))
-        return [
-            Sample(
-                cls((2,), (1,), ((0, 0),), (1,)), (Input((1, 1, 3)), Input((1, 1, 2)))
-            ),
-            Sample(cls((2, 3), (2, 1), ((1, 0), (2, 1)), (1, 2), 2), plane),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x, g = as_tensor(np.ones((1, 2, 3))), as_tensor(np.ones((1, 2, 3)))
-        back = cls((2,), (1,), ((0, 0),), (1,))
-        return [Mistake(lambda: back(x, g), ShapeError, "no convolution")]
 
 
 def biased(y: Tensor, b: Any) -> Tensor:

@@ -18,7 +18,7 @@ from treadle.base.errors import (
 from treadle.base.symbolic import arange, array_of
 from treadle.base.types import Type
 from treadle.graph.leaves import as_tensor, constant_node, zeros_of
-from treadle.graph.op import Array, Input, Mistake, Sample, matched, op
+from treadle.graph.op import Array, matched, op
 from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.rows import row_count, spread
 from treadle.graph.tensor import Tensor
@@ -119,41 +119,6 @@ class CTC(Composite):
         flat = functions.moveaxis(x, 0, 1).reshape(t, count * n, c)
         merged = [r.reshape(count * n, *r.type.shape[2:]) for r in rest]
         return self(flat, *merged).reshape(count, n)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        x = Input((5, 3, 4), low=-3.0, high=-0.5)
-        labels = np.array([[1, 2], [3, 3], [2, 1]])
-        steps, counts = np.array([5, 4, 3]), np.array([2, 2, 1])
-        none = np.zeros((2, 0), np.int64)
-        return [
-            Sample(cls(), (x, labels, steps, counts)),
-            Sample(cls(3), (x, labels % 3, steps, counts), (0,), False),
-            Sample(
-                cls(),
-                (Input((2, 2, 3)), none, np.array([2, 1]), np.zeros(2, np.int64)),
-            ),
-            Sample(
-                cls(),
-                (Input((1, 1, 3)), np.array([[1, 2]]), np.array([1]), np.array([2])),
-                (),
-            ),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x, labels = as_tensor(np.zeros((2, 1, 3))), as_tensor([[1]])
-        one, far, below = as_tensor([1]), as_tensor([[5]]), as_tensor([[-1]])
-        op = cls()
-        return [
-            Mistake(lambda: op(labels, labels, one, one), DTypeError, "float log"),
-            Mistake(lambda: op(x, x, one, one), DTypeError, "are integers"),
-            Mistake(lambda: op(x, one, one, one), ShapeError, "with labels"),
-            Mistake(lambda: op(x, labels, far, one), ShapeError, "a length for"),
-            Mistake(lambda: cls(3)(x, labels, one, one), ShapeError, "blank is 3"),
-            Mistake(lambda: op(x, far, one, one).numpy(), RunError, "out of range"),
-            Mistake(lambda: op(x, below, one, one).numpy(), RunError, "out of range"),
-        ]
 
 
 def _first(count: int, states: int, dtype: Any) -> Array:

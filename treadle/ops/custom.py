@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from treadle.base import trees
-from treadle.base.dtypes import float64, is_inexact
+from treadle.base.dtypes import is_inexact
 from treadle.base.errors import ArgumentError, ArityError, GradientError, ShapeError
 from treadle.base.types import TupleType, Type, broadcast_shapes
 from treadle.graph.body import Body, trace
 from treadle.graph.leaves import as_tensor, zeros_of
-from treadle.graph.op import Cotangents, Input, Mistake, Sample, op
+from treadle.graph.op import Cotangents, op
 from treadle.graph.rows import batched, repeated, row_count
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach
@@ -71,23 +71,6 @@ class Custom(Composite):
             for x, g in zip(xs[:end], has_rows[:end], strict=True)
         ]
         return replace(self, body=body)(*each, *xs[end:])
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        t = Type((2, 3), float64)
-
-        def pulled(g: Tensor, y: Tensor, x: Tensor) -> list[Tensor]:
-            return [g * x]
-
-        body = trace(pulled, [t, t, t], "pulled").body
-        inputs = (Input((2, 3), float64), Input((2, 3), float64))
-        # What these are derivatives of is not the first operand.
-        return [Sample(cls(body, 1, 1, (0,)), inputs, differentiable=())]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        op, x = cls.samples()[0].op, as_tensor(1.0)
-        return [Mistake(lambda: op(x, x), ShapeError, "operand 0")]
 
 
 def derived_by(

@@ -10,8 +10,8 @@ import numpy as np
 from treadle.base.dtypes import float32, kind
 from treadle.base.errors import ArgumentError, DTypeError, ShapeError
 from treadle.base.types import Shape, Type, broadcast_shapes, normalize_axes
-from treadle.graph.leaves import constant_node, draw_node
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
+from treadle.graph.leaves import draw_node
+from treadle.graph.op import Array, Cotangents, op
 from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.rows import repeated, row_count
 from treadle.graph.tensor import Tensor
@@ -85,31 +85,6 @@ class Dropout(Composite):
         elif draw.type.ndim > 1:
             draw = repeated(draw, row_count(has_rows, xs))
         return self(x, p, draw)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        p, draw = np.array(0.4, np.float32), np.array([7, 3], np.uint64)
-        return [
-            Sample(cls((2, 3)), (Input((2, 3)), p, draw), (0,)),
-            Sample(cls((7, 1)), (Input((7, 5)), p, draw), (0,)),
-            Sample(cls((1, 4)), (Input((3, 1, 4)), p, draw), (0,)),
-            Sample(cls(()), (Input(()), p, draw), (0,)),
-            Sample(cls((0, 2)), (Input((0, 2)), p, draw), (0,)),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x = constant_node(np.ones(3, np.float32))
-        p = constant_node(np.array(0.5, np.float32))
-        draw = constant_node(np.array([7, 3], np.uint64))
-        return [
-            Mistake(lambda: cls((3,))(x, p, x), DTypeError, "uint64[2]"),
-            Mistake(lambda: cls((3,))(x, x, draw), ShapeError, "is a scalar"),
-            Mistake(lambda: cls((2,))(x, p, draw), ShapeError, "do not broadcast"),
-            Mistake(lambda: cls((3,))(draw, p, draw), DTypeError, "float operands"),
-            Mistake(lambda: dropout(x, 1.0), ArgumentError, "below 1, got 1.0"),
-            Mistake(lambda: dropout(x, -0.1), ArgumentError, "below 1, got -0.1"),
-        ]
 
 
 def _idle(p: Any, training: bool, name: str) -> bool:

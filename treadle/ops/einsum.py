@@ -19,7 +19,7 @@ from treadle.base.errors import (
 from treadle.base.symbolic import array_of
 from treadle.base.types import Type, normalize_axis, resolve_axis
 from treadle.graph.leaves import as_tensor, constant_node
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
+from treadle.graph.op import Array, Cotangents, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.origin import capture, describe
 from treadle.graph.tensor import Tensor
@@ -341,21 +341,6 @@ class Diagonal(Composite):
 
     def _count(self, m: int, n: int) -> int:
         return max(min(m + min(self.offset, 0), n - max(self.offset, 0)), 0)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [
-            Sample(cls(), (Input((3, 3)),)),
-            Sample(cls(1), (Input((2, 3, 4)),)),
-            Sample(cls(-2), (Input((4, 3)),)),
-            Sample(cls(5), (Input((2, 3)),)),
-            Sample(cls(), (Input((0, 3)),)),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        vector = as_tensor([1.0])
-        return [Mistake(lambda: cls()(vector), ShapeError, "no diagonal")]
 
 
 def _where_diagonal(m: int, n: int, offset: int) -> Any:

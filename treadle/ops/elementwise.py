@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 
 from treadle.base.dtypes import float32, int32, is_inexact, kind
-from treadle.graph.op import FLAT, Array, Cotangents, Input, Sample, op
+from treadle.graph.op import FLAT, Array, Cotangents, Input, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.recorded import recorded, recorded_with_numbers
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import binary
 from treadle.ops.cast import as_float, carried_wide, operands
 from treadle.ops.families import Elementwise
-from treadle.ops.sampling import binary_samples
 
 __all__ = [
     "add",
@@ -166,10 +165,6 @@ class Conj(Elementwise, arity=1, ufunc=np.conjugate):
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (conj(g),)
 
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [Sample(cls(), (Input((2, 3)),))]
-
 
 @provide
 def conj(x: Any) -> Tensor:
@@ -184,9 +179,6 @@ def conj(x: Any) -> Tensor:
 
 ADD, SUBTRACT, MULTIPLY = Add(), Subtract(), Multiply()
 DIVIDE, NEGATIVE = Divide(), Negative()
-
-
-_TOP, _BOTTOM = Input(low=1.1, high=1.9), Input(low=2.2, high=3.8)
 
 
 @op(primitive=True)
@@ -219,14 +211,6 @@ class Modulo(Elementwise):
     __slots__ = ()
     arity = 2
     takes = "ordered"
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        samples = binary_samples(cls(), _TOP, _BOTTOM)
-        whole = binary_samples(
-            cls(), Input(low=-9, high=9), Input(low=1, high=4), (int32,)
-        )
-        return samples + whole
 
 
 @op(primitive=True)

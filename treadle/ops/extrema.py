@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.dtypes import bool_, int32, int64
+from treadle.base.dtypes import bool_, int64
 from treadle.base.errors import ArgumentError
 from treadle.base.types import Type, normalize_axes
 from treadle.graph.leaves import as_tensor
-from treadle.graph.op import Cotangents, Input, Mistake, Sample, family, op
+from treadle.graph.op import Cotangents, family, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.recorded import recorded
 from treadle.graph.rows import along_axes
@@ -52,22 +52,6 @@ class Extremum(Reduction):
         share = spread(g, x, self.axes, self.keepdims)
         count = functions.stop_gradient(functions.sum(ones, self.axes))
         return (ones * (share / spread(count, x, self.axes, False)),)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [
-            Sample(cls((1,), False), (Input((2, 3), apart=0.01),)),
-            Sample(cls((0, 1), False), (Input((7, 5), apart=0.01),)),
-            Sample(cls((0,), True), (Input((2, 3, 4), apart=0.01),)),
-            Sample(cls((), False), (Input((3,), apart=0.01),)),
-            Sample(cls((1,), False), (Input((0, 3), apart=0.01),)),
-            Sample(cls((0,), False), (Input((5, 2), int32, -9, 9),)),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        empty = as_tensor(np.zeros((0, 3), np.float32))
-        return [Mistake(lambda: cls((0,), False)(empty), ArgumentError, "of nothing")]
 
 
 @op()
@@ -138,17 +122,6 @@ class Prod(Reduction):
         others = functions.reshape(functions.conj(others), t.shape, axes=t.axes)
         return (over(x, spread(g, x, self.axes, self.keepdims)) * others,)
 
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        with_zeros = np.array([[0.5, 0.0, 2.0], [0.0, 0.0, 1.5]], np.float32)
-        return [
-            Sample(cls((1,)), (Input((2, 3)),)),
-            Sample(cls((0, 2), True), (Input((2, 3, 2)),)),
-            Sample(cls((1,)), (with_zeros,)),
-            Sample(cls((1,)), (Input((0, 3)),)),
-            Sample(cls((0,)), (Input((4,), int32, 1, 4),)),
-        ]
-
 
 @provide
 @recorded
@@ -169,14 +142,6 @@ class Truth(Reduction):
 
     __slots__ = ()
     takes = "bool"
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [
-            Sample(cls((1,), False), (Input((2, 3), bool_),)),
-            Sample(cls((0, 1), True), (Input((2, 3), bool_),)),
-            Sample(cls((0,), False), (Input((0, 3), bool_),)),
-        ]
 
 
 @op(differentiable=False, tolerance="E")
@@ -245,20 +210,6 @@ class Position(Opaque):
     def numpy(self, *arrays: Any) -> Any:
         place: Any = np.argmax if self.name == "ArgMax" else np.argmin
         return place(arrays[0], self.axis, keepdims=self.keepdims)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        tied = np.array([[1.0, 1.0], [np.nan, 2.0]], np.float32)
-        return [
-            Sample(cls(1, False), (Input((2, 3)),)),
-            Sample(cls(0, True), (Input((7, 5), int32, -3, 3),)),
-            Sample(cls(1, False), (tied,)),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        empty = as_tensor(np.zeros((0, 3), np.float32))
-        return [Mistake(lambda: cls(0, False)(empty), ArgumentError, "in nothing")]
 
 
 @op(differentiable=False, tolerance="E")

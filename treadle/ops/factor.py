@@ -6,11 +6,10 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from treadle.base.dtypes import complex64, kind
-from treadle.base.errors import ArgumentError, RunError, ShapeError
+from treadle.base.dtypes import kind
+from treadle.base.errors import ArgumentError, ShapeError
 from treadle.base.types import TupleType, Type
-from treadle.graph.leaves import as_tensor
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
+from treadle.graph.op import Array, Cotangents, op
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import as_float, astype
@@ -19,25 +18,15 @@ from treadle.ops.families import outputs_of
 from treadle.ops.matrices import (
     OfMatrices,
     adjoint,
-    adjoint_of,
     hermitian_part,
-    hermitian_samples,
     identity,
     mirrored,
-    of_square,
     of_stacks,
     solved,
     square,
-    well,
 )
 from treadle.ops.padding import tril
 from treadle.ops.solve import TriangularSolve
-
-
-def positive(*shape: int, dtype: Any = np.float32) -> Array:
-    """Positive definite matrices for samples."""
-    x = well(*shape, dtype=dtype)
-    return (x @ adjoint_of(x)).astype(dtype)
 
 
 def real_diagonal(x: Tensor) -> Tensor:
@@ -81,18 +70,6 @@ class Cholesky(OfMatrices):
         left = TriangularSolve(True)(adjoint(y), inner)
         return (mirrored(over_upper(left, adjoint(y))),)
 
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return hermitian_samples(cls(), positive)
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        bad = as_tensor(-np.eye(2, dtype=np.float32))
-        return [
-            of_square(cls),
-            Mistake(lambda: cls()(bad).numpy(), RunError, "not positive definite"),
-        ]
-
 
 @of_stacks
 def cholesky(x: Any, *, upper: bool = False) -> Tensor:
@@ -134,16 +111,6 @@ class QR(OfMatrices):
         ga = _qr_gradient(gq + matmul(b, adjoint(gv)), gu, q, r[..., :m])
         return (functions.concat([ga, matmul(q, gv)], -1),)
 
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [
-            Sample(cls(), (well(3, 3),)),
-            Sample(cls(), (well(2, 4, 2),), None, False),
-            Sample(cls(), (well(2, 4),)),
-            Sample(cls(), (Input((2, 0, 3)),), ()),
-            Sample(cls(), (well(2, 3, 2, dtype=complex64),), ()),
-        ]
-
 
 def _qr_gradient(gq: Tensor, gr: Tensor, q: Tensor, r: Tensor) -> Tensor:
     """The cotangent of x = q r with as many columns as r, which is square."""
@@ -170,24 +137,6 @@ class Complement(OfMatrices):
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         # Of the bases of the complement, the one that does not rotate in itself.
         return (-matmul(y, matmul(adjoint(g), xs[0])),)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        def columns(*shape: int, dtype: Any = np.float32) -> Array:
-            return np.linalg.qr(well(*shape, dtype=dtype))[0]
-
-        # Without derivatives here: those are of bases, whatever turns them.
-        return [
-            Sample(cls(), (columns(4, 2),), ()),
-            Sample(cls(), (columns(2, 3, 1),), ()),
-            Sample(cls(), (columns(3, 3),), ()),
-            Sample(cls(), (columns(2, 3, 2, dtype=complex64),), ()),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        wide = as_tensor(np.ones((2, 3), np.float32))
-        return [Mistake(lambda: cls()(wide), ShapeError, "not independent")]
 
 
 def completed(q: Tensor) -> Tensor:

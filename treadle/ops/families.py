@@ -8,42 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from treadle.base.caches import cached
-from treadle.base.dtypes import (
-    KINDS,
-    DType,
-    bool_,
-    complex64,
-    float32,
-    int32,
-    kind,
-    real_of,
-)
-from treadle.base.errors import (
-    ArityError,
-    AxisError,
-    DTypeError,
-    ShapeError,
-    TreadleError,
-)
-from treadle.base.types import (
-    Names,
-    TupleType,
-    Type,
-    broadcast_shapes,
-    normalize_axis,
-)
-from treadle.graph.leaves import Argument, as_tensor
-from treadle.graph.op import (
-    Cotangents,
-    Input,
-    Mistake,
-    Op,
-    Sample,
-    Traits,
-    common_axes,
-    family,
-    op,
-)
+from treadle.base.dtypes import DType, bool_, float32, real_of
+from treadle.base.errors import ArityError, AxisError, DTypeError, TreadleError
+from treadle.base.types import Names, TupleType, Type, broadcast_shapes, normalize_axis
+from treadle.graph.leaves import Argument
+from treadle.graph.op import Cotangents, Input, Op, Traits, common_axes, family, op
 from treadle.graph.operators import functions
 from treadle.graph.rows import (
     along_axes,
@@ -54,13 +23,6 @@ from treadle.graph.rows import (
     rows_made,
 )
 from treadle.graph.tensor import Tensor, results
-from treadle.ops.sampling import (
-    binary_samples,
-    drawn,
-    replace_shape,
-    tensors_of,
-    unary_samples,
-)
 
 
 class Family(Op):
@@ -73,24 +35,6 @@ class Family(Op):
         super().__init_subclass__()
         for name, value in attributes.items():
             setattr(cls, name, value)
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        sample = cls.samples()[0]
-        inputs = tensors_of(sample)
-        cases: list[Mistake] = []
-        if cls.arity is not None:
-            surplus = [*inputs, as_tensor(1.0)]
-            cases.append(Mistake(lambda: sample.op(*surplus), ArityError, "operands"))
-        if cls.takes != "any":
-            wrong = next(
-                d
-                for d in (bool_, int32, float32, complex64)
-                if kind(d) not in KINDS[cls.takes]
-            )
-            bad = [as_tensor(x.numpy().astype(wrong)) for x in inputs]
-            cases.append(Mistake(lambda: sample.op(*bad), DTypeError, wrong.name))
-        return cases
 
 
 def same_dtype(types: Sequence[Type]) -> None:
@@ -163,25 +107,6 @@ class Elementwise(Family):
 
     def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
         return self(*lifted(has_rows, xs))
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        """Samples of values from the domain, over shapes that broadcast."""
-        if cls.arity == 1:
-            (x,) = cls.domain
-            return unary_samples(cls(), x.low, x.high, x.apart, cls.sample_dtypes)
-        return binary_samples(cls(), cls.domain[0], cls.domain[-1], cls.sample_dtypes)
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        sample = cls.samples()[0]
-        if len(sample.inputs) < 2:
-            return []
-        wide = as_tensor(np.array(drawn(replace_shape(sample.inputs[0], (2, 3)))))
-        long = as_tensor(np.array(drawn(replace_shape(sample.inputs[1], (4,)))))
-        rest = tensors_of(sample)[2:]
-        says = "do not broadcast"
-        return [Mistake(lambda: sample.op(wide, long, *rest), ShapeError, says)]
 
 
 class Unary(Elementwise):
@@ -355,15 +280,6 @@ class Output(Family):
     def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
         # What an op with one result in a tuple does to rows may be a call with one.
         return self(*xs) if isinstance(xs[0].type, TupleType) else xs[0]
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return []
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x = as_tensor(1.0)
-        return [Mistake(lambda: cls(0)(x), TreadleError, "several results")]
 
 
 @cached(1024)

@@ -12,7 +12,7 @@ import numpy as np
 from treadle.base.dtypes import as_dtype
 from treadle.base.errors import ArityError
 from treadle.graph.leaves import as_tensor
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, family, op
+from treadle.graph.op import Array, Cotangents, family, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.rows import repeated, row_count
 from treadle.graph.tensor import Tensor
@@ -65,18 +65,6 @@ class Passing(Family):
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g, *[None] * (len(xs) - 1))
 
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [
-            Sample(cls(), (Input((2, 3)), Input((4,))), (0,)),
-            Sample(cls(), (Input(()), Input((0,)), Input((2, 1))), (0,)),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x = as_tensor(1.0)
-        return [Mistake(lambda: cls()(x), ArityError, "handed on after")]
-
 
 @op(linear=True, tolerance="E")
 class Again(Passing):
@@ -101,14 +89,6 @@ class ScaleGradient(Elementwise, arity=2, takes="inexact"):
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return g * xs[1], None
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        one = np.array(1.0, np.float32)
-        return [
-            Sample(cls(), (Input((2, 3)), one), (0,)),
-            Sample(cls(), (Input((4,)), Input(())), ()),
-        ]
 
 
 def scale_gradient(x: Any, factor: Any) -> Tensor:
@@ -140,14 +120,6 @@ class ClipGradient(Elementwise, arity=2, takes="float"):
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return functions.clip(g, -xs[1], xs[1]), None
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        wide = np.array(100.0, np.float32)
-        return [
-            Sample(cls(), (Input((2, 3)), wide), (0,)),
-            Sample(cls(), (Input((4,)), Input((), low=0.1, high=0.2)), ()),
-        ]
 
 
 def clip_gradient(x: Any, limit: Any) -> Tensor:
@@ -243,13 +215,6 @@ class Logged(Observed):
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (DebugGradient(self.message, self.origin, self.dtype)(g),)
 
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [
-            Sample(cls("a value"), (Input((2, 3)),)),
-            Sample(cls("nothing"), (Input((0, 3)),)),
-        ]
-
 
 @op(effect="each")
 class Debug(Logged):
@@ -295,13 +260,6 @@ class Print(Observed):
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g,)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [
-            Sample(cls("a value"), (Input((2, 3)),)),
-            Sample(cls(""), (Input((0, 3)),)),
-        ]
 
 
 @provide

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.dtypes import COMPLEX, complex64, complex_of, float32, real_of
-from treadle.base.errors import AxisError, DTypeError, ShapeError
+from treadle.base.dtypes import COMPLEX, complex_of, real_of
+from treadle.base.errors import DTypeError, ShapeError
 from treadle.base.symbolic import array_of
 from treadle.base.types import Type, normalize_axis
-from treadle.graph.leaves import as_tensor, constant_node
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
+from treadle.graph.leaves import constant_node
+from treadle.graph.op import Array, Cotangents, op
 from treadle.graph.operators import functions
 from treadle.graph.rows import along_axes
 from treadle.graph.tensor import Tensor
@@ -41,12 +41,6 @@ class AlongOne(Opaque):
         if n < 1:
             raise ShapeError(f"{t} has no elements along axis {self.axis}")
         return n
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        sample = cls.samples()[0]
-        number = as_tensor(np.ones((), sample.inputs[0].dtype))
-        return [Mistake(lambda: sample.op(number), AxisError, "out of range")]
 
 
 def resized(t: Type, axis: int, n: int, dtype: Any) -> Type:
@@ -75,16 +69,6 @@ class Fourier(AlongOne):
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (Fourier(self.axis, not self.inverse, ADJOINT[self.norm])(g),)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        # Derivatives of complex numbers are checked by tests/ops/test_fft.py.
-        return [
-            Sample(cls(0), (Input((4,), complex64),), ()),
-            Sample(cls(1, True, "ortho"), (Input((2, 5), complex64),), ()),
-            Sample(cls(0, False, "forward"), (Input((3, 2), complex64),), ()),
-            Sample(cls(1), (Input((0, 3), complex64),), ()),
-        ]
 
 
 def _weights(t: Type, axis: int, n: int, inner: float) -> Tensor:
@@ -127,15 +111,6 @@ class RealFourier(AlongOne):
         halves = g * _weights(g.type, self.axis, n, 0.5)
         return (InverseRealFourier(self.axis, n, ADJOINT[self.norm])(halves),)
 
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [
-            Sample(cls(0), (Input((4,), float32),), ()),
-            Sample(cls(1, "ortho"), (Input((2, 5), float32),), ()),
-            Sample(cls(0, "forward"), (Input((1, 2), float32),), ()),
-            Sample(cls(1), (Input((0, 3), float32),), ()),
-        ]
-
 
 @op(linear=True)
 class InverseRealFourier(AlongOne):
@@ -161,17 +136,3 @@ class InverseRealFourier(AlongOne):
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         spectrum = RealFourier(self.axis, ADJOINT[self.norm])(g)
         return (spectrum * _weights(spectrum.type, self.axis, self.n, 2.0),)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [
-            Sample(cls(0, 4), (Input((3,), complex64),), ()),
-            Sample(cls(1, 5, "ortho"), (Input((2, 3), complex64),), ()),
-            Sample(cls(0, 1, "forward"), (Input((1, 2), complex64),), ()),
-            Sample(cls(1, 3), (Input((0, 2), complex64),), ()),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x = as_tensor(np.ones(3, np.complex64))
-        return [Mistake(lambda: cls(0, 8)(x), ShapeError, "8 real numbers have 5")]

@@ -13,8 +13,8 @@ from treadle.base.dtypes import kind
 from treadle.base.errors import DTypeError, RunError, ShapeError
 from treadle.base.symbolic import arange
 from treadle.base.types import Shape, Type, broadcast_shapes, normalize_axis
-from treadle.graph.leaves import as_tensor, constant_node
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, common_axes, op
+from treadle.graph.leaves import constant_node
+from treadle.graph.op import Array, Cotangents, common_axes, op
 from treadle.graph.operators import functions
 from treadle.graph.rows import lifted, row_count, spread
 from treadle.graph.tensor import Tensor
@@ -154,28 +154,6 @@ class Index(Family):
             elements = self(x, *lifted(id_rows, ids))
         return move_axis(elements, self.place, 0)
 
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        i, j = np.array([2, 0, -1, 2]), np.array([[1], [0]])
-        return [
-            Sample(cls((0,)), (Input((3, 2)), i)),
-            Sample(cls((1,), 1), (Input((7, 5)), np.array([[4, 4, 0]]))),
-            Sample(cls((0, 2)), (Input((3, 2, 4)), i, j)),
-            Sample(cls((1, 2), 1), (Input((2, 3, 4)), i, i)),
-            Sample(cls((0,)), (Input((3,)), np.array(1))),
-            Sample(cls((0,)), (Input((3, 2)), np.zeros((0,), np.int64))),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x = as_tensor([1.0, 2.0])
-        far = as_tensor(np.array([5]))
-        return [
-            Mistake(lambda: cls((0,))(x, x), DTypeError, "are integers"),
-            Mistake(lambda: cls((0, 1))(x, far), ShapeError, "1 index arrays"),
-            Mistake(lambda: cls((0,))(x, far).numpy(), RunError, "index 5 is out"),
-        ]
-
 
 @op(tolerance="R")
 class Unindex(Family):
@@ -205,26 +183,6 @@ class Unindex(Family):
     def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
         whole = (row_count(has_rows, xs), *self.shape)
         return put_rows(self, 1, has_rows, xs, shape=whole)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        i, j = np.array([2, 0, -1, 2]), np.array([[1], [0]])
-        return [
-            Sample(cls((3, 2), (0,)), (Input((4, 2)), i)),
-            Sample(cls((3, 2, 4), (0, 2)), (Input((2, 4, 2)), i, j)),
-            Sample(cls((2, 3, 4), (1, 2), 1), (Input((2, 4)), i, i)),
-            Sample(cls((3, 2), (0,)), (Input((0, 2)), np.zeros((0,), np.int64))),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x, far = as_tensor([1.0]), as_tensor(np.array([5]))
-        put = cls((3,), (0,))
-        return [
-            Mistake(lambda: put(x, x), DTypeError, "are integers"),
-            Mistake(lambda: put(as_tensor(1.0), far), ShapeError, "do not fit"),
-            Mistake(lambda: put(x, far).numpy(), RunError, "index 5 is out"),
-        ]
 
 
 def put_rows(

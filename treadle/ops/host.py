@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
-from treadle.base.dtypes import DType, as_dtype, float64, whole
+from treadle.base.dtypes import DType, as_dtype, whole
 from treadle.base.errors import ArgumentError, GradientError, RunError, TreadleError
 from treadle.base.types import TupleType, Type, as_shape
 from treadle.graph.leaves import as_tensor
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
-from treadle.graph.operators import Operand, functions
+from treadle.graph.op import Array, Cotangents, op
+from treadle.graph.operators import Operand
 from treadle.graph.tensor import Tensor
 from treadle.ops.custom import derived_by
 from treadle.ops.families import Family, outputs_of
@@ -61,39 +61,6 @@ class Host(Family):
             "host_gradient=(of arrays), or use td.stop_gradient on its operands",
         )
 
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        t = Type((2, 3), float64)
-
-        def both(x: Array, y: Array) -> tuple[Array, Array]:
-            return x * y, np.cumsum(x)
-
-        op = cls(both, "both", (float64,) * 2, (t, Type((6,), float64)))
-        return [Sample(op, (Input((2, 3), float64),) * 2, differentiable=())]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x = as_tensor([1.0, 2.0])
-        return [
-            Mistake(
-                lambda: py_function(lambda x: x[:1], label="cut")(x).numpy(),
-                RunError,
-                "returned float32[1] where float32[2] was declared",
-            ),
-            Mistake(
-                lambda: py_function(lambda x: 1 // 0, label="bad")(x).numpy(),
-                RunError,
-                "raised ZeroDivisionError",
-            ),
-            Mistake(
-                lambda: functions.pullback(
-                    [py_function(np.sort)(x)], [as_tensor([1.0, 1.0])], [x]
-                ),
-                GradientError,
-                "host_gradient",
-            ),
-        ]
-
 
 @op(effect="each", repeatable=False)
 class HostEffect(Host):
@@ -128,21 +95,6 @@ class Callback(Family):
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g, *[None] * (len(xs) - 1))
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        op = cls(lambda *xs: None, "told", (float64,) * 2)
-        inputs = Input((2, 3), float64), Input((4,), float64)
-        return [Sample(op, inputs, (0,))]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x = as_tensor([1.0, 2.0])
-        fail, no = functools.partial(int, "no number"), cast(Any, x)
-        return [
-            Mistake(lambda: callback(lambda x: fail(), x).numpy(), RunError, "raised"),
-            Mistake(lambda: callback(no, x), ArgumentError, "a function"),
-        ]
 
 
 def called_back(label: str, function: Callable[..., Any], pairs: Any) -> Any:

@@ -10,12 +10,7 @@ import numpy as np
 
 from treadle.base.caches import cached
 from treadle.base.dtypes import bool_, whole
-from treadle.base.errors import (
-    ArgumentError,
-    ShapeError,
-    TraceError,
-    TreadleError,
-)
+from treadle.base.errors import ArgumentError, ShapeError, TraceError, TreadleError
 from treadle.base.slices import SliceRange
 from treadle.base.types import Names, Shape, Type
 from treadle.graph.frame import top

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from treadle.base.dtypes import complex64, kind, real_of
-from treadle.base.errors import RunError, ShapeError
+from treadle.base.dtypes import kind, real_of
+from treadle.base.errors import ShapeError
 from treadle.base.types import TupleType, Type
-from treadle.graph.leaves import as_tensor, zeros_of
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
+from treadle.graph.leaves import zeros_of
+from treadle.graph.op import Array, Cotangents, op
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.graph.tolerance import unit
@@ -24,12 +24,10 @@ from treadle.ops.matrices import (
     adjoint_of,
     identity,
     matrices,
-    of_square,
     of_stacks,
     solved,
     square,
     stacked_names,
-    well,
 )
 from treadle.ops.movement import broadcast_to
 from treadle.ops.rearrange import matrix_transpose
@@ -47,20 +45,6 @@ class OfSquare(OfMatrices):
     __slots__ = ()
     arity = 1
 
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [
-            Sample(cls(), (well(3, 3),)),
-            Sample(cls(), (well(2, 1, 4, 4),), None, False),
-            Sample(cls(), (Input((2, 1, 1), low=0.5, high=2.0),)),
-            Sample(cls(), (Input((0, 0)),), ()),
-            Sample(cls(), (well(2, 3, 3, dtype=complex64),), ()),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        return [of_square(cls)]
-
 
 @op()
 class Inverse(OfSquare):
@@ -76,11 +60,6 @@ class Inverse(OfSquare):
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         back = adjoint(y)
         return (-matmul(matmul(back, g), back),)
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        zero = as_tensor(np.zeros((2, 2), np.float32))
-        return [Mistake(lambda: cls()(zero).numpy(), RunError, "Singular matrix")]
 
 
 @of_stacks
@@ -249,24 +228,6 @@ class PseudoInverse(OfMatrices):
         gradient = matmul(matmul(left, p), ph) + matmul(ph, matmul(p, right))
         return gradient - matmul(matmul(ph, g), ph), None
 
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        low = np.array([[1.0, 2.0], [2.0, 4.0], [0.0, 0.0]], np.float32)
-        bound, several = np.float32(1e-3), np.full((2,), 1e-3, np.float32)
-        return [
-            Sample(cls(), (well(4, 2), bound), (0,)),
-            Sample(cls(), (well(2, 3, 5), several), (0,), False),
-            Sample(cls(), (low, bound), ()),
-            Sample(cls(), (Input((0, 3)), bound), ()),
-            Sample(cls(), (well(2, 3, 2, dtype=complex64), several), ()),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x = as_tensor(np.ones((2, 2), np.float32))
-        far = as_tensor([1.0, 2.0])
-        return [Mistake(lambda: cls()(x, far), ShapeError, "bounds are floats")]
-
 
 @of_stacks
 def pinv(x: Any, rtol: Any = None) -> Tensor:
@@ -345,19 +306,6 @@ class MatrixExp(OfMatrices):
         below = functions.concat([zero, back], -1)
         whole = MatrixExp()(functions.concat([above, below], -2))
         return (whole[..., :n, n:],)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [
-            Sample(cls(), (Input((3, 3)),)),
-            Sample(cls(), (Input((2, 1, 2, 2)),), None, False),
-            Sample(cls(), (Input((0, 0)),), ()),
-            Sample(cls(), (well(2, 3, 3, dtype=complex64),), ()),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        return [of_square(cls)]
 
 
 @of_stacks

@@ -12,17 +12,7 @@ from treadle.base.caches import cached
 from treadle.base.errors import ArityError, AxisError, ShapeError, TreadleError
 from treadle.base.types import Axis, Type, as_names, normalize_axis, resolve_axis
 from treadle.graph.leaves import as_tensor
-from treadle.graph.op import (
-    Array,
-    Cotangents,
-    Input,
-    Mistake,
-    Op,
-    Sample,
-    Traits,
-    op,
-    shared,
-)
+from treadle.graph.op import Array, Cotangents, Op, Traits, op, shared
 from treadle.graph.operators import provide
 from treadle.graph.recorded import recorded
 from treadle.graph.rows import along_axes
@@ -109,30 +99,6 @@ class Concat(Family):
             parts.append(part(g, self.axis, start, stop))
             start = stop
         return tuple(parts)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [
-            Sample(cls(0), (Input((2, 3)), Input((4, 3)))),
-            Sample(cls(1), (Input((2, 3)), Input((2, 1)), Input((2, 2)))),
-            Sample(cls(0), (Input((0, 3)), Input((1, 3)))),
-            Sample(cls(0), (Input((3,)),)),
-            Sample(cls(1), tuple(Input((3, n)) for n in (2, 1, 3, 1, 0, 2, 1, 4, 2))),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x, y = as_tensor([[1.0, 2.0]]), as_tensor([[1.0]])
-        named = as_tensor([[1.0, 2.0]], axes=("a", "b"))
-        return [
-            Mistake(lambda: concat([x, y], 0), ShapeError, "does not join"),
-            Mistake(lambda: concat([]), ArityError, "nothing"),
-            Mistake(lambda: concat([x], 2), AxisError, "out of range"),
-            Mistake(lambda: concat([x, named]), AxisError, "names differ"),
-            Mistake(lambda: split(x, [1, 2], 1), ShapeError, "add up"),
-            Mistake(lambda: split(x, 3, 1), ShapeError, "equal parts"),
-            Mistake(lambda: stack([x, y]), ShapeError, "item 1 has shape"),
-        ]
 
 
 @cached(1024)

@@ -11,7 +11,7 @@ from treadle.base.dtypes import kind
 from treadle.base.errors import AxisError, DTypeError, RunError, ShapeError
 from treadle.base.types import Type, resolve_axis
 from treadle.graph.leaves import as_tensor, integer_node
-from treadle.graph.op import Array, Input, Mistake, Sample, family, matched
+from treadle.graph.op import Array, family, matched
 from treadle.graph.operators import functions
 from treadle.graph.rows import along_axes
 from treadle.graph.tensor import Tensor
@@ -68,33 +68,6 @@ class OfLabels(Composite):
 
     def infer(self, *types: Type) -> Type:
         return _labeled(self.axis, *types)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        wide = Input((3, 2, 4), low=-3, high=3)
-        return [
-            Sample(cls(1), (Input((2, 3)), np.array([2, 0]))),
-            Sample(cls(1), (wide, np.array([[0, 1, 1, 0], [1] * 4, [0] * 4]))),
-            Sample(cls(0), (Input((5,), low=-3, high=3), np.array(4))),
-            Sample(cls(1), (Input((0, 3)), np.zeros((0,), np.int64))),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x, labels = as_tensor([[1.0, 2.0]]), as_tensor(np.array([1]))
-        far, below = as_tensor(np.array([5])), as_tensor(np.array([-1]))
-        none = as_tensor(np.zeros((1, 0), np.float32))
-        named = functions.name_axes(x, "n", "c")
-        other = functions.name_axes(labels, "b")
-        return [
-            Mistake(lambda: cls(1)(x, x), DTypeError, "labels are integers"),
-            Mistake(lambda: cls(1)(far, far), DTypeError, "float scores"),
-            Mistake(lambda: cls(0)(x, labels), ShapeError, "scores float32"),
-            Mistake(lambda: cls(1)(none, labels), ShapeError, "no classes"),
-            Mistake(lambda: cls(1)(named, other), AxisError, "axis 'n' and axis 'b'"),
-            Mistake(lambda: cls(1)(x, far).numpy(), RunError, "label 5 is"),
-            Mistake(lambda: cls(1)(x, below).numpy(), RunError, "for 2 classes"),
-        ]
 
 
 def hot_at(labels: Tensor, x: Tensor, axis: int) -> Tensor:

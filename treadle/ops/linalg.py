@@ -17,11 +17,7 @@ from treadle.ops.contract import matmul
 from treadle.ops.einsum import diagonal, outer, tensordot, trace, vecdot
 from treadle.ops.factor import cholesky, lq, qr
 from treadle.ops.inverse import cofactors, det, inv, logdet, matrix_exp, pinv, slogdet
-from treadle.ops.matrices import (
-    adjoint,
-    identity,
-    of_stacks,
-)
+from treadle.ops.matrices import adjoint, identity, of_stacks
 from treadle.ops.movement import broadcast_to
 from treadle.ops.norms import greatest
 from treadle.ops.norms import norm as vector_norm

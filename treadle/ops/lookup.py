@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.caches import cached
-from treadle.base.errors import DTypeError, RunError, ShapeError
+from treadle.base.errors import ShapeError
 from treadle.base.symbolic import arange
 from treadle.base.types import Type, as_shape, normalize_axis
 from treadle.graph.leaves import (
@@ -20,7 +20,7 @@ from treadle.graph.leaves import (
     integer_array,
     integer_node,
 )
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Op, Sample, op
+from treadle.graph.op import Array, Cotangents, Op, op
 from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.recorded import recorded_with_rows
 from treadle.graph.rows import spread
@@ -70,24 +70,6 @@ class Embedding(Family):
         places = broadcast_to(flat, (*flat.type.shape[:2], *width))
         entries = TakeAlong(1, True)(table, places)
         return reshape(entries, (*ids.type.shape, *width))
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [
-            Sample(cls(), (Input((3, 2)), np.array([2, 0, 2]))),
-            Sample(cls(), (Input((7, 5)), np.array([[4], [6]]))),
-            Sample(cls(), (Input((3,)), np.array(1))),
-            Sample(cls(), (Input((3, 2)), np.zeros((0,), np.int64))),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x, far = as_tensor([1.0, 2.0]), as_tensor(np.array([-1]))
-        return [
-            Mistake(lambda: cls()(x, x), DTypeError, "are integers"),
-            Mistake(lambda: cls()(as_tensor(1.0), far), ShapeError, "no rows"),
-            Mistake(lambda: cls()(x, far).numpy(), RunError, "id -1 is out of"),
-        ]
 
 
 @cached(1024)
@@ -188,24 +170,6 @@ class RowsToDense(Family):
         width = values.type.shape[rank + has_rows[1] :]
         put = Unindex((self.count, *width), (0,))
         return put.rows((has_rows[1], has_rows[0]), values, ids)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [
-            Sample(cls(3), (np.array([2, 0, 2]), Input((3, 2)))),
-            Sample(cls(7), (np.array([[4], [6]]), Input((2, 1, 5)))),
-            Sample(cls(3), (np.array(1), Input(()))),
-            Sample(cls(3), (np.zeros((0,), np.int64), Input((0, 2)))),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x, far = as_tensor([1.0]), as_tensor(np.array([5]))
-        return [
-            Mistake(lambda: cls(3)(x, x), DTypeError, "are integers"),
-            Mistake(lambda: cls(3)(far, as_tensor(1.0)), ShapeError, "one row"),
-            Mistake(lambda: cls(3)(far, x).numpy(), RunError, "id 5 is out of"),
-        ]
 
 
 def shares(total: Tensor, ids: Tensor) -> Tensor:
@@ -322,26 +286,6 @@ class CombineRows(Composite):
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return None, self(xs[0], g)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [
-            Sample(cls(), (np.array([2, 0, 2]), Input((3, 2)))),
-            Sample(cls(), (np.array([1, 1, 1]), Input((3,)))),
-            Sample(cls(3), (np.zeros((0,), np.int64), Input((0, 2)))),
-            Sample(cls(3), (np.array([2, 0, 2]), Input((3,)))),
-            Sample(cls(FEW + 1), (np.array([2, 0, 2]), Input((3,)))),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x, ids = as_tensor([1.0]), as_tensor(np.array([[5]]))
-        return [
-            Mistake(lambda: cls()(x, x), DTypeError, "are integers"),
-            Mistake(lambda: cls()(ids, x), ShapeError, "one row"),
-            Mistake(lambda: cls()(ids, as_tensor([[1.0]])), ShapeError, "one dim"),
-            Mistake(lambda: cls(5)(ids[0], x).numpy(), RunError, "id 5 is out of"),
-        ]
 
 
 @provide

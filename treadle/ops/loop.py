@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base import trees
-from treadle.base.dtypes import float64, promote
+from treadle.base.dtypes import promote
 from treadle.base.errors import (
     ArgumentError,
     AxisError,
@@ -21,7 +21,7 @@ from treadle.base.options import current
 from treadle.base.types import TupleType, Type, as_names
 from treadle.graph.body import Body, trace
 from treadle.graph.leaves import as_tensor, zeros_of
-from treadle.graph.op import Cotangents, Input, Mistake, Sample, op
+from treadle.graph.op import Cotangents, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.rows import batched, repeated, row_count
 from treadle.graph.tensor import Tensor
@@ -177,38 +177,6 @@ class Scan(Family):
             return [*results[:c], *[swapped(y) for y in results[c:]]]
 
         return called(body.name, each, xs)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        t, row = Type((2,), float64), Type((3,), float64)
-
-        def step(c: Tensor, x: Tensor, w: Tensor) -> list[Tensor]:
-            nxt = functions.sin(c * functions.sum(x) + w)
-            return [nxt, x * functions.sum(nxt)]
-
-        body = trace(step, [t, row, t], "step").body
-        inputs = (Input((2,), float64), Input((4, 3), float64), Input((2,), float64))
-        return [
-            Sample(cls(body, 4, 1, 1), inputs),
-            Sample(cls(body, 4, 1, 1, 0, True), inputs),
-            Sample(
-                cls(body, 0, 1, 1),
-                (inputs[0], Input((0, 3), float64), inputs[2]),
-                second_order=False,
-            ),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        op = cls.samples()[0].op
-        x = as_tensor(np.ones(2))
-        return [
-            Mistake(lambda: op(x, x, x), ShapeError, "4 rows"),
-            Mistake(
-                lambda: scan(lambda c, r: (c.sum(), r), x, x), ShapeError, "carry 0"
-            ),
-            Mistake(lambda: scan(lambda c, r: c, x, x), TraceError, "pair"),
-        ]
 
 
 def row_of(t: Type) -> Type:

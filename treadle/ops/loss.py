@@ -7,11 +7,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.dtypes import accumulator, is_inexact
-from treadle.base.errors import (
-    ArgumentError,
-    ShapeError,
-    TreadleError,
-)
+from treadle.base.errors import ArgumentError, ShapeError, TreadleError
 from treadle.graph.op import Array, Cotangents, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.recorded import recorded

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.errors import TreadleError
-from treadle.graph.op import Array, Cotangents, Input, Sample, op
+from treadle.graph.op import Array, Cotangents, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.activation import sigmoid, softplus
@@ -19,7 +19,6 @@ from treadle.ops.loss import PickLabel
 from treadle.ops.power import log, log1p
 from treadle.ops.rearrange import expand_dims
 from treadle.ops.reduce import sum
-from treadle.ops.sampling import binary_samples
 from treadle.ops.select import maximum, where
 
 __all__ = [
@@ -53,15 +52,6 @@ class BinaryCrossEntropy(Elementwise, arity=2, takes="float"):
         # Where the logarithm stops, its slope stays steep: 0 would teach nothing.
         least = 1e-12 if p.type.dtype.itemsize > 2 else 1e-4
         return g * (p - t) / maximum(p * (1.0 - p), least), g * (no - yes)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        inside = Input(low=0.1, high=0.9)
-        certain = np.array([0, 1, 0, 1], np.float32)
-        return [
-            *binary_samples(cls(), inside, inside),
-            Sample(cls(), (certain, np.array([0, 0, 1, 1], np.float32)), ()),
-        ]
 
 
 @provide

@@ -9,12 +9,11 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from treadle.base import trees
-from treadle.base.dtypes import complex64
 from treadle.base.errors import RunError, ShapeError, TreadleError
 from treadle.base.symbolic import array_of
 from treadle.base.types import TupleType, Type, broadcast_shapes
 from treadle.graph.leaves import as_tensor, constant_node
-from treadle.graph.op import Array, Input, Mistake, Op, Sample, leading, matched
+from treadle.graph.op import Array, leading, matched
 from treadle.graph.operators import Operand, functions
 from treadle.graph.origin import capture, describe
 from treadle.graph.rows import spread
@@ -183,38 +182,3 @@ class OfMatrices(Opaque):
 
     def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
         return self(*spread(has_rows, xs))
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        sample = cls.samples()[0]
-        flat = [as_tensor([1.0, 2.0]) for _ in sample.inputs]
-        return [Mistake(lambda: sample.op(*flat), ShapeError, "is no matrix")]
-
-
-def hermitian_samples(op: Op, matrices: Callable[..., Array]) -> list[Sample]:
-    """Samples of an op of one Hermitian matrix, or a stack of them."""
-    return [
-        Sample(op, (matrices(3, 3),)),
-        Sample(op, (matrices(2, 1, 2, 2),), None, False),
-        Sample(op, (Input((2, 1, 1), low=0.5, high=2.0),)),
-        Sample(op, (Input((0, 0)),), ()),
-        Sample(op, (matrices(2, 3, 3, dtype=complex64),), ()),
-    ]
-
-
-def of_square(cls: type[OfMatrices]) -> Mistake:
-    """The mistake of matrices that are not square."""
-    sample = cls.samples()[0]
-    wide = [as_tensor(np.ones((2, 3), np.float32)) for _ in sample.inputs]
-    return Mistake(lambda: sample.op(*wide), ShapeError, "not square")
-
-
-def well(*shape: int, seed: int = 0, dtype: Any = np.float32) -> Array:
-    """Matrices for samples: far from singular, with singular values far apart."""
-    rng = np.random.default_rng(seed)
-    m, n = shape[-2:]
-    x: Array = rng.uniform(-0.4, 0.4, shape)
-    if np.dtype(dtype).kind == "c":
-        x = x + 1j * rng.uniform(-0.4, 0.4, shape)
-    x = x + np.eye(m, n) * np.arange(2.0, 2.0 + n)
-    return x.astype(dtype)

@@ -23,16 +23,7 @@ from treadle.base.types import (
     normalize_axes,
 )
 from treadle.graph.leaves import as_tensor
-from treadle.graph.op import (
-    Array,
-    Cotangents,
-    Input,
-    Mistake,
-    Sample,
-    common_axes,
-    op,
-    shared,
-)
+from treadle.graph.op import Array, Cotangents, common_axes, op, shared
 from treadle.graph.operators import functions, provide
 from treadle.graph.recorded import recorded
 from treadle.graph.rows import widened
@@ -74,22 +65,6 @@ class Reshape(Movement):
 
     def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
         return reshape(xs[0], (xs[0].type.shape[0], *self.shape))
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [
-            Sample(cls((3, 2)), (Input((2, 3)),)),
-            Sample(cls((6,)), (Input((2, 3)),)),
-            Sample(cls(()), (Input((1, 1)),)),
-            Sample(cls((5, 0)), (Input((0, 3)),)),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        return [
-            Mistake(lambda: reshape([1.0, 2.0], (3,)), ShapeError, "do not fill"),
-            Mistake(lambda: reshape([1.0, 2.0], (-1, -1)), ShapeError, "one -1"),
-        ]
 
 
 @cached(1024)
@@ -160,22 +135,6 @@ class PermuteDims(Movement):
     def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
         return permute_dims(xs[0], (0, *[k + 1 for k in self.order]))
 
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [
-            Sample(cls((1, 0)), (Input((2, 3)),)),
-            Sample(cls((2, 0, 1)), (Input((2, 3, 4)),)),
-            Sample(cls(()), (Input(()),)),
-            Sample(cls((0, 2, 1)), (Input((0, 1, 5)),)),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        return [
-            Mistake(lambda: permute_dims([1.0], (1,)), AxisError, "out of range"),
-            Mistake(lambda: cls((0, 0))(as_tensor([[1.0]])), AxisError, "permutation"),
-        ]
-
 
 @provide
 @recorded
@@ -239,21 +198,6 @@ class BroadcastTo(Movement):
     def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
         x = widened(xs[0], len(self.shape))
         return broadcast_to(x, (x.type.shape[0], *self.shape))
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [
-            Sample(cls((2, 3)), (Input((3,)),)),
-            Sample(cls((4, 2, 3)), (Input((2, 1)),)),
-            Sample(cls((5,)), (Input(()),)),
-            Sample(cls((0, 3)), (Input((1, 3)),)),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        return [
-            Mistake(lambda: broadcast_to([1.0, 2.0], (3,)), ShapeError, "broadcast")
-        ]
 
 
 @provide

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.dtypes import int64, uint8, uint32, uint64
+from treadle.base.dtypes import int64, uint64
 from treadle.base.errors import ArgumentError, DTypeError, ShapeError
 from treadle.base.types import Type
 from treadle.graph.leaves import as_tensor
-from treadle.graph.op import Array, Mistake, Sample, Traits, op
+from treadle.graph.op import Array, Traits, op
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import as_float, astype, operands
@@ -70,29 +70,6 @@ class NearestCodes(Family):
         if not has_rows[1]:
             return mapped(lambda each: self(each, queries), codes)
         return mapped(lambda pair: self(*pair), (codes, queries))
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        rng = np.random.default_rng(7)
-        small = rng.integers(0, 256, (2, 9)).astype(uint8)
-        large = rng.integers(0, 1 << 32, (3, 5)).astype(uint32)
-        return [
-            Sample(cls(4), (small, small.T[:3])),
-            Sample(cls(2), (large, large[:, 1])),
-            Sample(cls(9), (small, small.T[:0])),
-            Sample(cls(0), (small, small.T[:1])),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        codes = as_tensor(np.zeros((2, 3), uint8))
-        query = as_tensor(np.zeros((4, 2), uint8))
-        signed = [as_tensor(np.zeros((2, 2), np.int64))] * 2
-        return [
-            Mistake(lambda: nearest_codes(codes, query, 4), ArgumentError, "k is 4"),
-            Mistake(lambda: cls(1)(codes, codes), ShapeError, "do not meet"),
-            Mistake(lambda: cls(1)(*signed), DTypeError, "unsigned"),
-        ]
 
 
 def _least(values: Array, k: int) -> Array:

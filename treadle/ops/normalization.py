@@ -11,8 +11,8 @@ import numpy as np
 from treadle.base.dtypes import accumulator
 from treadle.base.errors import ArgumentError, AxisError, ShapeError, TreadleError
 from treadle.base.types import Type, normalize_axes, normalize_axis, resolve_axis
-from treadle.graph.leaves import as_tensor, constant_node
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, family, op
+from treadle.graph.leaves import constant_node
+from treadle.graph.op import Array, Cotangents, family, op
 from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.rows import shifted
 from treadle.graph.tensor import Tensor
@@ -65,27 +65,6 @@ class Scaled(Composite):
         if has_rows[1]:
             return super().rows(has_rows, *xs)
         return shifted(self)(*xs)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        eps = np.array(0.01, np.float32)
-        return [
-            Sample(cls((1,)), (Input((2, 3)), eps)),
-            Sample(cls((0, 1)), (Input((7, 5)), eps)),
-            Sample(cls((1, 2)), (Input((2, 3, 4)), eps)),
-            Sample(cls((0,)), (Input((1,), low=1), eps)),
-            Sample(cls((1,)), (Input((0, 3)), eps)),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x = as_tensor([1.0])
-        eps = constant_node(np.array(0.01, np.float32))
-        return [
-            Mistake(lambda: cls((1,))(x, eps), AxisError, "out of range"),
-            Mistake(lambda: cls((0,))(x, x), ShapeError, "epsilon is a scalar"),
-            Mistake(lambda: cls(())(x, eps), AxisError, "at least one axis"),
-        ]
 
 
 @op()

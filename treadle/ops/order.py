@@ -7,20 +7,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from treadle.base.dtypes import float32, int32, int64
-from treadle.base.errors import ArgumentError, AxisError, ShapeError
+from treadle.base.dtypes import int64
+from treadle.base.errors import ArgumentError, ShapeError
 from treadle.base.types import TupleType, Type, normalize_axis, resolve_axis
 from treadle.graph.leaves import SCALARS, as_tensor
-from treadle.graph.op import (
-    Array,
-    Cotangents,
-    Input,
-    Mistake,
-    Sample,
-    Traits,
-    family,
-    op,
-)
+from treadle.graph.op import Array, Cotangents, Traits, family, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.rows import along_axes, widened
 from treadle.graph.tensor import Tensor
@@ -62,22 +53,6 @@ class Ordering(Family):
     def infer(self, *types: Type) -> Type:
         normalize_axis(self.axis, types[0].ndim)
         return types[0]
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        tied = np.array([[2.0, np.nan, 1.0, 2.0]], np.float32)
-        return [
-            Sample(cls(0, False), (Input((5, 3), float32, apart=0.01),)),
-            Sample(cls(1, True), (Input((2, 7), float32, apart=0.01),)),
-            Sample(cls(1, True), (Input((3, 6), int32, -2, 2),)),
-            Sample(cls(1, True), (tied,), ()),
-            Sample(cls(0, False), (Input((0, 3)),)),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x = as_tensor([1.0])
-        return [Mistake(lambda: cls(1, False)(x), AxisError, "out of range")]
 
 
 @op(differentiable=False)
@@ -176,20 +151,6 @@ class TopK(Composite):
         places = outputs_of(y)[1]
         return (PutAlong(self.axis, x.type.shape[self.axis])(g[0], places),)
 
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [
-            Sample(cls(2, 1), (Input((3, 5), apart=0.01),)),
-            Sample(cls(1, 0), (Input((4,), apart=0.01),)),
-            Sample(cls(0, 0), (Input((4,), apart=0.01),)),
-            Sample(cls(2, 0, False), (Input((4, 2), apart=0.01),)),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x = as_tensor([1.0])
-        return [Mistake(lambda: top_k(x, 2), ArgumentError, "k is 2")]
-
 
 @provide
 def top_k(
@@ -260,25 +221,6 @@ class SearchSorted(Family):
             last = functions.isnan(v)
             lower = lower | (last if self.right else last & ~functions.isnan(row))
         return cast(Tensor, functions.sum(lower, -1))
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        row = np.array([-1.0, 0.0, 0.0, 1.5, np.nan], np.float32)
-        values = np.array([[0.0, -2.0, 9.0], [1.5, np.nan, np.inf]], np.float32)
-        return [
-            Sample(cls(), (row, values)),
-            Sample(cls(True), (row, values)),
-            Sample(cls(), (np.arange(5, dtype=np.int32), Input((3,), int32, -1, 6))),
-            Sample(cls(), (row[:0], Input(()))),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x, grid = as_tensor([1.0]), as_tensor([[1.0]])
-        return [
-            Mistake(lambda: searchsorted(grid, x), ShapeError, "is a vector"),
-            Mistake(lambda: searchsorted(x, x, side="up"), ArgumentError, "'up'"),
-        ]
 
 
 @provide

@@ -11,7 +11,7 @@ from treadle.base.errors import ArgumentError, ShapeError
 from treadle.base.symbolic import array_of
 from treadle.base.types import Type, resolve_axis
 from treadle.graph.leaves import as_tensor, constant_node
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, Traits, op
+from treadle.graph.op import Array, Cotangents, Traits, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.rows import widened
 from treadle.graph.tensor import Tensor
@@ -64,27 +64,6 @@ class Pad(Family):
         zero = constant_node(np.zeros((), x.type.dtype))
         border = widened(value, len(self.widths))
         return functions.where(mask, Pad(widths)(x, zero), border)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        value = np.array(0.5, np.float32)
-        return [
-            Sample(cls(((1, 2), (0, 1))), (Input((2, 3)), value)),
-            Sample(cls(((0, 0),)), (Input((3,)), value)),
-            Sample(cls(((2, 0),)), (Input((0,)), value)),
-            Sample(cls(()), (Input(()), value)),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x = as_tensor([1.0])
-        return [
-            Mistake(lambda: pad(x, ((1, -1),)), ArgumentError, "negative"),
-            Mistake(lambda: pad(x, ((1, 1), (1, 1))), ShapeError, "2 widths for 1"),
-            Mistake(lambda: pad(x, 1, mode="wavy"), ArgumentError, "wavy"),
-            Mistake(lambda: pad(x, -1, mode="edge"), ArgumentError, "no border"),
-            Mistake(lambda: pad(x, ((1, 2, 3),)), ArgumentError, "widths are"),
-        ]
 
 
 @provide

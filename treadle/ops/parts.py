@@ -7,16 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.dtypes import HALF, complex64, float32, float64, kind
+from treadle.base.dtypes import kind
 from treadle.base.types import Type, broadcast_shapes
-from treadle.graph.op import FLAT, Array, Cotangents, Input, Sample, common_axes, op
+from treadle.graph.op import FLAT, Array, Cotangents, common_axes, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.rows import lifted
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import align, unary
 from treadle.ops.cast import as_float, operands
 from treadle.ops.families import Opaque, Unary, same_dtype
-from treadle.ops.sampling import binary_samples
 
 __all__ = [
     "angle",
@@ -35,11 +34,6 @@ class Predicate(Unary):
 
     __slots__ = ()
     result = "bool"
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        special = np.array([0.0, -0.0, 1.0, np.inf, -np.inf, np.nan], np.float32)
-        return [*super().samples(), Sample(cls(), (special,))]
 
 
 @op(primitive=True, differentiable=False)
@@ -112,10 +106,6 @@ class Real(Unary, result="real"):
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (functions.astype(g, xs[0].type.dtype),)
 
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [Sample(cls(), (Input((2, 3), complex64),)), Sample(cls(), (Input(),))]
-
 
 @provide
 def real(x: Any) -> Tensor:
@@ -139,10 +129,6 @@ class Imag(Unary, result="real"):
         if kind(xs[0].type.dtype) != "complex":
             return (FLAT,)
         return (functions.astype(g, xs[0].type.dtype) * 1j,)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [Sample(cls(), (Input((2, 3), complex64),)), Sample(cls(), (Input(),))]
 
 
 @provide
@@ -185,19 +171,6 @@ class NextAfter(Opaque):
 
     def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
         return self(*lifted(has_rows, xs))
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        step = np.array([0.0, -0.0, 1.0, -1.0, np.inf, np.nan])
-        edges = np.array([0.0, -0.0, np.inf, np.nan, 1.0, 1e-45], np.float32)
-        return [
-            *(
-                Sample(s.op, s.inputs, ())
-                for s in binary_samples(cls(), dtypes=(float32, float64))
-            ),
-            Sample(cls(), (edges, edges[::-1].copy()), ()),
-            *(Sample(cls(), (step.astype(d), step[::-1].astype(d)), ()) for d in HALF),
-        ]
 
 
 @provide

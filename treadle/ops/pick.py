@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from treadle.base.dtypes import DType, as_dtype
-from treadle.base.errors import ArgumentError, DTypeError, RunError, ShapeError
+from treadle.base.errors import ArgumentError, ShapeError
 from treadle.base.options import current
 from treadle.base.types import Type, broadcast_shapes, normalize_axis, resolve_axis
 from treadle.graph.leaves import as_tensor, integer_node
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, common_axes, op
+from treadle.graph.op import Array, Cotangents, common_axes, op
 from treadle.graph.operators import provide
 from treadle.graph.rows import along_axes
 from treadle.graph.tensor import Tensor
@@ -124,26 +124,6 @@ class TakeAlong(Family):
         extent = xs[0].type.shape[self.axis]
         return PutAlong(self.axis, extent, self.labels)(g, xs[1]), None
 
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [
-            Sample(cls(1), (Input((2, 3)), np.array([[2], [-3]]))),
-            Sample(cls(0), (Input((3, 2)), np.array([[2, 0], [0, 0], [1, 1], [2, 2]]))),
-            Sample(cls(0), (Input((3,)), np.zeros((0,), np.int64))),
-            Sample(cls(1, True), (Input((2, 3)), np.array([[2], [0]]))),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x, far = as_tensor([1.0]), as_tensor(np.array([5]))
-        below = as_tensor(np.array([-1]))
-        return [
-            Mistake(lambda: cls(0, True)(x, below).numpy(), RunError, "label -1 is"),
-            Mistake(lambda: cls(0)(x, x), DTypeError, "are integers"),
-            Mistake(lambda: cls(0)(as_tensor([[1.0]]), far), ShapeError, "but along"),
-            Mistake(lambda: cls(0)(x, far).numpy(), RunError, "index 5 is out"),
-        ]
-
 
 def _along_fits(axis: int, x: Type, ids: Type) -> None:
     integers_only([ids])
@@ -187,28 +167,6 @@ class PutAlong(Family):
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return TakeAlong(self.axis, self.labels)(g, xs[1]), None
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [
-            Sample(cls(1, 3), (Input((2, 1)), np.array([[2], [-3]]))),
-            Sample(cls(0, 4), (Input((3, 2)), np.array([[2, 0], [3, 0], [1, 1]]))),
-            Sample(cls(0, 2), (Input((0,)), np.zeros((0,), np.int64))),
-            Sample(cls(1, 3, True), (Input((2, 1)), np.array([[2], [0]]))),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x, far = as_tensor([1.0]), as_tensor(np.array([5]))
-        two, below = as_tensor([1.0, 2.0]), as_tensor(np.array([-1]))
-        return [
-            Mistake(
-                lambda: cls(0, 3, True)(x, below).numpy(), RunError, "label -1 is out"
-            ),
-            Mistake(lambda: cls(0, 3)(x, x), DTypeError, "are integers"),
-            Mistake(lambda: cls(0, 3)(two, far), ShapeError, "do not fit"),
-            Mistake(lambda: cls(0, 3)(x, far).numpy(), RunError, "index 5 is out"),
-        ]
 
 
 @provide
@@ -291,21 +249,6 @@ class OneHot(Family):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", as_dtype(self.dtype))
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        f = as_dtype("float32")
-        return [
-            Sample(cls(3, f), (np.array([2, 0]),)),
-            Sample(cls(4, as_dtype(bool)), (np.array([[1], [3]]),)),
-            Sample(cls(2, f), (np.array(1),)),
-            Sample(cls(2, f), (np.zeros((0,), np.int64),)),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        far = as_tensor(np.array([5]))
-        return [Mistake(lambda: one_hot(far, 3).numpy(), RunError, "label 5 is out")]
 
 
 @provide

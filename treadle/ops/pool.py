@@ -10,9 +10,7 @@ import numpy as np
 from treadle.base.dtypes import int64
 from treadle.base.errors import ArgumentError, ShapeError
 from treadle.base.types import Shape, Type
-from treadle.graph.leaves import as_tensor
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, common_axes, op
-from treadle.graph.operators import functions
+from treadle.graph.op import Array, Cotangents, common_axes, op
 from treadle.graph.tensor import Tensor
 from treadle.ops.families import Composite, same_dtype
 from treadle.ops.movement import reshape
@@ -94,35 +92,6 @@ class MaxPool(Window):
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (MaxPoolGradient(self.kernel, *self.sliding)(xs[0], g),)
 
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        apart = 0.01
-        return [
-            Sample(cls((2,), (2,), ((0, 0),), (1,)), (Input((2, 1, 5), apart=apart),)),
-            Sample(
-                cls((2, 3), (2, 1), ((1, 0), (1, 1)), (1, 2)),
-                (Input((2, 2, 3, 5), apart=apart),),
-            ),
-            Sample(
-                cls((2, 1, 2), (1, 1, 1), ((0, 0),) * 3, (1, 1, 1)),
-                (Input((1, 1, 2, 3, 3), apart=apart),),
-            ),
-            Sample(cls((2,), (1,), ((0, 0),), (1,)), (Input((0, 1, 3)),)),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x = as_tensor(np.ones((1, 1, 3)))
-        return [
-            Mistake(lambda: functions.max_pool1d(x, 4), ShapeError, "wider"),
-            Mistake(lambda: functions.max_pool2d([1.0], 2), ShapeError, "of 2 dim"),
-            Mistake(
-                lambda: functions.max_pool1d(x, 2, padding=2),
-                ShapeError,
-                "only padding",
-            ),
-        ]
-
 
 @op(tolerance="E", differentiable=False)
 class MaxPoolPositions(Window):
@@ -153,16 +122,6 @@ class MaxPoolPositions(Window):
             best = np.where(more, v, best)
             positions = np.where(more, number, positions)
         return positions
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [Sample(cls(*fields_of(s.op)), s.inputs) for s in MaxPool.samples()]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        flat = as_tensor([1.0])
-        pool = cls((2,), (1,), ((0, 0),), (1,))
-        return [Mistake(lambda: pool(flat), ShapeError, "of 1 dimensions")]
 
 
 @op(tolerance="R")
@@ -208,23 +167,6 @@ class MaxPoolGradient(Composite):
         inner: Any = (..., *[slice(a, a + n) for n, (a, _) in ends])
         return out[inner]
 
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        samples = []
-        for s in MaxPool.samples():
-            shape = s.op.infer(Type(s.inputs[0].shape, s.inputs[0].dtype))
-            assert isinstance(shape, Type)
-            samples.append(
-                Sample(cls(*fields_of(s.op)), (*s.inputs, Input(shape.shape)), (0, 1))
-            )
-        return samples
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x = as_tensor(np.ones((1, 1, 3)))
-        pool = cls((2,), (1,), ((0, 0),), (1,))
-        return [Mistake(lambda: pool(x, x), ShapeError, "is not of")]
-
 
 @op(tolerance="R", linear=True)
 class SumPool(Window):
@@ -251,18 +193,6 @@ class SumPool(Window):
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         back = SumPoolGradient(xs[0].type.shape[2:], self.kernel, *self.sliding)
         return (back(g),)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [Sample(cls(*fields_of(s.op)), s.inputs) for s in MaxPool.samples()]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x = as_tensor(np.ones((1, 1, 3)))
-        return [
-            Mistake(lambda: functions.sum_pool(x, 4), ShapeError, "wider"),
-            Mistake(lambda: functions.sum_pool([1.0], 4), ShapeError, "n, c"),
-        ]
 
 
 @op(tolerance="R", linear=True)
@@ -291,20 +221,3 @@ class SumPoolGradient(Window):
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (SumPool(self.kernel, *self.sliding)(g),)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        samples = []
-        for s in MaxPool.samples():
-            x = s.inputs[0]
-            shape = s.op.infer(Type(x.shape, x.dtype))
-            assert isinstance(shape, Type)
-            back = cls(x.shape[2:], *fields_of(s.op))
-            samples.append(Sample(back, (Input(shape.shape),)))
-        return samples
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x = as_tensor(np.ones((1, 1, 3)))
-        back = cls((3,), (2,), (1,), ((0, 0),), (1,))
-        return [Mistake(lambda: back(x), ShapeError, "is not of")]

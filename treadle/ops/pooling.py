@@ -16,15 +16,7 @@ from treadle.ops.cast import as_float, carried_wide, summand
 from treadle.ops.families import some
 from treadle.ops.naming import named_like
 from treadle.ops.pool import MaxPool, MaxPoolPositions, SumPool
-from treadle.ops.window import (
-    Integers,
-    Pairs,
-    batched,
-    image,
-    padded,
-    pairs,
-    spatial,
-)
+from treadle.ops.window import Integers, Pairs, batched, image, padded, pairs, spatial
 
 __all__ = [
     "adaptive_avg_pool",

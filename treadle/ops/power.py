@@ -16,7 +16,7 @@ from treadle.base.dtypes import (
     kind,
 )
 from treadle.graph.leaves import as_tensor
-from treadle.graph.op import Array, Cotangents, Input, Sample, op
+from treadle.graph.op import Array, Cotangents, Input, op
 from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.recorded import recorded
 from treadle.graph.tensor import Tensor
@@ -24,7 +24,6 @@ from treadle.ops.align import binary, unary
 from treadle.ops.cast import as_float, carried_wide, operands
 from treadle.ops.elementwise import conj
 from treadle.ops.families import Elementwise, Unary
-from treadle.ops.sampling import binary_samples, unary_samples
 
 __all__ = [
     "cube",
@@ -54,11 +53,6 @@ class Sqrt(Unary):
             return (g / (functions.conj(y) * 2.0),)
         safe = functions.where(y == 0, 1, y)
         return (functions.where(y == 0, 0, g / (safe * 2.0)),)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        flat = Sample(cls(True), (Input((5,), low=0.2, high=4),))
-        return [*unary_samples(cls(), 0.2, 4), flat]
 
 
 @provide
@@ -184,18 +178,6 @@ class Pow(Elementwise, arity=2, takes="numeric", ufunc=np.power):
         # The derivative by n is y log(x); at 0 it is 0 (for n > 0), below it is NaN.
         safe = functions.where(x == 0, 1, x)
         return gx, g * y * functions.log(safe)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        base = Input(low=0.3, high=2.0)
-        whole = [
-            Sample(cls(), (Input((2, 3), apart=0.1), np.array(n, np.float32)), (0,))
-            for n in (2.0, 3.0, -1.0)
-        ]
-        counts = binary_samples(
-            cls(), Input(low=1, high=3), Input(low=0, high=3), (int32,)
-        )
-        return [*binary_samples(cls(), base, Input()), *whole, *counts]
 
 
 @provide

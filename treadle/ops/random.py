@@ -27,8 +27,8 @@ from treadle.base.dtypes import (
 from treadle.base.errors import ArgumentError, DTypeError, ShapeError
 from treadle.base.options import current
 from treadle.base.types import Shape, Type, as_shape, broadcast_shapes, resolve_axis
-from treadle.graph.leaves import as_tensor, draw_node
-from treadle.graph.op import Array, Mistake, Sample, Traits, family, op
+from treadle.graph.leaves import draw_node
+from treadle.graph.op import Array, Traits, family, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import binary
@@ -145,27 +145,6 @@ class Random(Family):
 
     def __repr__(self) -> str:
         return f"{self.name}(shape={self.shape!r}, dtype={self.dtype.name!r})"
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        draw = np.array([7, 3], np.uint64)
-        return [
-            Sample(cls((2, 3), float32), (draw,)),
-            Sample(cls((), float32), (draw,)),
-            Sample(cls((5,), float64), (draw,)),
-            Sample(cls((0, 2), float32), (draw,)),
-            Sample(cls((7,), float16), (draw,)),
-            Sample(cls((5,), float32), (np.array([[7, 3], [7, 4]], np.uint64),)),
-            Sample(cls((3, 3), bfloat16), (draw,)),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x = as_tensor([1.0])
-        return [
-            Mistake(lambda: cls((2,), float32)(x), DTypeError, "uint64[2]"),
-            Mistake(lambda: cls((2,), int64), DTypeError, "are floats"),
-        ]
 
 
 @op()

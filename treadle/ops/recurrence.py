@@ -8,17 +8,7 @@ import numpy as np
 
 from treadle.base.errors import AxisError, ShapeError
 from treadle.base.types import Type, broadcast_shapes, normalize_axis, resolve_axis
-from treadle.graph.leaves import as_tensor
-from treadle.graph.op import (
-    Array,
-    Cotangents,
-    Input,
-    Mistake,
-    Sample,
-    Traits,
-    family,
-    op,
-)
+from treadle.graph.op import Array, Cotangents, Traits, family, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.rows import along_axes
 from treadle.graph.tensor import Tensor
@@ -82,25 +72,6 @@ class LinearRecurrence(Chain):
         later = functions.shift(conj(xs[0]), step, self.axis)
         gb = LinearRecurrence(self.axis, not self.reverse)(later, g)
         return gb * functions.shift(conj(y), -step, self.axis), gb
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [
-            Sample(cls(0), (Input((4, 3)), Input((4, 3)))),
-            Sample(cls(1, True), (Input((2, 5)), Input((2, 5)))),
-            Sample(cls(0), (Input((1,)), Input((1,)))),
-            Sample(cls(1), (Input((2, 0)), Input((2, 0)))),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x, y = as_tensor([1.0]), as_tensor([1.0, 2.0])
-        named = as_tensor([1.0], axes=("n",))
-        return [
-            Mistake(lambda: cls(1)(x, x), AxisError, "out of range"),
-            Mistake(lambda: cls(0)(x, y), ShapeError, "differ in shape"),
-            Mistake(lambda: cls(0)(named, x), AxisError, "differ in axis names"),
-        ]
 
 
 @provide

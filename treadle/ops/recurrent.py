@@ -9,8 +9,7 @@ import numpy as np
 
 from treadle.base.errors import ShapeError
 from treadle.base.types import TupleType, Type
-from treadle.graph.leaves import as_tensor
-from treadle.graph.op import Array, Input, Mistake, Sample, leading, matched, op
+from treadle.graph.op import Array, leading, matched, op
 from treadle.graph.operators import functions
 from treadle.graph.rows import spread
 from treadle.graph.tensor import Tensor
@@ -54,12 +53,6 @@ class Cell(Composite):
     def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
         return self(*spread(has_rows, xs))
 
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x = as_tensor(np.ones((2, 3), np.float32))
-        wrong = [x] * (cls.arity or 1)
-        return [Mistake(lambda: cls()(*wrong), ShapeError, "gates of state")]
-
 
 @op()
 class LstmCell(Cell):
@@ -84,14 +77,6 @@ class LstmCell(Cell):
         i, f, g, o = parts(gates, 4)
         after = functions.sigmoid(f) * c + functions.sigmoid(i) * functions.tanh(g)
         return functions.sigmoid(o) * functions.tanh(after), after
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [
-            Sample(cls(), (Input((2, 12)), Input((2, 3)))),
-            Sample(cls(), (Input((4,)), Input((1,)))),
-            Sample(cls(), (Input((0, 8)), Input((0, 2)))),
-        ]
 
 
 def lstm_cell(gates: Any, c: Any) -> tuple[Tensor, Tensor]:
@@ -128,13 +113,6 @@ class GruCell(Cell):
         (a, b, c), (d, e, f) = parts(inputs, 3), parts(past, 3)
         n = functions.tanh(c + functions.sigmoid(a + d) * f)
         return n + functions.sigmoid(b + e) * (h - n)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [
-            Sample(cls(), (Input((2, 9)), Input((2, 9)), Input((2, 3)))),
-            Sample(cls(), (Input((3,)), Input((3,)), Input((1,)))),
-        ]
 
 
 def gru_cell(inputs: Any, past: Any, h: Any) -> Tensor:

@@ -6,11 +6,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from treadle.base.errors import ArgumentError, AxisError
+from treadle.base.errors import ArgumentError
 from treadle.base.symbolic import arange
 from treadle.base.types import Shape, Type, broadcast_shapes, normalize_axes
 from treadle.graph.leaves import as_tensor, constant_node
-from treadle.graph.op import Cotangents, Input, Mistake, Sample, op
+from treadle.graph.op import Cotangents, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.recorded import recorded
 from treadle.graph.rows import along_axes
@@ -70,21 +70,6 @@ class Sum(Reduction):
 
     def identity(self, dtype: Any) -> Any:
         return 0
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [
-            Sample(cls((0,)), (Input((2, 3)),)),
-            Sample(cls((0, 1)), (Input((7, 5)),)),
-            Sample(cls((1,), True), (Input((2, 3, 4)),)),
-            Sample(cls(()), (Input((3,)),)),
-            Sample(cls((0,)), (Input((0, 3)),)),
-            Sample(cls((0, 2)), (Input((33, 1, 31)),), second_order=False),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        return [Mistake(lambda: sum([1.0], 1), AxisError, "out of range")]
 
 
 @provide
@@ -180,22 +165,6 @@ class Median(Composite):
         wide = functions.broadcast_to(sorted_weights, x.type.shape)
         mine = functions.take_along_axis(wide, places, self.axis)
         return (functions.reshape(mine, x.type.shape, axes=names) * g,)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [
-            Sample(cls(1), (Input((2, 3), apart=0.01),)),
-            Sample(cls(0, True), (Input((4, 5), apart=0.01),)),
-            Sample(cls(0), (Input((1,), apart=0.01),)),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        empty = as_tensor(np.zeros((0, 3), np.float32))
-        return [
-            Mistake(lambda: median(empty, 0), ArgumentError, "of nothing"),
-            Mistake(lambda: median([[1.0]], (0, 1)), ArgumentError, "one axis"),
-        ]
 
 
 def median(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.dtypes import whole
-from treadle.base.errors import ArgumentError, AxisError
+from treadle.base.errors import ArgumentError
 from treadle.base.types import (
     Type,
     as_integers,
@@ -16,7 +16,7 @@ from treadle.base.types import (
     resolve_axis,
 )
 from treadle.graph.leaves import as_tensor
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
+from treadle.graph.op import Array, Cotangents, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.rows import along_axes
 from treadle.graph.tensor import Tensor
@@ -49,19 +49,6 @@ class Flip(Movement):
         return tuple(
             x.shape[k] - 1 - n if k in self.axes else n for k, n in enumerate(i)
         )
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [
-            Sample(cls((0,)), (Input((4, 3)),)),
-            Sample(cls((0, 2)), (Input((2, 3, 4)),)),
-            Sample(cls((0,)), (Input((0, 3)),)),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x = as_tensor([1.0])
-        return [Mistake(lambda: flip(x, 1), AxisError, "out of range")]
 
 
 @provide
@@ -98,22 +85,6 @@ class Roll(Movement):
         return tuple(
             (p - self.shift) % n if k == self.axis else p for k, p in enumerate(i)
         )
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [
-            Sample(cls(1, 0), (Input((4, 3)),)),
-            Sample(cls(-2, 1), (Input((2, 5)),)),
-            Sample(cls(1, 0), (Input((0, 3)),)),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x = as_tensor([1.0])
-        return [
-            Mistake(lambda: roll(x, 1, 1), AxisError, "out of range"),
-            Mistake(lambda: roll(x, (1, 2), 0), ArgumentError, "2 shifts"),
-        ]
 
 
 @provide

@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.dtypes import complex64, float32, int32, kind
+from treadle.base.dtypes import float32, int32, kind
 from treadle.base.errors import ArgumentError
-from treadle.graph.op import FLAT, Cotangents, Input, Mistake, Sample, family, op
+from treadle.graph.op import FLAT, Cotangents, Input, family, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import operands
 from treadle.ops.families import Elementwise
-from treadle.ops.sampling import unary_samples
 
 __all__ = [
     "abs",
@@ -39,10 +38,6 @@ class Abs(Elementwise):
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g * sign(xs[0]),)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [*super().samples(), Sample(cls(), (Input((2, 3), complex64),))]
 
 
 @provide
@@ -96,18 +91,6 @@ class Rounding(Elementwise):
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g if self.straight else FLAT,)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [
-            *unary_samples(cls(False), apart=0.05),
-            Sample(cls(True), (Input((5,), low=-3, high=3),), differentiable=()),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        says = "straight_through"
-        return [Mistake(lambda: round([1.0], gradient="none"), ArgumentError, says)]
 
 
 def straight(gradient: str) -> bool:

@@ -10,12 +10,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from treadle.base.dtypes import int32
-from treadle.base.errors import ArgumentError, AxisError
+from treadle.base.errors import ArgumentError
 from treadle.base.symbolic import arange
 from treadle.base.types import Type, as_integer, normalize_axis, resolve_axis
 from treadle.graph.leaves import as_tensor, constant_node
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, family, op
+from treadle.graph.op import Array, Cotangents, family, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import as_float, astype, summand
@@ -30,14 +29,6 @@ __all__ = [
     "cumulative_sum",
     "diff",
 ]
-
-
-def off_infinity(samples: list[Sample]) -> list[Sample]:
-    """Exclusive samples without a gradient check: at -inf there is no difference."""
-    return [
-        Sample(s.op, s.inputs, () if getattr(s.op, "exclusive", False) else None)
-        for s in samples
-    ]
 
 
 @family
@@ -102,21 +93,6 @@ class Running(Chain):
         width = (0, 1) if self.reverse else (1, 0)
         widths = [width if k == self.axis else (0, 0) for k in range(x.type.ndim)]
         return functions.pad(self(x), widths, value=self.identity(x.type.dtype))
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [
-            Sample(cls(0, False, False), (Input((4, 3), apart=0.01),)),
-            Sample(cls(1, True, False), (Input((2, 5), apart=0.01),)),
-            Sample(cls(0, False, True), (Input((4,), apart=0.01),)),
-            Sample(cls(1, True, True), (Input((2, 3, 2), apart=0.01),)),
-            Sample(cls(0, False, False), (Input((0, 3)),)),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x = as_tensor([1.0])
-        return [Mistake(lambda: cls(1, False, False)(x), AxisError, "out of range")]
 
 
 @op(linear=True)
@@ -224,10 +200,6 @@ class CumulativeLogSumExp(Running):
         factors = self.next(functions.sigmoid(-gap))
         return share * self.gathered(factors, g)
 
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return off_infinity(super().samples())
-
 
 @provide
 def cumulative_logsumexp(
@@ -269,11 +241,6 @@ class CumulativeMax(Running):
         step = -1 if self.reverse else 1
         first = 1 - functions.shift(stays, step, self.axis)
         return first * self.gathered(stays, g)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        counts = Sample(cls(1, True, True), (Input((2, 4), int32, -9, 9),))
-        return [*off_infinity(super().samples()), counts]
 
 
 @provide

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from treadle.base.dtypes import int64
-from treadle.base.errors import ArgumentError, DTypeError, RunError, ShapeError
+from treadle.base.errors import ArgumentError
 from treadle.base.symbolic import arange
 from treadle.base.types import Type
-from treadle.graph.leaves import as_tensor, constant_node, zeros_of
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
+from treadle.graph.leaves import constant_node, zeros_of
+from treadle.graph.op import Array, Cotangents, op
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.ops.elementwise import conj
@@ -78,26 +78,6 @@ class IndexSet(Family):
 
     def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
         return put_rows(self, 2, has_rows, xs)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        i, j = np.array([2, 0, -1, 2]), np.array([[1], [0]])
-        return [
-            Sample(cls((0,)), (Input((3, 2)), Input((4, 2)), i)),
-            Sample(cls((0, 2)), (Input((3, 2, 4)), Input((2, 4, 2)), i, j)),
-            Sample(cls((1, 2), 1), (Input((2, 3, 4)), Input((2, 4)), i, i)),
-            Sample(cls((0,)), (Input((3,)), Input(()), np.array(1))),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x, far = as_tensor([1.0]), as_tensor(np.array([5]))
-        put = cls((0,))
-        return [
-            Mistake(lambda: put(x, far, far), DTypeError, "dtypes"),
-            Mistake(lambda: put(x, as_tensor(1.0), far), ShapeError, "do not fit"),
-            Mistake(lambda: put(x, x, far).numpy(), RunError, "index 5 is out"),
-        ]
 
 
 @op(tolerance="R")
@@ -169,34 +149,3 @@ class IndexFold(Family):
         won = both(functions.equal(take(owner, *ids), claim), hit)
         gx = functions.where(kept, g, 0.0)
         return gx, functions.where(won, take(g, *ids), 0.0)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        i, j = np.array([2, 0, -1, 2]), np.array([[1], [0]])
-        far = Input((4, 2), apart=0.05)
-        near = Input((3, 2), low=-1.9, high=2.1, apart=0.05)
-        zeros = np.array([[0.0, 1.5], [2.0, 0.5], [1.0, -2.0], [3.0, 2.0]], np.float32)
-        return [
-            Sample(cls((0,), 0, "multiply"), (Input((3, 2)), far, i)),
-            Sample(
-                cls((0,), 0, "multiply"),
-                (Input((3, 2)), zeros, i),
-                second_order=False,
-            ),
-            Sample(
-                cls((0, 2), 0, "multiply"),
-                (Input((3, 2, 4)), Input((2, 4, 2), apart=0.05), i, j),
-            ),
-            Sample(cls((0,), 0, "max"), (near, far, i)),
-            Sample(cls((0,), 0, "min"), (near, far, i)),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x, far = as_tensor([1.0]), as_tensor(np.array([5]))
-        put = cls((0,), 0, "max")
-        return [
-            Mistake(lambda: cls((0,), 0, "or")(x, x, far), ArgumentError, "none of"),
-            Mistake(lambda: put(x, as_tensor(1.0), far), ShapeError, "do not fit"),
-            Mistake(lambda: put(x, x, far).numpy(), RunError, "index 5 is out"),
-        ]

@@ -13,7 +13,7 @@ from treadle.base.errors import ArgumentError, DTypeError, RunError, ShapeError
 from treadle.base.symbolic import arange
 from treadle.base.types import Type, resolve_axis
 from treadle.graph.leaves import as_tensor, constant_node
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
+from treadle.graph.op import Array, Cotangents, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import align
@@ -69,27 +69,6 @@ class SegmentSum(Composite):
         rows, kept = segment_of(x.type.shape[0], starts)
         whole = Embedding()(reshape(g, g.type.shape), rows)
         return None, functions.where(per_element(kept, x), whole, 0)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        starts = np.array([0, 2, 2, 5])
-        return [
-            Sample(cls(), (starts, Input((5, 3)))),
-            Sample(cls(), (starts[1:], Input((6, 2, 17)))),
-            Sample(cls(), (starts, Input((5,)))),
-            Sample(cls(), (np.zeros(4, np.int64), Input((0, 2)))),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x, far = as_tensor([1.0]), as_tensor([0, 7])
-        falls = as_tensor([1, 0])
-        return [
-            Mistake(lambda: cls()(x, x), DTypeError, "are integers"),
-            Mistake(lambda: cls()(far, as_tensor(1.0)), ShapeError, "no rows"),
-            Mistake(lambda: cls()(far, x).numpy(), RunError, "start 7 is out"),
-            Mistake(lambda: cls()(falls, x).numpy(), RunError, "starts of rows fall"),
-        ]
 
 
 def begins_of(starts: Array, count: int) -> Array:

@@ -10,7 +10,7 @@ from treadle.base.dtypes import bfloat16, bool_, float32, int32, kind
 from treadle.base.errors import DTypeError, TreadleError
 from treadle.base.types import Type
 from treadle.graph.leaves import as_tensor
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
+from treadle.graph.op import Array, Cotangents, Input, op
 from treadle.graph.operators import provide
 from treadle.graph.recorded import recorded, recorded_with_numbers
 from treadle.graph.tensor import Tensor
@@ -43,21 +43,6 @@ class Select(Elementwise):
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return None, where(xs[0], g, 0), where(xs[0], 0, g)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        c, x = Input((2, 3), bool_), Input((2, 3))
-        return [
-            Sample(cls(), (c, x, x)),
-            Sample(cls(), (Input((3,), bool_), x, Input(()))),
-            Sample(cls(), (Input((7, 1), bool_), Input((5,)), Input((7, 5)))),
-            Sample(cls(), (Input((0, 2), bool_), Input((2,), int32), Input((), int32))),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x = as_tensor([1.0])
-        return [Mistake(lambda: cls()(x, x, x), DTypeError, "condition is bool")]
 
 
 @provide

@@ -10,8 +10,8 @@ import numpy as np
 from treadle.base.errors import ShapeError
 from treadle.base.slices import SliceRange
 from treadle.base.types import Shape, Type
-from treadle.graph.leaves import as_tensor, zeros_of
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, common_axes, op
+from treadle.graph.leaves import zeros_of
+from treadle.graph.op import Array, Cotangents, common_axes, op
 from treadle.graph.rows import spread
 from treadle.graph.tensor import Tensor
 from treadle.ops.families import Family, Movement, same_dtype
@@ -79,24 +79,6 @@ class Slice(Movement):
     def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
         return Slice(*_every(xs[0], self))(*xs)
 
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [
-            Sample(cls((0, 1), (2, 3), (1, 1)), (Input((2, 3)),)),
-            Sample(cls((6, 0), (-1, 5), (-2, 3)), (Input((7, 5)),)),
-            Sample(cls((2,), (2,), (1,)), (Input((4,)),)),
-            Sample(cls((), (), ()), (Input(()),)),
-            Sample(cls((0, 0), (0, 3), (1, 2)), (Input((0, 3)),)),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x = as_tensor([1.0, 2.0])
-        return [
-            Mistake(lambda: cls((0,), (3,), (1,))(x), ShapeError, "leaves"),
-            Mistake(lambda: cls((), (), ())(x), ShapeError, "0 slices"),
-        ]
-
 
 @op(linear=True, tolerance="E")
 class Unslice(Family):
@@ -125,21 +107,6 @@ class Unslice(Family):
 
     def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
         return Unslice((xs[0].type.shape[0], *self.shape), *_every(xs[0], self))(*xs)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [
-            Sample(cls((3, 4), (0, 1), (2, 4), (1, 1)), (Input((2, 3)),)),
-            Sample(cls((7, 5), (6, 0), (-1, 5), (-2, 3)), (Input((4, 2)),)),
-            Sample(cls((3,), (1,), (1,), (1,)), (Input((0,)),)),
-            Sample(cls((), (), (), ()), (Input(()),)),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x = as_tensor([1.0, 2.0])
-        put = cls((3,), (0,), (3,), (1,))
-        return [Mistake(lambda: put(x), ShapeError, "does not fill")]
 
 
 @op(linear=True, tolerance="E")
@@ -172,18 +139,3 @@ class SetSlice(Family):
     def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
         wide = spread(has_rows, xs)
         return SetSlice(*_every(wide[0], self))(*wide)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [
-            Sample(cls((0, 1), (2, 3), (1, 1)), (Input((2, 3)), Input((2, 2)))),
-            Sample(cls((6, 0), (-1, 5), (-2, 3)), (Input((7, 5)), Input((4, 2)))),
-            Sample(cls((2,), (2,), (1,)), (Input((4,)), Input((0,)))),
-            Sample(cls((), (), ()), (Input(()), Input(()))),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x, e = as_tensor([1.0, 2.0]), as_tensor([1.0])
-        put = cls((0,), (2,), (1,))
-        return [Mistake(lambda: put(x, e), ShapeError, "does not fill")]

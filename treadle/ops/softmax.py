@@ -9,8 +9,8 @@ import numpy as np
 from treadle.base.errors import AxisError, ShapeError, TreadleError
 from treadle.base.symbolic import arange
 from treadle.base.types import Type, resolve_axis
-from treadle.graph.leaves import as_tensor, constant_node
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, family, op
+from treadle.graph.leaves import constant_node
+from treadle.graph.op import Array, Cotangents, family, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.recorded import recorded
 from treadle.graph.rows import along_axes
@@ -45,22 +45,6 @@ class AlongAxis(Composite):
     def infer(self, *types: Type) -> Type:
         resolve_axis(self.axis, types[0])
         return types[0]
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [
-            Sample(cls(1), (Input((2, 3), low=-3, high=3, apart=0.02),)),
-            Sample(cls(0), (Input((7, 5), low=-3, high=3, apart=0.02),)),
-            Sample(
-                cls(2), (Input((2, 1, 33), low=-3, high=3, apart=0.02),), None, False
-            ),
-            Sample(cls(0), (Input((1,)),)),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x = as_tensor([1.0])
-        return [Mistake(lambda: cls(3)(x), Exception, "out of range")]
 
 
 @op()
@@ -228,27 +212,6 @@ class ConstrainedSoftmax(Composite):
         s = logs.max(axis, keepdims=True)
         p = minimum(u, functions.exp(x + s))
         return where(u.sum(axis, keepdims=True) <= 1, u, p)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        bounds = np.array([[0.5, 0.4, 0.6], [0.2, 0.9, 0.3]], np.float32)
-        few = np.array([0.25, 0.5], np.float32)
-        return [
-            Sample(cls(1), (Input((2, 3), apart=0.05), bounds)),
-            Sample(cls(0), (Input((3, 2), apart=0.05), bounds.T + np.float32(0.05))),
-            Sample(cls(0), (Input((2,)), few)),
-            Sample(cls(1), (Input((0, 3)), Input((0, 3)))),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x, y = as_tensor([1.0, 2.0]), as_tensor([1.0])
-        named = as_tensor([1.0, 2.0], axes=("c",))
-        return [
-            Mistake(lambda: cls()(x, y), ShapeError, "with bounds"),
-            Mistake(lambda: cls()(x, named), AxisError, "differ in axis names"),
-            Mistake(lambda: cls(1)(x, x), AxisError, "out of range"),
-        ]
 
 
 @provide

@@ -6,11 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.dtypes import complex64
 from treadle.base.errors import RunError, ShapeError
 from treadle.base.types import Type
-from treadle.graph.leaves import as_tensor
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
+from treadle.graph.op import Array, Cotangents, op
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import as_float, operands
 from treadle.ops.contract import matmul
@@ -18,12 +16,10 @@ from treadle.ops.matrices import (
     SINGULAR,
     OfMatrices,
     adjoint,
-    of_square,
     of_stacks,
     solved,
     square,
     stacked,
-    well,
 )
 from treadle.ops.padding import tril, triu
 
@@ -46,15 +42,6 @@ class System(OfMatrices):
             )
         return b
 
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        a, b = (as_tensor(np.eye(n, dtype=np.float32)) for n in (2, 3))
-        sample = cls.samples()[0]
-        return [
-            of_square(cls),
-            Mistake(lambda: sample.op(a, b), ShapeError, "right-hand"),
-        ]
-
 
 @op()
 class Solve(System):
@@ -66,21 +53,6 @@ class Solve(System):
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         back = Solve()(adjoint(xs[0]), g)
         return -matmul(back, adjoint(y)), back
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        z = well(2, 3, 3, dtype=complex64)
-        return [
-            Sample(cls(), (well(3, 3), Input((3, 2)))),
-            Sample(cls(), (well(2, 4, 4), Input((2, 4, 1))), None, False),
-            Sample(cls(), (Input((0, 0)), Input((0, 2))), ()),
-            Sample(cls(), (z, Input((2, 3, 1), complex64)), ()),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        zero = as_tensor(np.zeros((2, 2), np.float32))
-        return [Mistake(lambda: cls()(zero, zero).numpy(), RunError, "Singular matrix")]
 
 
 def _system(op: System, a: Any, b: Any) -> Tensor:
@@ -182,23 +154,6 @@ class TriangularSolve(System):
         back = TriangularSolve(not self.upper, self.unit)(adjoint(xs[0]), g)
         kept, inner = (triu, int(self.unit)) if self.upper else (tril, -int(self.unit))
         return -kept(matmul(back, adjoint(y)), inner), back
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        z = well(2, 3, 3, dtype=complex64)
-        return [
-            Sample(cls(), (well(3, 3), Input((3, 2)))),
-            Sample(cls(True), (well(2, 4, 4), Input((2, 4, 1))), None, False),
-            Sample(cls(False, True), (well(3, 3), Input((3, 1)))),
-            Sample(cls(True, True), (well(3, 3), Input((3, 1))), None, False),
-            Sample(cls(), (Input((0, 0)), Input((0, 2))), ()),
-            Sample(cls(True), (z, Input((2, 3, 1), complex64)), ()),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        zero = as_tensor(np.zeros((2, 2), np.float32))
-        return [Mistake(lambda: cls()(zero, zero).numpy(), RunError, "Singular matrix")]
 
 
 @of_stacks

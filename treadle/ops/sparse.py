@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from treadle.base.dtypes import accumulator, kind
-from treadle.base.errors import ArgumentError, DTypeError, RunError, ShapeError
+from treadle.base.errors import ArgumentError, DTypeError, ShapeError
 from treadle.base.types import Shape, Type, as_shape
 from treadle.graph.leaves import as_tensor, constant_node
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
+from treadle.graph.op import Array, Cotangents, op
 from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import as_float, astype, operands
@@ -83,31 +83,6 @@ class CSRMatMul(Composite):
         gradient = CSRDots()(indices, starts, *pair)
         return gradient, None, None, turned(conj(data), indices, starts, g)
 
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        columns, starts = np.array([0, 2, 1, 2, 0]), np.array([0, 2, 2, 5])
-        none = np.zeros((0,), np.int64)
-        return [
-            Sample(cls(3), (Input((5,)), columns, starts, Input((3, 2)))),
-            Sample(cls(4, True), (Input((5,)), columns, starts, Input((3, 2)))),
-            Sample(cls(3), (Input((5,)), columns, starts, Input((3,)))),
-            Sample(cls(2), (Input((0,)), none, np.zeros(4, np.int64), Input((2, 1)))),
-            Sample(cls(3), (Input((5,)), columns, starts[:3], Input((3, 17)))),
-            Sample(cls(3, True), (Input((5,)), columns, starts[1:], Input((2, 17)))),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x, k, starts = as_tensor([1.0]), as_tensor([0]), as_tensor([0, 1])
-        far = as_tensor([7])
-        op = cls(1)
-        return [
-            Mistake(lambda: op(x, x, starts, x), DTypeError, "are integers"),
-            Mistake(lambda: op(x, starts, starts, x), ShapeError, "hint: a matrix"),
-            Mistake(lambda: cls(2)(x, k, starts, x), ShapeError, "of 2 columns"),
-            Mistake(lambda: op(x, far, starts, x).numpy(), RunError, "7 is out"),
-        ]
-
 
 @op()
 class CSRDots(Composite):
@@ -150,26 +125,6 @@ class CSRDots(Composite):
         to_a = CSRMatMul(columns)(g, indices, starts, conj(b))
         to_b = CSRMatMul(columns, True)(g, indices, starts, conj(a))
         return None, None, to_a, to_b
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        columns, starts = np.array([0, 2, 1, 2, 0]), np.array([0, 2, 2, 5])
-        some_rows = np.array([1, 2, 4])
-        return [
-            Sample(cls(), (columns, starts, Input((3, 2)), Input((3, 2)))),
-            Sample(cls(), (columns, some_rows, Input((2, 17)), Input((4, 17)))),
-            Sample(cls(), (columns, starts, Input((3,)), Input((3,)))),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x, k, starts = as_tensor([1.0]), as_tensor([0]), as_tensor([0, 1])
-        far = as_tensor([7])
-        return [
-            Mistake(lambda: cls()(x, starts, x, x), DTypeError, "are integers"),
-            Mistake(lambda: cls()(k, starts, x, x[None]), ShapeError, "1 rows do not"),
-            Mistake(lambda: cls()(far, starts, x, x).numpy(), RunError, "7 is out"),
-        ]
 
 
 def _compressed(shape: Shape, indices: Type, starts: Type) -> None:

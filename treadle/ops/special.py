@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 
 from treadle.base.errors import ArgumentError
-from treadle.graph.op import Array, Cotangents, Sample, op
+from treadle.graph.op import Array, Cotangents, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import unary
 from treadle.ops.cast import as_float, carried_wide
 from treadle.ops.families import Elementwise, Opaque
-from treadle.ops.sampling import unary_samples
 
 __all__ = [
     "bump",
@@ -87,10 +86,6 @@ class GammaFamily(Opaque):
 
     def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
         return self(*xs)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return unary_samples(cls(), 0.6, 6.0)
 
 
 def _lgamma(v: float) -> float:
@@ -239,10 +234,6 @@ class Dawsn(Opaque):
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g * (1.0 - y * xs[0] * 2.0),)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return unary_samples(cls(), -3, 3)
 
 
 def dawsn(x: Any) -> Tensor:

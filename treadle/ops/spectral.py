@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from treadle.base.dtypes import complex64, complex_of, kind, real_of
+from treadle.base.dtypes import complex_of, kind, real_of
 from treadle.base.types import TupleType, Type
-from treadle.graph.op import Cotangents, Input, Mistake, Sample, op
+from treadle.graph.op import Cotangents, op
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import as_float, astype
@@ -22,15 +22,12 @@ from treadle.ops.matrices import (
     as_column,
     as_row,
     hermitian_part,
-    hermitian_samples,
     identity,
     mirrored,
-    of_square,
     of_stacks,
     on_diagonal,
     solved,
     square,
-    well,
 )
 from treadle.ops.solve import solve
 
@@ -68,14 +65,6 @@ class Eigh(OfMatrices):
         if inner is None:
             return (None,)
         return (mirrored(matmul(matmul(v, inner), adjoint(v))),)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return hermitian_samples(cls(), well)
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        return [of_square(cls)]
 
 
 class EighFactors(NamedTuple):
@@ -128,16 +117,6 @@ class SVD(OfMatrices):
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         u, s, vh = outputs_of(y)
         return (_svd_gradient(g, u, astype(s, u.type.dtype), adjoint(vh)),)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [
-            Sample(cls(), (well(3, 3),)),
-            Sample(cls(), (well(2, 4, 2),), None, False),
-            Sample(cls(), (well(2, 4),)),
-            Sample(cls(), (Input((2, 0, 3)),), ()),
-            Sample(cls(), (well(2, 3, 2, dtype=complex64),), ()),
-        ]
 
 
 def _svd_gradient(g: Any, u: Tensor, s: Tensor, v: Tensor) -> Tensor | None:
@@ -245,21 +224,6 @@ class Eig(OfMatrices):
         gradient = solve(back, matmul(inner, back))
         real = kind(xs[0].type.dtype) != "complex"
         return (functions.real(gradient) if real else gradient,)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        # Derivatives of complex results are checked by tests/ops/test_linalg.py.
-        return [
-            Sample(cls(), (well(3, 3),), ()),
-            Sample(cls(), (well(2, 1, 2, 2),), ()),
-            Sample(cls(), (Input((2, 1, 1), low=0.5, high=2.0),), ()),
-            Sample(cls(), (Input((0, 0)),), ()),
-            Sample(cls(), (well(2, 3, 3, dtype=complex64),), ()),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        return [of_square(cls)]
 
 
 class EigFactors(NamedTuple):

@@ -9,7 +9,7 @@ from treadle.base.errors import ArgumentError, ShapeError
 from treadle.base.options import change, modes
 from treadle.graph.frame import pushed, top
 from treadle.graph.leaves import as_tensor
-from treadle.graph.op import Mistake, op
+from treadle.graph.op import op
 from treadle.graph.operators import Operand, functions
 from treadle.graph.tensor import Tensor
 from treadle.graph.thread import Frame
@@ -24,11 +24,6 @@ class After(Passing):
     """The first operand, once all others are computed."""
 
     family = "opaque"
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        nothing = Mistake(lambda: sequential([]), ArgumentError, "nothing")
-        return [nothing]
 
 
 def assign(target: Any, value: Any) -> Tensor:

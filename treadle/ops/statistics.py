@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.dtypes import complex64, int64, real_of
+from treadle.base.dtypes import int64, real_of
 from treadle.base.symbolic import counted
 from treadle.base.types import Type
 from treadle.graph.leaves import as_tensor
-from treadle.graph.op import Cotangents, Input, Sample, family, op
+from treadle.graph.op import Cotangents, family, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.recorded import recorded
 from treadle.graph.rows import along_axes
@@ -59,15 +59,6 @@ class Folded(Composite):
 
     def infer(self, *types: Type) -> Type:
         return reduced(types[0], self.axes, self.keepdims)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [
-            Sample(cls((1,), False), (Input((2, 3)),)),
-            Sample(cls((0, 1), False), (Input((7, 5)),)),
-            Sample(cls((0, 2), True), (Input((2, 3, 4)),)),
-            Sample(cls((), False), (Input((3,)),)),
-        ]
 
 
 @op(linear=True)
@@ -148,16 +139,6 @@ class Var(Composite):
     def centered(self, x: Tensor) -> Tensor:
         """The distances from the mean."""
         return x - spread(mean(x, self.axes), x, self.axes, False)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [
-            Sample(cls((1,)), (Input((2, 3)),)),
-            Sample(cls((0, 1), True), (Input((7, 5)),)),
-            Sample(cls((0,), False, 1), (Input((4, 2)),)),
-            Sample(cls((0,), False, 2), (Input((1, 2)),), ()),
-            Sample(cls((0,)), (Input((4, 2), complex64),), ()),
-        ]
 
 
 @provide
@@ -247,16 +228,6 @@ class LogSumExp(Folded):
         count = functions.where(y == np.inf, spread(hits, x, self.axes, False), 1)
         share = functions.where(y == -np.inf, 0, functions.exp(gap) / count)
         return (spread(g, x, self.axes, self.keepdims) * functions.conj(share),)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        gone = np.array([[-np.inf, 1.0], [-np.inf, -np.inf]], np.float32)
-        return [
-            *super().samples(),
-            Sample(cls((1,)), (gone,), ()),
-            Sample(cls((0,)), (Input((0, 3)),), ()),
-            Sample(cls((1,)), (Input((3, 4), complex64),), ()),
-        ]
 
 
 @provide

@@ -6,16 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.dtypes import complex64
 from treadle.base.errors import RunError, ShapeError
 from treadle.base.extras import extra
 from treadle.base.types import Type
-from treadle.graph.leaves import as_tensor
-from treadle.graph.op import Array, Cotangents, Input, Mistake, Sample, op
+from treadle.graph.op import Array, Cotangents, op
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import as_float, operands
 from treadle.ops.contract import matmul
-from treadle.ops.factor import positive
 from treadle.ops.matrices import (
     OfMatrices,
     adjoint,
@@ -25,7 +22,6 @@ from treadle.ops.matrices import (
     of_stacks,
     square,
     stacked,
-    well,
 )
 from treadle.ops.solve import Solve
 
@@ -86,12 +82,6 @@ class Equation(OfMatrices):
         scipy_linalg()  # where it is missing, the call that needs it fails
         return result
 
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        sample = cls.samples()[0]
-        wide = [as_tensor(np.ones((2, 3), np.float32)) for _ in sample.inputs]
-        return [Mistake(lambda: sample.op(*wide), ShapeError, "not square")]
-
 
 @op()
 class Sylvester(Equation):
@@ -111,29 +101,6 @@ class Sylvester(Equation):
     def vjp(self, g: Any, y: Any, a: Tensor, b: Tensor, _: Tensor) -> Cotangents:
         z = Sylvester()(adjoint(a), adjoint(b), g)
         return -matmul(z, adjoint(y)), -matmul(adjoint(y), z), z
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        z, w = well(2, 3, 3, dtype=complex64), well(2, 2, 2, dtype=complex64)
-        return [
-            Sample(cls(), (well(3, 3), well(3, 3, seed=1), Input((3, 3)))),
-            Sample(
-                cls(),
-                (well(2, 3, 3), well(2, 2, 2), Input((2, 3, 2))),
-                second_order=False,
-            ),
-            Sample(cls(), (Input((0, 0)), well(2, 2), Input((0, 2))), ()),
-            Sample(cls(), (z, w, Input((2, 3, 2), complex64)), ()),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        one = as_tensor(np.eye(2, dtype=np.float32))
-        three = as_tensor(np.eye(3, dtype=np.float32))
-        return [
-            Mistake(lambda: cls()(one, one, three), ShapeError, "of order 2 and 2"),
-            Mistake(lambda: cls()(one, -one, one).numpy(), RunError, "no unique"),
-        ]
 
 
 @of_stacks
@@ -161,21 +128,6 @@ class OfLyapunov(Equation):
         if q.shape[-2:] != (n, n):
             raise ShapeError(f"q is {q}, beside a of order {n}")
         return q
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        z = well(2, 2, 2, dtype=complex64)
-        return [
-            Sample(cls(), (well(3, 3), Input((3, 3)))),
-            Sample(cls(), (well(2, 2, 2), Input((2, 2, 2))), None, False),
-            Sample(cls(), (Input((0, 0)), Input((0, 0))), ()),
-            Sample(cls(), (z, Input((2, 2, 2), complex64)), ()),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        one, three = (as_tensor(np.eye(n, dtype=np.float32)) for n in (2, 3))
-        return [Mistake(lambda: cls()(one, three), ShapeError, "beside a of order 2")]
 
 
 @op()
@@ -249,26 +201,6 @@ class Riccati(Equation):
                     hint="takes a[n, n], b[n, m], q[n, n] and r[m, m]",
                 )
         return q
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        r = np.float32(2) * np.eye(2, dtype=np.float32)
-        a, q = well(3, 3) * np.float32(0.3), positive(3, 3) * np.float32(0.1)
-        z = well(2, 2, 2, dtype=complex64) * np.float32(0.3)
-        p = positive(2, 2, 2, dtype=complex64)
-        return [
-            Sample(cls(), (a, a, q, q)),
-            Sample(cls(), (a, well(3, 2), q, r), None, False),
-            Sample(cls(), (z, z, p, p), ()),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x, b, none = (as_tensor(np.ones((2, n), np.float32)) for n in (2, 3, 0))
-        return [
-            Mistake(lambda: cls()(x, b, x, x), ShapeError, "r is float32"),
-            Mistake(lambda: cls()(x, none, x, none), ShapeError, "to control by"),
-        ]
 
 
 def _care(a: Array, b: Array, q: Array, r: Array) -> Array:

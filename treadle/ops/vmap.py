@@ -7,12 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from treadle.base import trees
-from treadle.base.errors import (
-    ArgumentError,
-    AxisError,
-    ShapeError,
-    TreadleError,
-)
+from treadle.base.errors import ArgumentError, AxisError, ShapeError, TreadleError
 from treadle.base.types import Axis, Type, resolve_axis
 from treadle.graph.body import Trace, trace
 from treadle.graph.leaves import as_tensor, draw_node

@@ -5,20 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from treadle.base import trees
-from treadle.base.dtypes import bool_, float64
-from treadle.base.errors import (
-    ArgumentError,
-    GradientError,
-    ShapeError,
-    TraceError,
-)
+from treadle.base.dtypes import bool_
+from treadle.base.errors import ArgumentError, GradientError, ShapeError, TraceError
 from treadle.base.types import TupleType, Type
 from treadle.graph.body import Body, trace
-from treadle.graph.leaves import as_tensor
-from treadle.graph.op import Cotangents, Mistake, Sample, op
+from treadle.graph.op import Cotangents, op
 from treadle.graph.operators import functions
 from treadle.graph.rows import batched, repeated, row_count
 from treadle.graph.tensor import Tensor
@@ -104,28 +96,6 @@ class While(Family):
             x if g else repeated(x, n) for g, x in zip(marked[:c], xs[:c], strict=True)
         ]
         return op(*start, *xs[c:k], *xs[c:])
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        t = Type((), float64)
-        test = trace(lambda x: [x < 10.0], [t], "test").body
-        body = trace(lambda x: [x * 2.0 + 1.0], [t], "double").body
-        return [Sample(cls(test, body, 1, 0), (np.array(1.5),), differentiable=())]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        op = cls.samples()[0].op
-        x, y = as_tensor(np.ones(2)), as_tensor(np.array(1.0))
-        return [
-            Mistake(lambda: op(x), ShapeError, "operand 0"),
-            Mistake(
-                lambda: functions.pullback(
-                    list(outputs_of(op(y))), [as_tensor(np.array(1.0))], [y]
-                ),
-                GradientError,
-                "max_iterations",
-            ),
-        ]
 
 
 def while_loop(

@@ -11,15 +11,7 @@ import numpy as np
 from treadle.base.errors import ArgumentError, ShapeError
 from treadle.base.types import Shape, Type, as_integer, as_integers
 from treadle.graph.leaves import as_tensor
-from treadle.graph.op import (
-    Array,
-    Cotangents,
-    Input,
-    Mistake,
-    Op,
-    Sample,
-    op,
-)
+from treadle.graph.op import Array, Cotangents, Op, op
 from treadle.graph.operators import provide
 from treadle.graph.rows import spread
 from treadle.graph.tensor import Tensor
@@ -220,25 +212,6 @@ class Unfold(Window):
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (Fold(xs[0].type.shape[2:], self.kernel, *self.sliding)(g),)
 
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [
-            Sample(cls((2,), (1,), ((0, 0),), (1,)), (Input((2, 1, 3)),)),
-            Sample(
-                cls((2, 3), (2, 1), ((1, 0), (2, 1)), (1, 2)), (Input((1, 2, 4, 5)),)
-            ),
-            Sample(cls((2,), (1,), ((0, 0),), (1,)), (Input((0, 1, 3)),)),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x = as_tensor(np.ones((1, 1, 3)))
-        return [
-            Mistake(lambda: unfold(x, 4), ShapeError, "wider"),
-            Mistake(lambda: unfold(x, 2, stride=0), ArgumentError, "stride"),
-            Mistake(lambda: unfold(x, (2, 2)), ArgumentError, "integer or 1"),
-        ]
-
 
 @provide
 def unfold(
@@ -288,21 +261,6 @@ class Fold(Window):
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (Unfold(self.kernel, *self.sliding)(g),)
-
-    @classmethod
-    def samples(cls) -> list[Sample]:
-        return [
-            Sample(cls((3,), (2,), (1,), ((0, 0),), (1,)), (Input((2, 2, 2)),)),
-            Sample(
-                cls((4, 5), (2, 3), (2, 1), ((1, 0), (2, 1)), (1, 2)),
-                (Input((1, 12, 8)),),
-            ),
-        ]
-
-    @classmethod
-    def mistakes(cls) -> list[Mistake]:
-        x = as_tensor(np.ones((1, 2, 3)))
-        return [Mistake(lambda: fold(x, (3,), 2), ShapeError, "columns")]
 
 
 @provide

@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import (
-    Callable,
-    Collection,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from treadle.base.caches import lazy

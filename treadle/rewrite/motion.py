@@ -18,14 +18,7 @@ from treadle.ops.families import Movement, Output, outputs_of
 from treadle.ops.loop import Scan
 from treadle.ops.movement import PermuteDims
 from treadle.ops.reduce import Sum
-from treadle.rewrite.products import (
-    above,
-    below,
-    folded,
-    is_near,
-    needed,
-    summed,
-)
+from treadle.rewrite.products import above, below, folded, is_near, needed, summed
 
 WIDER = 8  # times the bytes of what a step reads: more is not worth its memory
 Nodes = dict[int, Tensor]

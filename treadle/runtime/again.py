@@ -23,9 +23,7 @@ from treadle.runtime.moved import Together, let_go
 from treadle.runtime.polymorphic import Sizes
 from treadle.runtime.recorder import recording
 from treadle.runtime.recording import PlanRecording
-from treadle.runtime.steps import (
-    RunPlan,
-)
+from treadle.runtime.steps import RunPlan
 
 PLANS = 256  # of one caller: sentences have as many lengths
 TRIED = 32  # runs that are planned at the first sight, whether graphs come again or not

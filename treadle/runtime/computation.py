@@ -10,11 +10,7 @@ import numpy as np
 from treadle.base import trees
 from treadle.base.arrays import Array
 from treadle.base.caches import lazy
-from treadle.base.errors import (
-    ArgumentError,
-    ArityError,
-    TreadleError,
-)
+from treadle.base.errors import ArgumentError, ArityError, TreadleError
 from treadle.base.notebook import table
 from treadle.graph.body import Body
 from treadle.graph.frame import top
@@ -32,12 +28,7 @@ from treadle.graph.operators import functions
 from treadle.graph.resident import Resident
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach, rebuild
-from treadle.graph.variable import (
-    Placeholder,
-    Update,
-    Variable,
-    variable_of,
-)
+from treadle.graph.variable import Placeholder, Update, Variable, variable_of
 from treadle.ops.call import Call
 from treadle.ops.families import outputs_of
 from treadle.runtime.at_once import CallPlan, Calls

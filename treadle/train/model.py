@@ -19,13 +19,7 @@ from treadle.io.tensors import load_arrays, save_arrays
 from treadle.nn.module import Module
 from treadle.ops.create import constant
 from treadle.optim.optimizer import Optimizer
-from treadle.train.batches import (
-    Batch,
-    Batches,
-    by_class,
-    held_out,
-    parts_of,
-)
+from treadle.train.batches import Batch, Batches, by_class, held_out, parts_of
 from treadle.train.callbacks import Callback, History
 from treadle.train.evaluating import evaluated
 from treadle.train.fitting import Fit

@@ -21,6 +21,7 @@ import treadle as td
 from benchmarks.workloads import workload
 from tests.engines.cuda.host import HostDriver, HostMemory
 from tests.engines.cuda.ptxas import OLD, assembler, problem
+from tests.ops.samples import Sample
 from tests.ops.test_contract import CASES, arrays_of, results
 from treadle.base.errors import MissingExtraError, TreadleError
 from treadle.engines.gpu.cuda.builder import text_of
@@ -28,7 +29,6 @@ from treadle.engines.gpu.cuda.ptx import ptx_of
 from treadle.engines.gpu.engine import provide
 from treadle.engines.gpu.work import Work
 from treadle.graph.leaves import constant_node
-from treadle.graph.op import Sample
 
 __all__ = ["NETWORKS", "Collecting", "of_contract", "of_network"]
 

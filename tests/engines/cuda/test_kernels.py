@@ -19,12 +19,12 @@ from tests.engines.cuda.random_kernels import Kernels
 from tests.engines.cuda.steps import differing, program_for
 from tests.engines.cuda.works import card
 from tests.engines.test_contract import check
+from tests.ops.samples import Sample
 from tests.ops.test_contract import CASES, arrays_of, results
 from treadle.base.errors import OutOfMemoryError, RunError
 from treadle.engines.base import engine
 from treadle.engines.gpu.engine import provide
 from treadle.graph.leaves import constant_node
-from treadle.graph.op import Sample
 
 EACH = 60  # of the contract's kernels
 needs_ptxas = pytest.mark.skipif(not assembler(), reason="there is no ptxas here")

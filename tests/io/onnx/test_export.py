@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 
 from tests.cases import each
 from tests.io.onnx.models import by_onnx, by_treadle, same
+from tests.ops.samples import Sample
 from tests.ops.test_contract import CASES, arrays_of
 from treadle.base import trees
 from treadle.base.types import TupleType
-from treadle.graph.op import Sample
 from treadle.io.onnx.writer import EXPORTS
 from treadle.ops.families import outputs_of
 

@@ -13,15 +13,7 @@ from typing import TYPE_CHECKING
 
 from treadle.engines.gpu.builder import DeviceBuilder
 from treadle.engines.gpu.remainder import remainder
-from treadle.engines.native.codegen.builder import (
-    BITS,
-    F32,
-    F64,
-    I32,
-    I64,
-    PTR,
-    Value,
-)
+from treadle.engines.native.codegen.builder import BITS, F32, F64, I32, I64, PTR, Value
 
 if TYPE_CHECKING:
     from treadle.engines.gpu.work import Work

@@ -6,12 +6,7 @@ hold anything: their sums are never stored. What lies in memory as `source` is w
 
 from __future__ import annotations
 
-from treadle.engines.native.codegen.builder import (
-    Builder,
-    Value,
-    lanes,
-    vector,
-)
+from treadle.engines.native.codegen.builder import Builder, Value, lanes, vector
 from treadle.engines.native.codegen.contraction.machine import Machine
 from treadle.engines.native.codegen.contraction.source import (
     load_wide,

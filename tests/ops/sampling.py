@@ -1,18 +1,74 @@
-"""Samples of ops over shapes, and the arrays that they stand for."""
+"""Samples of ops and calls that they refuse, by class: tests/ops/samples has them.
+
+A class without samples of its own has those of its family, and refuses what each of its
+families refuses.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from treadle.base.dtypes import float32, kind
 from treadle.graph.leaves import as_tensor
-from treadle.graph.op import Array, Input, Mistake, Op, Sample
+from treadle.graph.op import Array, Input, Op
 from treadle.graph.tensor import Tensor
+
+
+@dataclass(frozen=True)
+class Sample:
+    """An application of an op: inputs are Input or arrays; `exact` arrays are data.
+
+    `differentiable` lists the positions a gradient is checked for (None: all inexact).
+    """
+
+    op: Op
+    inputs: tuple[Any, ...]
+    differentiable: tuple[int, ...] | None = None
+    second_order: bool = True
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A call that must raise `error` with a message that contains `says`."""
+
+    call: Callable[[], Any]
+    error: type[Exception]
+    says: str
+
+
+Rule = Callable[[Any], list[Any]]
+_SAMPLES: dict[type[Op], Rule] = {}
+_MISTAKES: dict[type[Op], Rule] = {}
+
+
+def samples(cls: type[Op]) -> Callable[[Rule], Rule]:
+    """Make a function the samples of an op, or of members of a family without any."""
+    return lambda rule: _SAMPLES.setdefault(cls, rule)
+
+
+def mistakes(cls: type[Op]) -> Callable[[Rule], Rule]:
+    """Make a function the wrong calls of an op, or of each member of a family."""
+    return lambda rule: _MISTAKES.setdefault(cls, rule)
+
+
+def samples_of(cls: type[Op], after: type[Op] | None = None) -> list[Sample]:
+    """The samples of an op; with `after`, those that it has without that class."""
+    order = cls.__mro__[cls.__mro__.index(after) + 1 if after else 0 :]
+    rule = next((_SAMPLES[c] for c in order if c in _SAMPLES), None)
+    if rule is None:
+        raise NotImplementedError(f"{cls.__name__} has no samples")
+    return rule(cls)
+
+
+def mistakes_of(cls: type[Op]) -> list[Mistake]:
+    """The wrong calls of an op, after those of its families."""
+    rules = [_MISTAKES[c] for c in reversed(cls.__mro__) if c in _MISTAKES]
+    return [mistake for rule in rules for mistake in rule(cls)]
 
 
 def drawn(x: Any, seed: int = 0) -> Array:
@@ -47,12 +103,6 @@ def tensors_of(sample: Sample) -> list[Tensor]:
 def replace_shape(x: Any, shape: tuple[int, ...]) -> Any:
     """A sample's input in another shape."""
     return replace(x, shape=shape) if isinstance(x, Input) else np.resize(x, shape)
-
-
-def mistakes_of(op: type[Op]) -> list[Mistake]:
-    """The mistakes of an op, after those of its families."""
-    rules = [vars(c)["mistakes"] for c in reversed(op.__mro__) if "mistakes" in vars(c)]
-    return [mistake for rule in rules for mistake in rule.__get__(None, op)()]
 
 
 def unary_samples(
