@@ -151,3 +151,45 @@ def test_ranks_in_different_calls_are_told_which() -> None:
     assert code != 0
     there = r"(rank 1 is in Exchange|rank 0 is in AllReduce) \(call \d\), .*program\.py"
     assert re.search(there, text), text
+
+
+END = """
+import signal
+from mpi4py import MPI
+def stop():
+    os.kill(os.getpid(), signal.SIGSTOP)
+world().timeout = 2
+x = td.asarray([1.0])
+td.distributed.all_reduce(x).numpy()
+if rank() == 1:
+    {last}
+"""
+
+
+@NEEDS_MPI
+@pytest.mark.parametrize(
+    "last, says",
+    [
+        ("stop()", r"MPI_Finalize \(call \d\) has waited 2 s: rank 1 has not come"),
+        ("MPI.Finalize = stop", r"Timeout \(0:00:02\)"),  # all have come to the end
+        (
+            "td.distributed.all_reduce(x * 2).numpy()",
+            r"rank 1 is in AllReduce \(call \d\), .*program\.py"
+            r"|rank 0 is in MPI_Finalize \(call \d\)",
+        ),
+    ],
+    ids=["before the end", "in the end", "elsewhere"],
+)
+def test_the_end_of_a_program_is_waited_for_until_the_deadline(
+    last: str, says: str
+) -> None:
+    job = Job(2, END.format(last=last))
+    code, text = job.finish(60)
+    assert code != 0
+    assert re.search(says, text), text
+
+
+@NEEDS_MPI
+def test_ranks_end_with_their_own_status() -> None:
+    job = Job(2, END.format(last="time.sleep(0.5); sys.exit(3)"))
+    assert job.finish(60) == (3, "")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import faulthandler
 import os
 import sys
 import time
@@ -18,8 +20,8 @@ from treadle.base.extras import extra
 from treadle.base.locks import lock
 from treadle.distributed.channel import Channel
 from treadle.distributed.communicator import CHANNELS, Communicator, DistributedError
-from treadle.distributed.watch import Watch
-from treadle.graph.origin import capture
+from treadle.distributed.watch import Call, Watch
+from treadle.graph.origin import Origin, capture
 
 _PATIENCE = 5e-3, 2e-4  # seconds of looks at a request before the processor is left
 _PAUSE = 1e-4  # to others for so many, where somebody waits and where nobody does
@@ -35,16 +37,18 @@ class MpiCommunicator(Communicator):
     """The ranks that one launcher has started.
 
     A call that waits longer than `timeout` seconds raises a DistributedError, which
-    names the ranks that did not come. An exception that nobody catches ends all ranks.
+    names the ranks that did not come, and so does the end of the program. An exception
+    that nobody catches ends all ranks.
     """
 
-    def __init__(self, other: MpiCommunicator | None = None) -> None:
+    def __init__(self, other: MpiCommunicator | None = None, channel: str = "") -> None:
         mpi = self._mpi = extra("mpi4py.MPI", "mpi")
         ranks: Any = mpi.COMM_WORLD if other is None else other._comm
         self._comm: Any = ranks.Dup()
         self.rank, self.size = self._comm.rank, self._comm.size
         self._lock = lock()
-        self._watch = Watch(ranks.Dup(), mpi)
+        self._watch: Watch = Watch(ranks.Dup(), mpi) if other is None else other._watch
+        self._channel, self._calls = channel, 0
         self._name = ""
         self._named = np.zeros(1, np.int64), np.zeros((self.size, 1), np.int64)
         self._sent: list[tuple[Any, Array]] = []
@@ -54,8 +58,9 @@ class MpiCommunicator(Communicator):
         if other is None:
             # Now, as all ranks do so at once: later they may do so in another order.
             for name in CHANNELS:
-                self._channels[name] = Channel(MpiCommunicator(self), name)
+                self._channels[name] = Channel(MpiCommunicator(self, name), name)
             end_all_on_error(mpi.COMM_WORLD.Abort)
+            atexit.register(self._finalize, os.getpid())
 
     def name_call(self, name: str, together: bool = False) -> None:
         self._name = name
@@ -69,7 +74,9 @@ class MpiCommunicator(Communicator):
         name[0] = zlib.crc32(self._name.encode())
         self._done("all_gather", lambda: self._comm.Iallgather(name, every))
         if (every != name[0]).any():
-            raise self._watch.differ()
+            call = Call(self._channel, self._calls, self._name, self._line())
+            with self._watch.within(call):
+                raise self._watch.differ(call)
 
     def channel(self, name: str) -> Channel:
         channel = self._channels[name]
@@ -136,14 +143,22 @@ class MpiCommunicator(Communicator):
         flat = np.ascontiguousarray(x).reshape(-1).view(np.uint8)
         return [flat, self._mpi.BYTE]  # counts follow, by ranks where it is parted
 
+    def _line(self) -> Origin:
+        return self.origin if self.origin[0] is not None else capture()
+
     def _done(self, kind: str, start: Callable[[], Any]) -> None:
         """Start a call and wait until it is done, or until it is too late."""
         name = self._name or kind
-        origin = self.origin if self.origin[0] is not None else capture()
+        origin = self._line()
         with self._lock, span(name, "exchange", (origin,)) if watchers else _UNSEEN:
             if self._lost:
                 raise DistributedError("an earlier call has failed: ranks are lost")
-            self._watch.enter(name, origin)
+            self._wait(name, origin, start)
+
+    def _wait(self, name: str, origin: Origin, start: Callable[[], Any]) -> None:
+        self._calls += 1
+        call = Call(self._channel, self._calls, name, origin)
+        with self._watch.within(call):
             requests = start()
             if not isinstance(requests, list):
                 requests = [requests]
@@ -162,8 +177,24 @@ class MpiCommunicator(Communicator):
                     self._watch.answer()
                     if waited > self.timeout:
                         self._lost = True
-                        raise self._watch.late(self.timeout)
-            self._watch.leave()
+                        raise self._watch.late(call, self.timeout)
+
+    def _finalize(self, process: int) -> None:
+        """Wait for all ranks at the end of the program, and finalize MPI, which would
+        wait without end for one that is missing."""
+        mpi = self._mpi
+        if os.getpid() != process or mpi.Is_finalized():
+            return
+        try:
+            self._wait("MPI_Finalize", (None, 0), self._watch.barrier)
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+            mpi.COMM_WORLD.Abort(1)  # where the program has a hook of its own
+        if extra("mpi4py", "mpi").rc.finalize is not False:
+            # A rank may stop yet, when no other one can ask for it.
+            faulthandler.dump_traceback_later(self.timeout, exit=True, file=2)
+            mpi.Finalize()
+            faulthandler.cancel_dump_traceback_later()
 
 
 def end_all_on_error(abort: Callable[[int], object]) -> None:

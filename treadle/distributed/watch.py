@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from treadle.base.locks import lock
 from treadle.distributed.communicator import DistributedError
 from treadle.graph.origin import Origin, describe
 
@@ -16,86 +20,112 @@ _ANSWERS = 1.5  # seconds in which ranks that wait, too, say so
 _ASKS, _TELLS = 1, 2
 
 
+@dataclass(eq=False)
+class Call:
+    """A call in which this rank waits: its number among those of its channel."""
+
+    channel: str
+    number: int
+    name: str
+    origin: Origin
+    heard: dict[int, dict[str, Any]] = field(default_factory=dict)
+
+    def facts(self) -> dict[str, Any]:
+        """What other ranks compare and print."""
+        call = {"channel": self.channel, "number": self.number, "name": self.name[:80]}
+        return {**call, "where": describe(self.origin)[-250:]}
+
+
 class Watch:
     """Notices between ranks that wait: the number, the name and the line of a call.
 
-    They are sent after a deadline alone. Who waits answers; who does not answer is in
-    no call: it computes, has stopped, or is gone.
+    They are sent after a deadline alone. Who waits answers, whatever channel it waits
+    in; who does not answer is in no call: it computes, has stopped, or is gone.
     """
 
     def __init__(self, comm: Any, mpi: Any) -> None:
         self._comm, self._mpi = comm, mpi
-        self._number = 0
-        self._name = ""
-        self._origin: Origin = None, 0
-        self._heard: dict[int, dict[str, Any]] = {}
+        self._lock = lock()
+        self._waiting: list[Call] = []
         self._sent: list[tuple[Any, Any]] = []
 
-    def enter(self, name: str, origin: Origin) -> None:
-        """A call begins."""
-        self._number += 1
-        self._name, self._origin = name, origin
+    @contextmanager
+    def within(self, call: Call) -> Iterator[None]:
+        """Answer that this rank is in a call."""
+        with self._lock:
+            self._waiting.append(call)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._waiting.remove(call)
 
-    def leave(self) -> None:
-        """The call is done."""
-        self._heard.clear()
+    def barrier(self) -> Any:
+        """The request of a barrier that is paired with no other call."""
+        return self._comm.Ibarrier()
 
     def answer(self) -> None:
         """Read the notices that have come, and answer those that ask."""
         mpi = self._mpi
         status = mpi.Status()
-        while self._comm.Iprobe(mpi.ANY_SOURCE, mpi.ANY_TAG, status):
-            notice = np.zeros(_LENGTH, np.uint8)
-            source, tag = status.source, status.tag
-            self._comm.Recv(notice, source, tag)
-            call = json.loads(notice.tobytes().rstrip(b"\0"))
-            self._heard[source] = call
-            if tag == _ASKS:
-                self._tell(source, _TELLS)
+        with self._lock:
+            while self._comm.Iprobe(mpi.ANY_SOURCE, mpi.ANY_TAG, status):
+                notice = np.zeros(_LENGTH, np.uint8)
+                source, tag = status.source, status.tag
+                self._comm.Recv(notice, source, tag)
+                there = json.loads(notice.tobytes().rstrip(b"\0"))
+                asked = there["asked"]
+                for call in self._waiting:
+                    if call.channel == asked:
+                        call.heard[source] = there
+                if tag == _ASKS:
+                    # Of several calls, the one that is asked for.
+                    call = min(self._waiting, key=lambda call: call.channel != asked)
+                    self._tell(source, _TELLS, asked, call)
 
-    def _tell(self, to: int, tag: int) -> None:
-        call = {"number": self._number, "name": self._name[:80]}
-        where = describe(self._origin)
-        text = json.dumps({**call, "where": where[-250:]}).encode()[:_LENGTH]
+    def _tell(self, to: int, tag: int, asked: str, call: Call) -> None:
+        text = json.dumps({"asked": asked, **call.facts()}).encode()[:_LENGTH]
         notice = np.zeros(_LENGTH, np.uint8)
         notice[: len(text)] = np.frombuffer(text, np.uint8)
         self._sent.append((self._comm.Isend(notice, to, tag), notice))
 
-    def late(self, timeout: float) -> DistributedError:
+    def late(self, call: Call, timeout: float) -> DistributedError:
         """The error of a call that has waited for so many seconds."""
         return self._error(
+            call,
             f"has waited {timeout:g} s",
             "ranks make the same calls in the same order; a rank that computes "
             "longer needs a longer timeout",
         )
 
-    def differ(self) -> DistributedError:
+    def differ(self, call: Call) -> DistributedError:
         """The error of a call that other ranks take for another one; they notice, too,
         and ask."""
         return self._error(
-            "meets another call", "ranks make the same calls in the same order"
+            call, "meets another call", "ranks make the same calls in the same order"
         )
 
-    def _error(self, what: str, hint: str) -> DistributedError:
-        """An error of this call, with where the other ranks say that they are."""
+    def _error(self, call: Call, what: str, hint: str) -> DistributedError:
+        """An error of a call, with where the other ranks say that they are."""
         others = [k for k in range(self._comm.size) if k != self._comm.rank]
-        for k in others:
-            self._tell(k, _ASKS)
+        with self._lock:
+            for k in others:
+                self._tell(k, _ASKS, call.channel, call)
         end = time.monotonic() + _ANSWERS
-        while time.monotonic() < end and len(self._heard) < len(others):
+        while time.monotonic() < end and len(call.heard) < len(others):
             self.answer()
             time.sleep(0.01)
-        missing = [k for k in others if k not in self._heard]
+        missing = [k for k in others if k not in call.heard]
         elsewhere = [
-            f"rank {k} is in {call['name']} (call {call['number']}), {call['where']}"
-            for k, call in sorted(self._heard.items())
-            if (call["number"], call["name"]) != (self._number, self._name)
+            f"rank {k} is in {there['name']} (call {there['number']}), {there['where']}"
+            for k, there in sorted(call.heard.items())
+            if any(there[key] != x for key, x in call.facts().items() if key != "where")
         ]
         silent = [_ranks(missing)] if missing else []
         where = "; ".join([*silent, *elsewhere]) or "all ranks wait here"
         return DistributedError(
-            f"{self._name} (call {self._number}) {what}: {where}", hint=hint
-        ).located(self._name, where=describe(self._origin))
+            f"{call.name} (call {call.number}) {what}: {where}", hint=hint
+        ).located(call.name, where=describe(call.origin))
 
 
 def _ranks(missing: list[int]) -> str:
