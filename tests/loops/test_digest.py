@@ -73,6 +73,8 @@ def changed(kernel: Kernel, change: str) -> Kernel:
     assert isinstance(loop, Loop)
     if change == "lanes":
         return kernel.with_body((replace(loop, lanes=loop.lanes + 1),))
+    if change == "short lanes":
+        return kernel.with_body((replace(loop, short_lanes=4),))
     if change == "kind":
         return kernel.with_body((replace(loop, kind="serial"),))
     if change == "extent":
@@ -84,7 +86,8 @@ def changed(kernel: Kernel, change: str) -> Kernel:
 
 
 @pytest.mark.parametrize(
-    "change", ["lanes", "kind", "extent", "arguments", "checks", "ordered"]
+    "change",
+    ["lanes", "short lanes", "kind", "extent", "arguments", "checks", "ordered"],
 )
 def test_what_code_depends_on_changes_the_digest(change: str) -> None:
     x = td.param("x", init=[1.0, 2.0, 3.0])

@@ -79,7 +79,8 @@ class _Speller:
         ends = ["" if s.start is None else self.index(s.start)]
         ends += map(self.index, s.stop)
         ends.append(self.size(s.stride))
-        head = f"{s.kind} {self.atom(s.axis)} {s.lanes} <{folds}> <{'> <'.join(ends)}>"
+        lanes = f"{s.lanes} {s.short_lanes}" if s.short_lanes else s.lanes
+        head = f"{s.kind} {self.atom(s.axis)} {lanes} <{folds}> <{'> <'.join(ends)}>"
         return head + self.statements(s.body)
 
     def accumulator(self, a: Accumulator) -> str:

@@ -140,7 +140,8 @@ def _part(
     axis = LoopAxis(f"{loop.axis.name}_{number}", end - start)
     by = {loop.axis: Index.of(axis) + start}
     body = rewritten(loop.body, lambda i: i.replaced(by), shared=decided)
-    return replace(loop, axis=axis, body=body, lanes=lanes(axis.extent))
+    extent = axis.extent
+    return replace(loop, axis=axis, body=body, lanes=lanes(extent), short_lanes=0)
 
 
 def _guards(body: tuple[Statement, ...]) -> list[Guard]:

@@ -186,8 +186,9 @@ class Loop:
 
     `kind`: "parallel" (independent, outermost), "ordered" (inside of these: rows that
     follow each other, as what they store joins), "serial", or "vector" (`lanes` steps
-    at once; folds then combine lane by lane, and at the end in halves). `folds` are the
-    accumulators that start here. `start` and `stop`, if given, are where the steps
+    at once; folds then combine lane by lane, and at the end in halves). An axis shorter
+    than twice its lanes is run `short_lanes` at once, if these are given. `folds` are
+    the accumulators that start here. `start` and `stop`, if given, are where the steps
     begin and end within the extent (at the first of several stops): that may be data,
     as the rows of a ragged array are, which lie between two of their starts. A `stride`
     above 1 leaves steps out, which a loop inside does.
@@ -201,6 +202,7 @@ class Loop:
     start: Index | None = None
     stop: tuple[Index, ...] = ()
     stride: Any = 1
+    short_lanes: int = 0
 
     @property
     def bounds(self) -> tuple[Index, ...]:

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from treadle.base.symbolic import at_least, gcd, least, most
+from treadle.base.symbolic import at_least, gcd, least, may_cross, most
 from treadle.loops.blocks import in_blocks
 from treadle.loops.index import Index, LoopAxis, Quotient, Remainder
 from treadle.loops.intervals import in_intervals, without_certain, without_wraps
@@ -111,7 +111,7 @@ def _innermost(s: Statement) -> tuple[tuple[LoopAxis, ...], tuple[Statement, ...
 
 
 def put_together(
-    kernel: Kernel, nest: Nest, vector: LoopAxis | None, lanes: int
+    kernel: Kernel, nest: Nest, vector: LoopAxis | None, lanes: int, short: int = 0
 ) -> Kernel:
     """The kernel of a nest, `vector` innermost among its kind and done `lanes` wide."""
     rows, inner, ends = list(nest.rows), list(nest.inner), dict(nest.bounds)
@@ -126,9 +126,8 @@ def put_together(
             folds = p.folds if axis is inner[0] else ()
             kind = "vector" if axis == vector else "serial"
             several = lanes if axis == vector else 0
-            inner_body = (
-                Loop(axis, inner_body, kind, several, folds, *ends.get(axis, ())),
-            )
+            loop = Loop(axis, inner_body, kind, several, folds, *ends.get(axis, ()))
+            inner_body = (replace(loop, short_lanes=short) if several else loop,)
         return inner_body
 
     body: list[Statement] = []
@@ -336,9 +335,12 @@ def lanes_for(extent: int, width: int) -> int:
     return 4 * width if at_least(extent, LONG * width) else width
 
 
-def lanes_along(extent: int, width: int) -> int:
-    """The same of lanes that each have a part of a fold, whose bits it decides."""
-    return 4 * width if extent >= LONG * width else width
+def lanes_along(nest: Nest, axis: LoopAxis, width: int) -> tuple[int, int]:
+    """The same of lanes that each have a part of a fold, whose bits it decides, and
+    those of short axes where only a run tells which it is."""
+    if len(nest.inner) == 1 and may_cross(axis.extent, LONG * width):
+        return 4 * width, width
+    return (4 * width if axis.extent >= LONG * width else width), 0
 
 
 def lanes_across(extent: int, width: int, folds: int) -> int:
@@ -379,9 +381,9 @@ def schedule(kernel: Kernel, vector_bytes: int) -> Kernel:
     width = max(vector_bytes // element_bytes(kernel), 1)
     nest = taken_apart(kernel)
     if axis in nest.inner:
-        lanes = lanes_along(axis.extent, width)
+        lanes, short = lanes_along(nest, axis, width)
     else:
-        lanes = lanes_for(axis.extent, width)
+        lanes, short = lanes_for(axis.extent, width), 0
     folds = [len(p.folds) for p in nest.passes if isinstance(p, Pass)]
     ops = sum(isinstance(e, Apply) for e in kernel.expressions)
     if axis in nest.rows and any(folds) and not kernel.ordered and ops <= LIGHT:
@@ -389,7 +391,7 @@ def schedule(kernel: Kernel, vector_bytes: int) -> Kernel:
     adjacent = any(i.coefficient(axis) == 1 for i in kernel.indices)
     if kernel.ordered and not adjacent:
         lanes = lanes_apart(axis.extent, width)
-    result = put_together(kernel, nest, axis, lanes)
+    result = put_together(kernel, nest, axis, lanes, short)
     if kernel.ordered:
         return result
     result = in_intervals(result, width, lambda extent: lanes_for(extent, width))

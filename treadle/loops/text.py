@@ -66,6 +66,8 @@ class _Writer:
                 extent = s.axis.extent
                 size = extent if isinstance(extent, int) else f"n{extent.slot}"
                 lanes = f" by {s.lanes}" if s.lanes else ""
+                if s.short_lanes:
+                    lanes += f", below {2 * s.lanes} by {s.short_lanes}"
                 for a in s.folds:
                     self.put(depth, f"a{a.number}: {a.dtype.name} = {a.start}")
                 bounds = f" from {self.index(s.start)}" if s.start is not None else ""

@@ -11,19 +11,22 @@ remainder, or a function of expressions. Guards and expressions become one table
 (`table.py`), which the core evaluates for each new size.
 """
 
+from treadle.base.symbolic.comparisons import (
+    at_least,
+    exceeds,
+    gcd,
+    is_same,
+    least,
+    may_cross,
+    most,
+    stays_below,
+)
 from treadle.base.symbolic.integers import (
     LEAST,
     Symbolic,
     SymbolicTrace,
-    at_least,
     call,
-    exceeds,
-    gcd,
-    is_same,
     is_symbolic,
-    least,
-    most,
-    stays_below,
     whole,
 )
 from treadle.base.symbolic.numbers import (
@@ -58,6 +61,7 @@ __all__ = [
     "is_same",
     "is_symbolic",
     "least",
+    "may_cross",
     "most",
     "plain",
     "stays_below",

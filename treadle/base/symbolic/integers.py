@@ -15,7 +15,6 @@ from treadle.base.symbolic import forms
 from treadle.base.symbolic.forms import Form
 
 LEAST = 2  # of a symbol
-NEAR = 8  # times as many or as few of a cached array: nearly as fast
 SIGNS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 
 _numbers = count()  # of atoms: no two traces share one, so that caches may mix them
@@ -206,27 +205,6 @@ def is_symbolic(x: Any) -> bool:
     return type(x) is Symbolic
 
 
-def is_same(x: Any, y: Any) -> bool:
-    """Whether two integers are equal for all sizes: no guard tells of one alone."""
-    if type(x) is not Symbolic and type(y) is not Symbolic:
-        return bool(x == y)
-    trace = x.trace if type(x) is Symbolic else y.trace
-    return trace.known(form_of(x)) == trace.known(form_of(y))
-
-
-def stays_below(x: Any, y: Any, near: int = NEAR) -> bool:
-    """Whether x <= y, where what is done otherwise has the same bits for any x.
-
-    A guard tells of it where x is `near` times less. Else it is taken for false, which
-    serves all sizes, unless bounds tell.
-    """
-    trace = _trace_of((x, y))
-    if trace is None:
-        return bool(x <= y)
-    high = trace.bounds(trace.known(forms.total(form_of(x), form_of(y), -1)))[1]
-    return high <= 0 or bool(_value(x) * near <= _value(y) and x <= y)
-
-
 def whole(x: Any) -> Any:
     """As `int`, but a symbolic integer stays what it is."""
     return x if type(x) is Symbolic else int(x)
@@ -242,7 +220,7 @@ def call(function: Callable[..., int], *arguments: Any) -> Any:
 
     Equal functions are the same atom of the same integers.
     """
-    trace = _trace_of(arguments)
+    trace = trace_of(arguments)
     if trace is None:
         return function(*arguments)
     value = function(*[x.value if type(x) is Symbolic else x for x in arguments])
@@ -250,62 +228,8 @@ def call(function: Callable[..., int], *arguments: Any) -> Any:
     return trace.make(value, atom)
 
 
-def at_least(x: Any, y: Any, near: int = NEAR) -> bool:
-    """Whether x >= y, where that changes no bit of a value but how fast it is computed.
-
-    A program serves sizes for which it comes out so within a factor of `near`, too, and
-    others if there are many: speed alone is worth no other program before that.
-    """
-    trace = _trace_of((x, y))
-    if trace is None:
-        return bool(x >= y)
-    answer = bool(_value(x) >= _value(y))
-    more, less = (x * near, y) if answer else (x, y * near)
-    trace.compare(form_of(more), ">=", form_of(less), answer, loose=True)
-    return answer
-
-
-def exceeds(x: Any, y: Any) -> Any:
-    """Whether x > y, as 1 or 0: no guard tells which, where they are symbolic."""
-    return call(exceeding, x, y)
-
-
-def exceeding(x: int, y: int) -> int:
-    """What `exceeds` calls: an operator of tables."""
-    return int(x > y)
-
-
-def least(x: Any, y: Any) -> Any:
-    """The lesser of two integers: no guard tells which, where they are symbolic."""
-    return call(min, x, y)
-
-
-def most(x: Any, y: Any) -> Any:
-    """The greater of two integers, likewise."""
-    trace = _trace_of((x, y))
-    if trace is not None:
-        low, high = trace.bounds(forms.total(form_of(x), form_of(y), -1))
-        if low >= 0 or high <= 0:
-            return x if low >= 0 else y
-    return call(max, x, y)
-
-
-def gcd(*integers: Any) -> int:
-    """The greatest common divisor, as an int: a guard says that it is this one.
-
-    None is left where one of them is it, and the others are multiples of it.
-    """
-    divisor = call(math.gcd, *integers)
-    if type(divisor) is not Symbolic:
-        return int(divisor)
-    value = divisor.value
-    divided = all(c % value == 0 for x in integers for _, c in form_of(x))
-    if divided and any(type(x) is not Symbolic and x == value for x in integers):
-        return value
-    return int(divisor)
-
-
-def _trace_of(arguments: Sequence[Any]) -> SymbolicTrace | None:
+def trace_of(arguments: Sequence[Any]) -> SymbolicTrace | None:
+    """The trace of the first that is symbolic."""
     return next((x.trace for x in arguments if type(x) is Symbolic), None)
 
 
@@ -319,7 +243,8 @@ def _is_whole(x: Any) -> bool:
     return type(x) is Symbolic or isinstance(x, (int, np.integer))
 
 
-def _value(x: Any) -> Any:
+def value_of(x: Any) -> Any:
+    """The number of an integer, symbolic or not."""
     return x.value if type(x) is Symbolic else x
 
 
@@ -328,7 +253,9 @@ def _defined(name: str, form: Callable[[SymbolicTrace, Form, Form], Form]) -> No
     on = getattr(operator, name)
 
     def made(x: Any, y: Any, trace: SymbolicTrace) -> Any:
-        return trace.make(on(_value(x), _value(y)), form(trace, form_of(x), form_of(y)))
+        return trace.make(
+            on(value_of(x), value_of(y)), form(trace, form_of(x), form_of(y))
+        )
 
     def left(self: Symbolic, other: Any) -> Any:
         if _is_whole(other):
@@ -377,7 +304,7 @@ def _compared(name: str) -> None:
     def compare(self: Symbolic, other: Any) -> Any:
         if not _is_whole(other):
             return on(int(self), other) if type(other) is float else NotImplemented
-        answer = on(self.value, _value(other))
+        answer = on(self.value, value_of(other))
         self.trace.compare(self.form, sign, form_of(other), bool(answer))
         return answer
 

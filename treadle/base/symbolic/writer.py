@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from treadle.base.symbolic import forms, table
+from treadle.base.symbolic.comparisons import exceeding
 from treadle.base.symbolic.forms import Form
-from treadle.base.symbolic.integers import LEAST, Symbolic, SymbolicTrace, exceeding
+from treadle.base.symbolic.integers import LEAST, Symbolic, SymbolicTrace
 from treadle.base.symbolic.numbers import SymbolicNumber
 from treadle.base.symbolic.table import IntegerTable
 

@@ -8,6 +8,7 @@ loop runs full vectors first and then once more under a mask.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from treadle.engines.native.codegen.access import Access
@@ -129,6 +130,8 @@ class Emitter(Access):
                 self.store(s)
             elif isinstance(s, Fetch):
                 self.fetch(s)
+            elif (short := _in_short(s)) is not None:
+                self._by_extent(s, short)
             elif s.kind == "vector":
                 self._vector_loop(s)
             else:
@@ -202,6 +205,28 @@ class Emitter(Access):
                 low, high = self.b.part(x, 0, count), self.b.part(x, count, count)
                 x = self.combine(a.combine, low, high, a.dtype)
             self.carried[a] = self.b.lane(x, 0) if lanes(x.type) else x
+
+    def _by_extent(self, loop: Loop, short: Loop) -> None:
+        """A loop twice, for a short vector loop within it and for a long one."""
+        b, before = self.b, dict(self.carried)
+        changed = [*loop.folds, *self._carry(loop)]
+        names, end = (b.label("short"), b.label("long")), b.label("end")
+        extent, bound = self.integer(short.axis.extent), b.i64(2 * short.lanes)
+        b.branch_if(b.compare("slt", extent, bound), *names)
+        ends: list[tuple[str, dict[Accumulator, Value]]] = []
+        for name, is_short in zip(names, (True, False), strict=True):
+            b.start(name)
+            self.scopes.append({})
+            self.carried = dict(before)
+            self.run((_with_lanes(loop, is_short),))
+            self.scopes.pop()
+            ends.append((b.block, self.carried))
+            b.branch(end)
+        b.start(end)
+        for a in changed:
+            kind = ends[0][1][a].type
+            cases = [f"[{carried[a].name}, %{block}]" for block, carried in ends]
+            self.carried[a] = b.define(kind, f"phi {kind} {', '.join(cases)}")
 
     def _carry(self, loop: Loop) -> list[Accumulator]:
         """The accumulators that change in a loop, in a fixed order."""
@@ -314,6 +339,19 @@ class Emitter(Access):
             self.bind(axes[0], rest)
             self.run(body)
             self.scopes.pop()
+
+
+def _in_short(loop: Loop) -> Loop | None:
+    """The vector loop within a loop, or itself, whose extent decides its lanes."""
+    inside = (s for s in statements((loop,)) if isinstance(s, Loop) and s.short_lanes)
+    return next(inside, None)
+
+
+def _with_lanes(loop: Loop, is_short: bool) -> Loop:
+    """The loop with the lanes that its vector loops have by their extent."""
+    body = [_with_lanes(s, is_short) if isinstance(s, Loop) else s for s in loop.body]
+    lanes = loop.short_lanes if is_short and loop.short_lanes else loop.lanes
+    return replace(loop, body=tuple(body), lanes=lanes, short_lanes=0)
 
 
 def emit(kernel: Kernel, name: str) -> str:
