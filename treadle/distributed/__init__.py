@@ -5,40 +5,25 @@
 """
 
 from treadle.base.boundary import guard as _guard
-from treadle.distributed.collectives import (
-    all_gather,
-    all_reduce,
-    all_to_all,
-    broadcast,
-    recv,
-    reduce,
-    reduce_scatter,
-    send,
-)
-from treadle.distributed.communicator import Communicator, DistributedError
-from treadle.distributed.normalization import SyncBatchNorm
-from treadle.distributed.once import once
-from treadle.distributed.parallel import DataParallel
-from treadle.distributed.world import rank, size, world
+from treadle.base.names import public as _public
+from treadle.distributed.collectives import all_gather as all_gather
+from treadle.distributed.collectives import all_reduce as all_reduce
+from treadle.distributed.collectives import all_to_all as all_to_all
+from treadle.distributed.collectives import broadcast as broadcast
+from treadle.distributed.collectives import recv as recv
+from treadle.distributed.collectives import reduce as reduce
+from treadle.distributed.collectives import reduce_scatter as reduce_scatter
+from treadle.distributed.collectives import send as send
+from treadle.distributed.communicator import Communicator as Communicator
+from treadle.distributed.communicator import DistributedError as DistributedError
+from treadle.distributed.normalization import SyncBatchNorm as SyncBatchNorm
+from treadle.distributed.once import once as once
+from treadle.distributed.parallel import DataParallel as DataParallel
+from treadle.distributed.world import rank as rank
+from treadle.distributed.world import size as size
+from treadle.distributed.world import world as world
 
-__all__ = [
-    "Communicator",
-    "DataParallel",
-    "DistributedError",
-    "SyncBatchNorm",
-    "all_gather",
-    "all_reduce",
-    "all_to_all",
-    "broadcast",
-    "once",
-    "rank",
-    "recv",
-    "reduce",
-    "reduce_scatter",
-    "send",
-    "size",
-    "world",
-]
+__all__ = _public(globals())
 
 
 def __dir__() -> list[str]:

@@ -11,60 +11,30 @@ remainder, or a function of expressions. Guards and expressions become one table
 (`table.py`), which the core evaluates for each new size.
 """
 
-from treadle.base.symbolic.comparisons import (
-    at_least,
-    exceeds,
-    gcd,
-    is_same,
-    least,
-    may_cross,
-    most,
-    stays_below,
-)
-from treadle.base.symbolic.integers import (
-    LEAST,
-    Symbolic,
-    SymbolicTrace,
-    call,
-    is_symbolic,
-    whole,
-)
-from treadle.base.symbolic.numbers import (
-    SymbolicNumber,
-    arange,
-    array_of,
-    bits,
-    counted,
-    plain,
-    zeros,
-)
-from treadle.base.symbolic.table import IntegerTable
-from treadle.base.symbolic.text import guards_of
-from treadle.base.symbolic.writer import compiled
+from treadle.base.names import public as _public
+from treadle.base.symbolic.comparisons import at_least as at_least
+from treadle.base.symbolic.comparisons import exceeds as exceeds
+from treadle.base.symbolic.comparisons import gcd as gcd
+from treadle.base.symbolic.comparisons import is_same as is_same
+from treadle.base.symbolic.comparisons import least as least
+from treadle.base.symbolic.comparisons import may_cross as may_cross
+from treadle.base.symbolic.comparisons import most as most
+from treadle.base.symbolic.comparisons import stays_below as stays_below
+from treadle.base.symbolic.integers import LEAST as LEAST
+from treadle.base.symbolic.integers import Symbolic as Symbolic
+from treadle.base.symbolic.integers import SymbolicTrace as SymbolicTrace
+from treadle.base.symbolic.integers import call as call
+from treadle.base.symbolic.integers import is_symbolic as is_symbolic
+from treadle.base.symbolic.integers import whole as whole
+from treadle.base.symbolic.numbers import SymbolicNumber as SymbolicNumber
+from treadle.base.symbolic.numbers import arange as arange
+from treadle.base.symbolic.numbers import array_of as array_of
+from treadle.base.symbolic.numbers import bits as bits
+from treadle.base.symbolic.numbers import counted as counted
+from treadle.base.symbolic.numbers import plain as plain
+from treadle.base.symbolic.numbers import zeros as zeros
+from treadle.base.symbolic.table import IntegerTable as IntegerTable
+from treadle.base.symbolic.text import guards_of as guards_of
+from treadle.base.symbolic.writer import compiled as compiled
 
-__all__ = [
-    "LEAST",
-    "SymbolicNumber",
-    "Symbolic",
-    "SymbolicTrace",
-    "IntegerTable",
-    "arange",
-    "array_of",
-    "at_least",
-    "bits",
-    "call",
-    "compiled",
-    "counted",
-    "exceeds",
-    "gcd",
-    "guards_of",
-    "is_same",
-    "is_symbolic",
-    "least",
-    "may_cross",
-    "most",
-    "plain",
-    "stays_below",
-    "whole",
-    "zeros",
-]
+__all__ = _public(globals())
