@@ -110,7 +110,7 @@ def alone(stack: Any, xs: list[Any], state: Any = None) -> tuple[list[Any], list
         outputs.append(y)
         lasts.append(last)
     columns = zip(*[parts(last) for last in lasts], strict=True)
-    return outputs, [np.stack([y.numpy() for y in one], 1) for one in columns]
+    return outputs, [np.stack(td.evaluate(one), 1) for one in columns]
 
 
 FORMS = [*[("list", row) for row in KINDS], ("padded", KINDS[0])]
@@ -149,21 +149,20 @@ def test_sequences_of_unequal_length(form: str, row: Row) -> None:
     leaves = [*stack.parameters(), *given]
 
     def grads(outputs: list[Any], leaves: list[Any]) -> list[Any]:
-        loss = sum((y * y * y).sum() for y in outputs)
-        return [g.numpy() for g in td.grad(loss, leaves)]
+        return td.grad(sum((y * y * y).sum() for y in outputs), leaves)
 
     # By data a gradient is asked for before the value.
-    derived = grads(outputs, leaves)
+    derived = [g.numpy() for g in grads(outputs, leaves)]
     got = [[y.numpy() for y in outputs], [y.numpy() for y in parts(last)], derived]
     with td.options(autobatch=False, engine="reference"):
         nodes = [td.asarray(x) for x in xs]
         wanted, lasts = alone(stack, nodes, state)
-        for a, b in zip(got[0], wanted, strict=True):
-            np.testing.assert_allclose(a, b.numpy(), rtol=1e-9, atol=1e-12)
+        for a, b in zip(got[0], td.evaluate(wanted), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
         for a, b in zip(got[1], lasts, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
-        want = grads([_again(stack, x, state, k) for k, x in enumerate(nodes)],
-                     [*stack.parameters(), *nodes])  # fmt: skip
+        again = [_again(stack, x, state, k) for k, x in enumerate(nodes)]
+        want = td.evaluate(grads(again, [*stack.parameters(), *nodes]))
     count = len(list(stack.parameters()))
     for a, b in zip(got[2][:count], want[:count], strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10)

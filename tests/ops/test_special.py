@@ -68,14 +68,17 @@ def wrong(got: Any, want: Any, tolerance: str) -> str:
 @pytest.mark.parametrize("op", SCALARS)
 def test_a_scalar_op_keeps_to_numpy_at_the_ends_of_every_type(op: Any) -> None:
     count = len(next(s for s in samples_of(type(op)) if s.op == op).inputs)
-    for dtype in (d for d in REAL if kind(d) in KINDS[op.takes]):
-        arrays = operands(op, count, dtype)
+    dtypes = [d for d in REAL if kind(d) in KINDS[op.takes]]
+    each = [operands(op, count, dtype) for dtype in dtypes]
+    for dtype, arrays in zip(dtypes, each, strict=True):
         if op.name == "Pow" and dtype.kind == "i":
             arrays[1] = np.abs(arrays[1] % 7)
-        y = op(*[constant_node(a) for a in arrays])
+    ys = [op(*[constant_node(a) for a in arrays]) for arrays in each]
+    with td.options(engine="native"):
+        values = td.evaluate(ys)  # one program for all dtypes
+    for dtype, arrays, y, value in zip(dtypes, each, ys, values, strict=True):
         want = compute(op, y.type, arrays)
-        with td.options(engine="native"):
-            assert not wrong(y.numpy(), want, op.traits.tolerance), dtype
+        assert not wrong(value, want, op.traits.tolerance), dtype
 
 
 @pytest.mark.parametrize(
@@ -159,14 +162,17 @@ def large(dtype: Any) -> Any:
 @pytest.mark.parametrize("engine", ["native", "reference"])
 @pytest.mark.parametrize("first", REAL, ids=str)
 def test_comparisons_are_as_exact_as_numpys(first: Any, engine: str) -> None:
+    x = large(first)[:, None]
+    pairs = [(name, second) for second in REAL for name in RELATIONS]
     with td.options(engine=engine):
-        for second in REAL:
-            x, y = large(first)[:, None], large(second)[None]
-            got = td.evaluate(*[getattr(td, name)(x, y) for name in RELATIONS])
-            plain = [v.astype(np.float32) if v.dtype == bfloat16 else v for v in (x, y)]
-            for name, value in zip(RELATIONS, got, strict=True):
-                want = getattr(np, name)(*plain)
-                np.testing.assert_array_equal(value, want, f"{name} {second}")
+        got = td.evaluate(
+            [getattr(td, n)(x, large(second)[None]) for n, second in pairs]
+        )
+    for (name, second), value in zip(pairs, got, strict=True):
+        both = x, large(second)[None]
+        plain = [v.astype(np.float32) if v.dtype == bfloat16 else v for v in both]
+        want = getattr(np, name)(*plain)
+        np.testing.assert_array_equal(value, want, f"{name} {second}")
 
 
 NUMBERS = (0, -1, 127, 256, 2**31, 2**53 + 1, 2**63, 2**64, 2.5, 2.0000000001, 2.0**24)
@@ -175,12 +181,12 @@ NUMBERS = (0, -1, 127, 256, 2**31, 2**53 + 1, 2**63, 2**64, 2.5, 2.0000000001, 2
 @pytest.mark.parametrize("dtype", [d for d in REAL if kind(d) == "integer"], ids=str)
 def test_a_number_beside_integers_is_compared_as_it_is(dtype: Any) -> None:
     x = large(dtype)
-    for number in (*NUMBERS, np.nan, np.inf):
-        pairs = [(n, *xs) for n in RELATIONS for xs in ((x, number), (number, x))]
-        got = td.evaluate(*[getattr(td, name)(*xs) for name, *xs in pairs])
-        for (name, *xs), value in zip(pairs, got, strict=True):
-            want = getattr(np, name)(*xs)
-            np.testing.assert_array_equal(value, want, f"{name} {number}")
+    numbers = (*NUMBERS, np.nan, np.inf)
+    sides = [xs for number in numbers for xs in ((x, number), (number, x))]
+    calls = [(name, *xs) for name in RELATIONS for xs in sides]
+    got = td.evaluate([getattr(td, name)(*xs) for name, *xs in calls])
+    for (name, *xs), value in zip(calls, got, strict=True):
+        np.testing.assert_array_equal(value, getattr(np, name)(*xs), f"{name} {xs}")
 
 
 def test_a_number_of_numpys_that_does_not_fit_is_refused() -> None:
@@ -282,20 +288,23 @@ ORDERS: dict[str, tuple[Any, Any]] = {
 @pytest.mark.parametrize("name", ORDERS)
 def test_nan_has_one_place(name: str, way: str) -> None:
     f, numpy = ORDERS[name]
-    for row, dtype in itertools.product(ROWS, (*HALF, np.float32, np.float64)):
-        if name in ("normalize", "clip_by_norm") and not np.isnan(row).any():
-            continue
-        x = np.array(row)
-        with td.options(engine="reference" if way == "reference" else "native"):
-            leaf = td.asarray(x.astype(dtype))
+    finite = name not in ("normalize", "clip_by_norm")
+    rows = [row for row in ROWS if finite or np.isnan(row).any()]
+    cases = list(itertools.product(rows, (*HALF, np.float32, np.float64)))
+    call = td.function(lambda v: f(v))
+    ys = []
+    with td.options(engine="reference" if way == "reference" else "native"):
+        for row, dtype in cases:
+            leaf = td.asarray(np.array(row).astype(dtype))
             if way == "function":
-                y = td.function(lambda v: f(v))(leaf)
+                ys.append(call(leaf))
             elif way == "rows":
-                y = td.stack([f(leaf + 0), f(leaf)])[1]
+                ys.append(td.stack([f(leaf + 0), f(leaf)])[1])
             else:
-                y = f(leaf)
-            got = y.numpy()
-        want = numpy(x)
+                ys.append(f(leaf))
+        values = td.evaluate(ys)
+    for (row, _), got in zip(cases, values, strict=True):
+        want = numpy(np.array(row))
         np.testing.assert_array_equal(got.astype(np.asarray(want).dtype), want)
 
 
