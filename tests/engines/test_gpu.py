@@ -109,6 +109,15 @@ def test_a_plan_has_the_bits_of_a_run_without(name: str, make: Any) -> None:
 
 
 @pytest.mark.parametrize("name", GPUS)
+@pytest.mark.parametrize("n", [60, 127, 128, 129, 300])  # eight vectors are 128
+def test_folds_of_short_and_long_axes_have_each_element_once(name: str, n: int) -> None:
+    x = np.random.default_rng(n).integers(-99, 99, (3, n)).astype(np.float32)
+    with td.options(engine=name):
+        sums, tops = td.evaluate(td.sum(td.asarray(x), 1), td.max(td.asarray(x), 1))
+    assert sums.tolist() == x.sum(1).tolist() and tops.tolist() == x.max(1).tolist()
+
+
+@pytest.mark.parametrize("name", GPUS)
 def test_a_value_that_comes_again_follows_its_plan(name: str) -> None:
     w = td.param("w", init=np.ones((3, 4)))
     with td.options(engine=name):

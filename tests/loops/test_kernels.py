@@ -196,7 +196,7 @@ def test_interpreting_is_the_meaning(sample: Sample) -> None:
 
 def test_sizes_are_no_structure() -> None:
     kernels = set()
-    for rows, columns in [(300, 500), (37, 130), (1000, 999)]:
+    for rows, columns in [(300, 500), (37, 430), (1000, 999)]:
         x = td.asarray(np.ones((rows, columns), np.float32))
         y = (x - x.max(1, keepdims=True)) * 2.0
         (step,) = kernels_of(program_of(y))

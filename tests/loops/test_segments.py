@@ -85,7 +85,7 @@ of n0, n1, n2, n3, n4, n5, n6, n7
   parallel i0 < n0
     ordered i1 < n1 from [b1[i0]] up to [{UP.format(1, 0)}]
       a0: float32 = 0
-      vector i2 < n4 by 16
+      vector i2 < n4 by 64, below 128 by 16
         a0 = Add with multiply(b2[i0*n5 + i2], b3[[b0[i1]]*n3 + i2])
       b4[i1] = a0
 """,

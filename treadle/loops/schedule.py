@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from treadle.base.symbolic import at_least, gcd, least, may_cross, most
+from treadle.base.symbolic import at_least, gcd, is_near, least, most
 from treadle.loops.blocks import in_blocks
 from treadle.loops.index import Index, LoopAxis, Quotient, Remainder
 from treadle.loops.intervals import in_intervals, without_certain, without_wraps
@@ -30,6 +30,7 @@ from treadle.loops.kernel import (
 from treadle.loops.rewriting import rewritten
 
 LONG = 8  # vectors: from so many on, a loop does four at once
+NEAR = 3  # times as many or as few: what runs along them is written for both
 LIGHT = 24  # ops: a longer body leaves no registers for more columns
 ACCUMULATORS = 16  # vectors of accumulators that loops over rows may hold in registers
 
@@ -337,8 +338,8 @@ def lanes_for(extent: int, width: int) -> int:
 
 def lanes_along(nest: Nest, axis: LoopAxis, width: int) -> tuple[int, int]:
     """The same of lanes that each have a part of a fold, whose bits it decides, and
-    those of short axes where only a run tells which it is."""
-    if len(nest.inner) == 1 and may_cross(axis.extent, LONG * width):
+    those of short axes where other sizes of the axis may be long, or short."""
+    if len(nest.inner) == 1 and is_near(axis.extent, LONG * width, NEAR):
         return 4 * width, width
     return (4 * width if axis.extent >= LONG * width else width), 0
 

@@ -57,6 +57,15 @@ def test_a_kernel_has_the_native_engines_bits(sample: Sample, wide: bool) -> Non
     assert found == []
 
 
+@pytest.mark.parametrize("n", [100, 255, 256, 300])  # eight vectors are 256
+def test_folds_of_short_and_long_axes_have_the_native_engines_bits(n: int) -> None:
+    draws = np.random.default_rng(n).standard_normal((3, n)).astype(np.float32)
+    driver, x = HostDriver(), constant_node(draws)
+    program, arrays = program_for(driver, x.sum(1), x - x.max(1, keepdims=True))
+    _, found = differing(program, driver, arrays)
+    assert found == []
+
+
 @pytest.mark.parametrize("number", [3, 11, 20])
 def test_random_kernels_have_the_bits_of_the_native_engine(number: int) -> None:
     kernels = Kernels()

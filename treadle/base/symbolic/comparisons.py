@@ -38,18 +38,13 @@ def stays_below(x: Any, y: Any, near: int = NEAR) -> bool:
     return high <= 0 or bool(value_of(x) * near <= value_of(y) and x <= y)
 
 
-def may_cross(x: Any, y: Any, near: int = NEAR) -> bool:
-    """Whether x may be less than y in one run of a program and not in another: it is
-    symbolic, bounds do not tell, and it is within a factor of `near` of y.
+def is_near(x: Any, y: Any, near: int) -> bool:
+    """Whether two integers are less than a factor of `near` apart.
 
-    No guard tells of it: either way a comparison is right for the sizes it admits.
+    No guard tells of it: what hangs on it must be right for all sizes either way.
     """
-    trace = trace_of((x, y))
-    if trace is None:
-        return False
-    low, high = trace.bounds(trace.known(forms.total(form_of(x), form_of(y), -1)))
     small, large = sorted((value_of(x), value_of(y)))
-    return low < 0 <= high and large < small * near
+    return bool(large < small * near)
 
 
 def at_least(x: Any, y: Any, near: int = NEAR) -> bool:

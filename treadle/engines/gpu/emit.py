@@ -173,6 +173,13 @@ class ItemEmitter(Emitter):
         b.barrier()
         return result
 
+    def _by_extent(self, loop: Loop, short: Loop) -> None:
+        """A loop once: the first items do the steps of a short one by themselves."""
+        if loop.kind == "vector":
+            self._vector_loop(loop)
+        else:
+            self._serial_loop(loop)
+
     def _vector_loop(
         self, loop: Loop, begin: Value | None = None, end: Value | None = None
     ) -> None:
@@ -186,12 +193,17 @@ class ItemEmitter(Emitter):
         self._starts(loop)
         carried = self._carry(loop)
         lanes = loop.lanes if carried else self.work.items
+        step = b.i64(lanes)
+        if carried and loop.short_lanes:
+            extent, bound = self.integer(loop.axis.extent), b.i64(2 * lanes)
+            is_short = b.compare("slt", extent, bound)
+            step = b.select(is_short, b.i64(loop.short_lanes), step)
         start = b.add(start, number)
-        if lanes < self.work.items:
-            few = b.compare("slt", number, b.i64(lanes))
+        if lanes < self.work.items or (carried and loop.short_lanes):
+            few = b.compare("slt", number, step)
             start = b.select(few, start, stop)
         self.within = True
-        self._turns(loop, start, stop, b.i64(lanes), carried)
+        self._turns(loop, start, stop, step, carried)
         self.within = False
         self._ends(loop)
 
