@@ -83,10 +83,24 @@ def test_it_is_written_over_where_nobody_looks(at_once: list[bool]) -> None:
 
 
 def test_a_large_result_is_no_small_run(at_once: list[bool]) -> None:
-    _, step = stepper(RESULT // 4 + 1)
-    for _ in range(4):
-        step()
+    w = td.param("w", init=np.zeros(RESULT // 4 + 1, np.float32))
+    for k in range(5):
+        assert td.evaluate(w * 2.0 + k).sum() == k * w.size
     assert not at_once
+
+
+def test_a_large_table_is_changed_where_it_lies(at_once: list[bool]) -> None:
+    """A step of some rows costs the same in a table of any size."""
+    table = td.param("table", init=np.zeros((RESULT // 8, 4), np.float32), sparse=True)
+    optimizer = td.optim.Adam([table], lr=1.0)
+    for k in range(6):
+        held = table.numpy() if k == 5 else None
+        before = None if held is None else held.copy()
+        optimizer.step(-td.sum(td.rows(table, [1, 1, 3])))
+    assert sum(at_once) >= 3
+    np.testing.assert_array_equal(held, before)
+    rows = table.numpy()[[0, 1, 2, 3]].sum(1)
+    assert (rows[[0, 2]] == 0).all() and (rows[[1, 3]] > 20).all()
 
 
 @pytest.mark.parametrize("trains", [False, True])

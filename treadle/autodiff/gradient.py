@@ -146,6 +146,8 @@ _graded = _Graded()
 
 def graded(since: int = 0) -> list[Variable]:
     """The Variables that hold a gradient from `backward`, after `since` of them."""
+    if _graded.calls <= since:
+        return []
     newer = [ref() for ref, n in list(_graded.entries.values()) if n > since]
     return [v for v in newer if v is not None and v._grad is not None]
 

@@ -78,7 +78,9 @@ class LossGradients:
         else:
             about, outputs = self._added(loss, seen, target)
         used, rows = about
-        self.sums.add(used, rows_of(self.layout, rows, outputs) if rows else {})
+        self.sums.add(
+            used, {k: RowGradients.of([outputs[n] for n in x]) for k, x in rows.items()}
+        )
 
     @collector_paused
     def _added(

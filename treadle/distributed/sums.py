@@ -11,7 +11,7 @@ from treadle.base.arrays import Array
 from treadle.distributed.buffers import Statistics
 from treadle.distributed.layout import GradientLayout
 from treadle.distributed.share import Buffers, RowGradients, levels
-from treadle.graph.leaves import as_nodes, constant_node
+from treadle.graph.leaves import constant_node
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
 from treadle.runtime.store import Changes
@@ -127,7 +127,13 @@ class ShardSums:
 
     def row_nodes(self) -> list[dict[int, list[Tensor]]]:
         """The rows of each shard so far as nodes: ids and values."""
-        return [{k: as_nodes(x) for k, x in rows.items()} for rows in self._rows]
+        return [
+            {
+                k: [constant_node(x.ids), constant_node(x.values)]
+                for k, x in each.items()
+            }
+            for each in self._rows
+        ]
 
     def changes(self, target: SumTarget, gradients: Mapping[int, Tensor]) -> Changes:
         """The assignments that add a shard's dense gradients and statistics, and have

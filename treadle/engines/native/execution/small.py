@@ -25,7 +25,8 @@ PARTS = 256  # of some microseconds each: less than Python lets a thread wait
 BYTES = 1 << 20  # of arena and scratch, which stay with the process
 SAVED = 5_000  # ns of steps that need not run again, which are worth a look each time
 PACKED = 16  # bytes of panels that are copied in a ns
-RESULT = 1 << 16  # bytes: larger results have memory that is used again
+# Bytes: larger results have memory that is used again, unless they replace arguments.
+RESULT = 1 << 16
 
 
 @cache
@@ -54,8 +55,10 @@ def small(linked: Linked) -> Any:
         return None
     if any(interface.orders) or any(interface.laid):
         return None
+    over = dict(interface.shared)
     if any(
-        isinstance(t, TupleType) or t.nbytes > RESULT for _, _, t in interface.results
+        isinstance(t, TupleType) or (t.nbytes > RESULT and n not in over)
+        for _, n, t in interface.results
     ):
         return None
     return _like(linked, scratch) or _made(linked, scratch)
