@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 import treadle as td
-from tests.runtime.threads import Campaign
+from tests.runtime.threads import Campaign, in_python
 from treadle.base.locks import is_mine, locks
 
 PACKAGE = str(Path(td.__file__).parent)
-ROOM = 20_000  # too many for the core to do at once: there are lines between
+ROOM = 20_000
 STRIDE = 43  # lines between where one step is interrupted and where the next one is
 Call = Callable[[], None]
 
@@ -105,7 +105,7 @@ def interrupted(do: Call, at: int, call: Call) -> bool:
 def test_a_reader_at_any_line_of_a_step(read: Any, way: Any, threads: int) -> None:
     """By a plan, in place and not: all arrays are of one version."""
     held: list[tuple[list[Any], list[Any]]] = []
-    with td.options(threads=threads):
+    with in_python(), td.options(threads=threads):
         net, opt, steps = Net(), td.optim.SGD(lr=1.0), 0
         at = 1 + 5 * list(READERS.values()).index(read)
 

@@ -16,14 +16,26 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
 import treadle as td
+from treadle.engines.native.execution import linked
 
 SIZES = (3, 5_000, 120_000)
+
+
+@contextmanager
+def in_python() -> Iterator[None]:
+    """No program is run by the core at once: there are lines of Python between."""
+    td.clear_cache()
+    with mock.patch.object(linked, "small", lambda _: None):
+        yield
+    td.clear_cache()
 
 
 class Net(td.nn.Module):
@@ -53,7 +65,11 @@ class Campaign:
         self.held: list[tuple[Any, Any]] = []
 
     def run(self) -> list[str]:
-        """What has been found wrong."""
+        """What has been found wrong, of odd seeds where nothing is done at once."""
+        with in_python() if self.seed % 2 else nullcontext():
+            return self._run()
+
+    def _run(self) -> list[str]:
         jobs = [self.train, self.train_another, self.read, self.save, self.evaluate]
         jobs += [self.assign, self.assign, self.fail]
         threads = []
