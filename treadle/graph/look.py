@@ -231,7 +231,10 @@ def _keyed(
     roots = sum(counts)
     # The frame refers twice to the newest update of a Variable, once to older ones.
     updates = range(roots - counts[2], roots)
-    older = {place[nodes[k].inputs[0].serial] for k in updates}
+    bases = [nodes[k].inputs for k in updates]
+    if not all(bases):  # a signal handler has carried one out since it was read
+        return None
+    older = {place[x[0].serial] for x in bases}
     if any(others[k] != (1 if k in older else 2) for k in updates):
         return None
     held = [k for k in range(roots, len(nodes)) if nodes[k].stored is None]
