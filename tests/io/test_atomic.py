@@ -8,15 +8,16 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
+import numpy as np
 import pytest
 
 from tests.io.kills import campaign
 from treadle.io import files
 from treadle.io.checkpoint import load_checkpoint, save_checkpoint
 from treadle.io.files import is_alive, sweep, temporary_name, write_atomically
-from treadle.io.tensors import load_arrays
+from treadle.io.tensors import load_arrays, save_arrays
 
 
 def test_replaces_and_leaves_nothing_else(tmp_path: Path) -> None:
@@ -104,39 +105,40 @@ def test_many_writers(tmp_path: Path) -> None:
     assert path.read_bytes() in whole and os.listdir(tmp_path) == ["a.bin"]
 
 
-_SAVER = """
-import os, signal, sys
-import numpy as np
-from treadle.io.checkpoint import save_checkpoint
-from treadle.io.tensors import save_arrays
-folder, step, left = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+def save_until(folder: Path, step: int, left: int) -> None:
+    """Save states one after the other; the process ends before the last of so many
+    things that touch files."""
 
-def count(*_):  # what touches files: the process ends before the last of so many
-    global left
-    left -= 1
-    if left == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
+    def count(*_: Any) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
 
-def audited(event, _):
-    if event == "open" or event.startswith("os."):
-        count()
+    def audited(event: str, _: Any) -> None:
+        if event == "open" or event.startswith("os."):
+            count()
 
-sync = os.fsync
-os.fsync = lambda descriptor: (count(), sync(descriptor), count())
-sys.addaudithook(audited)
-while True:
-    step += 1
-    arrays = {"w": np.full(50_000, step), "b": np.full(7, step)}
-    save_arrays(f"{folder}/m.safetensors", arrays, {"step": str(step)})
-    save_checkpoint(f"{folder}/points", step, {"model": arrays}, {"step": step})
-"""
+    sync = os.fsync
+    os.fsync = lambda descriptor: (count(), sync(descriptor), count())
+    sys.addaudithook(audited)
+    while True:
+        step += 1
+        arrays = {"w": np.full(50_000, step), "b": np.full(7, step)}
+        save_arrays(folder / "m.safetensors", arrays, {"step": str(step)})
+        save_checkpoint(folder / "points", step, {"model": arrays}, {"step": step})
 
 
 def test_a_kill_leaves_a_whole_state(tmp_path: Path) -> None:
     step = 0
     for kill in range(1, 100, 7):
-        command = [sys.executable, "-c", _SAVER, str(tmp_path), str(step), str(kill)]
-        assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+        child = os.fork()
+        if child == 0:
+            try:
+                save_until(tmp_path, step, kill)
+            finally:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
         if (tmp_path / "m.safetensors").exists():
             arrays, facts = load_arrays(tmp_path / "m.safetensors")
             assert {*arrays["w"], *arrays["b"]} == {int(facts["step"])}
