@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from treadle.base.dtypes import float32, int32, is_inexact, kind
-from treadle.graph.op import FLAT, Array, Cotangents, Input, op
+from treadle.graph.op import FLAT, Cotangents, Input, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.recorded import recorded, recorded_with_numbers
 from treadle.graph.tensor import Tensor
@@ -214,11 +214,8 @@ class Modulo(Elementwise):
 
 
 @op(primitive=True)
-class Remainder(Modulo):
+class Remainder(Modulo, ufunc=np.remainder):
     """x - floor(x / y) y, with the sign of y."""
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.remainder(*arrays)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return g, -g * floor_divide(xs[0], xs[1])
@@ -235,11 +232,8 @@ def remainder(x: Any, y: Any) -> Tensor:
 
 
 @op(primitive=True)
-class Fmod(Modulo):
+class Fmod(Modulo, ufunc=np.fmod):
     """x - trunc(x / y) y, with the sign of x."""
-
-    def numpy(self, *arrays: Any) -> Array:
-        return np.fmod(*arrays)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return g, -g * functions.trunc(xs[0] / xs[1])

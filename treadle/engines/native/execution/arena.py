@@ -37,8 +37,10 @@ def _checked(mode: str, side: str) -> None:
         raise OptionError(f"a guard's side is 'start' or 'end', not {side!r}")
 
 
-class Arena:
-    """Gives each run its own memory; runs at the same time have different leases."""
+class _Pooled:
+    """Memory of one mode, whose blocks a pool keeps for the next one."""
+
+    fitting = False
 
     def __init__(
         self, mode: str = "fast", *, side: str = "end", keep: int = KEEP
@@ -46,7 +48,23 @@ class Arena:
         _checked(mode, side)
         self.mode = mode
         self.side = side
-        self.pool = BlockPool(fitting=False, keep=keep)
+        self.pool = BlockPool(fitting=self.fitting, keep=keep)
+
+    def live_bytes(self) -> int:
+        """Bytes leased, or under arrays that are alive."""
+        return self.pool.live_bytes()
+
+    def idle_bytes(self) -> int:
+        """Bytes kept for the next lease or array."""
+        return self.pool.idle_bytes()
+
+    def trim(self) -> None:
+        """Gives all idle memory back to the system."""
+        self.pool.trim()
+
+
+class Arena(_Pooled):
+    """Gives each run its own memory; runs at the same time have different leases."""
 
     def lease(self, sizes: Sequence[int], plan: MemoryPlan, scratch: int = 0) -> Lease:
         """Memory for buffers of `sizes` bytes at the offsets of `plan`, for one run.
@@ -59,18 +77,6 @@ class Arena:
         if self.mode == "poison":
             return PoisonLease(self, sizes, plan, scratch)
         return Lease(self, sizes, plan, scratch)
-
-    def live_bytes(self) -> int:
-        """Bytes leased."""
-        return self.pool.live_bytes()
-
-    def idle_bytes(self) -> int:
-        """Bytes kept for the next lease."""
-        return self.pool.idle_bytes()
-
-    def trim(self) -> None:
-        """Gives all idle memory back to the system."""
-        self.pool.trim()
 
 
 class Lease:
@@ -175,16 +181,10 @@ class _Owner(np.ndarray[Any, np.dtype[np.uint8]]):
     pages: Guarded | None = None  # that the bytes are in, in guard mode
 
 
-class Results:
+class Results(_Pooled):
     """Arrays for the user, whose memory comes back when no view of it is left."""
 
-    def __init__(
-        self, mode: str = "fast", *, side: str = "end", keep: int = KEEP
-    ) -> None:
-        _checked(mode, side)
-        self.mode = mode
-        self.side = side
-        self.pool = BlockPool(fitting=True, keep=keep)
+    fitting = True
 
     def empty(self, shape: Sequence[int], dtype: DTypeLike) -> np.ndarray[Any, Any]:
         """An array in C order, aligned to 64 bytes (in guard mode to an element)."""
@@ -217,15 +217,3 @@ class Results:
         owner.pages = pages
         self.pool.note(pages)
         return np.ndarray(shape, kind, owner), pages.addresses()[0]
-
-    def live_bytes(self) -> int:
-        """Bytes under arrays that are alive."""
-        return self.pool.live_bytes()
-
-    def idle_bytes(self) -> int:
-        """Bytes kept for the next array."""
-        return self.pool.idle_bytes()
-
-    def trim(self) -> None:
-        """Gives all idle memory back to the system."""
-        self.pool.trim()
