@@ -175,10 +175,10 @@ def _stopped(body: Body) -> Body:
     return stopped
 
 
-def _loops(body: Body) -> bool:
+def has_loops(body: Body) -> bool:
     """True if a body branches or loops, which is done by programs within programs."""
     for x in body.nodes:
-        inner = type(x.op) is Call and _loops(x.op.body)
+        inner = type(x.op) is Call and has_loops(x.op.body)
         if inner or isinstance(x.op, (Cond, Scan, While)):
             return True
     return False
@@ -187,7 +187,7 @@ def _loops(body: Body) -> bool:
 def _works(body: Body, has_rows: tuple[bool, ...]) -> bool:
     """True if every op of a body has a rule for rows that steps of a forest can do."""
     key = "rows", has_rows
-    if key not in body.memo and _loops(body):
+    if key not in body.memo and has_loops(body):
         body.memo[key] = False
     if key not in body.memo:
         with tracing(body.name):

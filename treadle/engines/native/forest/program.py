@@ -13,6 +13,7 @@ from treadle.base.caches import lazy
 from treadle.base.types import Type
 from treadle.batch.forest import Forest, Instance
 from treadle.batch.part import Part
+from treadle.batch.signature import has_loops
 from treadle.engines.native.codegen.elements import is_float
 from treadle.engines.native.forest.assembly import Assembly
 from treadle.engines.native.forest.backward import Backward
@@ -34,9 +35,16 @@ class ForestProgram(Places):
         self._back: dict[tuple[int, ...], tuple[Sequence[Spots], Backward]] = {}
 
     def possible(self) -> bool:
-        """Return True if every body has native steps alone."""
-        pairs = [(compiled_part(self.forward_of(x)), x) for x in self.forest.instances]
-        return all(rows.possible(instance.groups.counts) for rows, instance in pairs)
+        """Return True if every body has native steps alone, and its gradient: a loop in
+        that may be driven from outside where the values' own is written out."""
+        for instance in self.forest.instances:
+            parts, back = [self.forward_of(instance)], instance.template.backward
+            if self.gradient and back is not None and has_loops(back.body):
+                parts.append(back)
+            counts = instance.groups.counts
+            if not all(compiled_part(part).possible(counts) for part in parts):
+                return False
+        return True
 
     def costs(self) -> tuple[int, int]:
         """The native records of its groups, and of all of its rows one by one.
