@@ -393,3 +393,19 @@ def test_values_that_are_there_change_no_bit_of_a_derivative() -> None:
             assert not looks or kept[0].stored is not None
         states.append([p.numpy().tolist() for p in ps])
     assert states[0] == states[1]
+
+
+def test_versions_of_one_variable_and_of_two_are_derived_apart() -> None:
+    """Graphs look alike where they read two versions of one Variable, or two of it."""
+    for _ in range(3):
+        w = td.param(init=2.0)
+        before = w.node()
+        w.assign(3.0)
+        td.evaluate(w)
+        (before * w.node()).backward()
+        assert w.grad is not None and float(w.grad) == 5.0
+        a, b = td.param(init=2.0), td.param(init=3.0)
+        (a.node() * b.node()).backward()
+        assert a.grad is not None and b.grad is not None
+        assert (float(a.grad), float(b.grad)) == (3.0, 2.0)
+        assert [float(g) for g in td.grad(a * b, [b, a])] == [2.0, 3.0]

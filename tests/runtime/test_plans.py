@@ -114,3 +114,18 @@ def test_plans_are_followed_and_change_nothing(
         other, saw, followed = ran(program)
     # How many go before the first plan hangs on what has numbers already.
     assert followed >= runs * (STEPS - 4) and seen == saw and state == other
+
+
+def test_a_plan_is_of_the_parameters_that_its_key_tells() -> None:
+    """One optimizer of all that is read meets other parameters each time."""
+    optimizer = td.optim.SGD(lr=0.5)
+    for _ in range(3):
+        a, b = td.param(init=2.0), td.param(init=4.0)
+        assert float(optimizer.step(a * b)) == 8.0
+        assert (float(a), float(b)) == (0.0, 3.0)
+        w = td.param(init=2.0)
+        before = w.node()
+        w.assign(4.0)
+        td.evaluate(w)
+        optimizer.step(before * w.node())
+        assert float(w) == 1.0

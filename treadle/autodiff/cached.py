@@ -80,7 +80,9 @@ def seen(
     places = None if xs is None else tuple([roots[n] for n in wanted])
     key = columns.key, now.options.compilation, bool(now.no_grad), places, variables
     known, nodes = _known.get(key), columns.nodes
-    if known is None or not (by or _are_different(columns)):
+    if not (by or _are_different(columns)):  # the key does not tell versions of one
+        return None
+    if known is None:
         return SeenResults(key, {x.serial: k for k, x in enumerate(nodes)})
     _known.renew(key)
     groups = [

@@ -132,8 +132,11 @@ class PlanRecording(Recorder):
                 continue
             results.append((entry.results[serial], self._slot(serial)))
             if serial in updates:
+                variable: Variable = node.op.variable  # type: ignore[attr-defined]
+                if id(variable) not in self.owned:  # the key does not tell which it is
+                    raise _Unforeseen
                 place = self._base(node.inputs[0])
-                change = Change(node.op.variable, place, entry.results[serial])  # type: ignore[attr-defined]
+                change = Change(variable, place, entry.results[serial])
                 self.changes[self.made[serial]] = change
             elif serial in self.place:
                 self.leaves[serial] = cut_of(node.op.name, serial in trained, by)
