@@ -22,6 +22,7 @@ from typing import Any
 Call = Callable[[], object]
 _locks: dict[int, weakref.ref[Any]] = {}
 _gone: deque[weakref.ref[Any]] = deque()  # no Python runs where a lock dies
+MOST = 64  # of those that are gone are known
 _around: list[tuple[Call, Call]] = []
 _in_child: list[Call] = []
 _IMPORTS = ("treadle", "numpy", "llvmlite", "scipy")
@@ -35,9 +36,10 @@ def lock() -> Any:
     new = threading.RLock()
     known = weakref.ref(new, _gone.append)
     _locks[id(known)] = known
-    with suppress(IndexError):  # another thread takes the last
-        while _gone:
-            _locks.pop(id(_gone.popleft()), None)
+    if len(_gone) > MOST:
+        with suppress(IndexError):  # another thread takes the last
+            while _gone:
+                _locks.pop(id(_gone.popleft()), None)
     return new
 
 

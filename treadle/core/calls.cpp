@@ -612,47 +612,43 @@ PyObject* variable_of(PyObject* told, const Signature& call) {
   return PyLong_CheckExact(told) ? call.values[PyLong_AsSize_t(told)] : told;
 }
 
-// The newest version of a Variable, which one of a class of its own may yet make.
-PyObject* newest(PyObject* variable) {
+// The frame that a thread assigns in.
+PyObject* frame_of(PyObject* state) {
+  PyObject* frames = states.frames.of(state);
+  return PyList_GET_ITEM(frames, PyList_GET_SIZE(frames) - 1);
+}
+
+// The newest version of a Variable: one that was assigned and waits, or what is there,
+// which one of a class of its own may yet make.
+PyObject* newest(PyObject* variable, PyObject* versions) {
   static PyObject* const committed = interned("committed");
+  if (PyDict_GET_SIZE(versions)) {
+    Ref id(PyLong_FromVoidPtr(variable));
+    PyObject* waits = id ? PyDict_GetItemWithError(versions, id.get()) : nullptr;
+    if (waits || PyErr_Occurred()) return Py_XNewRef(waits);
+  }
   PyObject* version = graph.committed.of(variable);
   return version ? Py_NewRef(version) : PyObject_GetAttr(variable, committed);
 }
 
-// Whether a thread is in no trace, and has assigned to none of the Variables of a plan
-// what waits.
-Answer is_outside(const Written& plan, const Signature& call) {
-  PyObject* state = own_state();
-  if (!state) return RAISED;
-  PyObject* frames = states.frames.of(state);
-  PyObject* frame = PyList_GET_ITEM(frames, PyList_GET_SIZE(frames) - 1);
-  if (states.tracing.of(frame) != Py_False) return NO;
-  PyObject* versions = states.versions.of(frame);
-  if (!PyDict_GET_SIZE(versions)) return YES;
-  for (PyObject* told : plan.variables) {
-    Ref id(PyLong_FromVoidPtr(variable_of(told, call)));
-    const int waits = id ? PyDict_Contains(versions, id.get()) : -1;
-    if (waits) return waits < 0 ? RAISED : NO;
-  }
-  return YES;
-}
-
-Answer holds(const Written& plan, const Signature& call) {
+Answer holds(const Written& plan) {
   if (PyList_GET_SIZE(graph.watchers) || PyList_GET_SIZE(graph.holding)) return NO;
   if (plan.traces) {
-    Answer answer = is_outside(plan, call);
-    if (answer != YES) return answer;
+    PyObject* state = own_state();
+    if (!state) return RAISED;
+    if (states.tracing.of(frame_of(state)) != Py_False) return NO;
   }
   return plan.holds ? says(plan.holds) : YES;
 }
 
 // -- the user's line -------------------------------------------------------------------
 
-struct Site {
-  Ref code, offset;
-};
+}  // namespace
 
-// The innermost frame whose code is not the library's.
+bool has_no_watchers() {
+  return graph.capture && !PyList_GET_SIZE(graph.watchers) && !PyList_GET_SIZE(graph.holding);
+}
+
 bool locate(Site& site) {
   const bool found = through_frames([&](PyFrameObject* frame, Ref& code, bool ours) {
     if (ours) return Next::outward;
@@ -670,6 +666,8 @@ bool locate(Site& site) {
   return true;
 }
 
+namespace {
+
 // What Python makes where there are watchers, a held line, or more than 6 arguments.
 PyObject* new_node_in_python = nullptr;
 
@@ -680,8 +678,7 @@ PyObject* bind_new_node(PyObject*, PyObject* function) {
 
 PyObject* new_node(PyObject*, PyObject* const* args, Py_ssize_t given) {
   static PyObject* const closed = interned("closed");
-  const bool plain = given >= 3 && given <= 6 && graph.capture &&
-                     !PyList_GET_SIZE(graph.watchers) && !PyList_GET_SIZE(graph.holding) &&
+  const bool plain = given >= 3 && given <= 6 && has_no_watchers() &&
                      PyTuple_CheckExact(args[1]) && are_nodes(args[1]);
   if (!plain) {
     PyErr_Clear();
@@ -756,12 +753,13 @@ PyObject* follow(const Written& plan, const Signature& call) {
   Site site;
   if (!state) return nullptr;
   Ref notes = Ref::to(states.notes.of(state));
+  Ref versions = Ref::to(states.versions.of(frame_of(state)));
   if (!locate(site)) return nullptr;
   const bool plain = are_plain(notes.get());
   Values values;
   for (size_t k = 0; k < plan.given; k++) values.push(Py_NewRef(call.values[k]));
   for (PyObject* told : plan.variables) {
-    PyObject* version = newest(variable_of(told, call));
+    PyObject* version = newest(variable_of(told, call), versions.get());
     if (!version) return nullptr;
     values.push(version);
   }
@@ -840,7 +838,7 @@ PyObject* call_call(PyObject* self, PyObject* const* args, size_t flags, PyObjec
     if (!plan && PyErr_Occurred()) return nullptr;
     if (plan) {
       Written* written = reinterpret_cast<PlanObject*>(plan.get())->plan;
-      Answer answer = written ? holds(*written, call) : NO;
+      Answer answer = written ? holds(*written) : NO;
       if (answer == RAISED) return nullptr;
       if (answer == YES && written->run) return call_runner(*written, call);
       if (answer == YES) {

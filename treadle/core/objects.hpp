@@ -134,10 +134,20 @@ struct States {
 extern States states;
 PyObject* own_state();
 
+// The user's line: the innermost frame whose code is not the library's; false where
+// Python has raised something.
+struct Site {
+  Ref code, offset;
+};
+bool locate(Site& site);
+// Whether nobody is to be told of new nodes, nor a line held for them.
+bool has_no_watchers();
+
 // The functions of each file, and what it needs of the graph's classes.
 extern PyMethodDef node_functions[], walk_functions[], value_functions[];
 extern PyMethodDef call_functions[], row_functions[], look_functions[];
 extern PyMethodDef run_functions[], loop_functions[], size_functions[];
+extern PyMethodDef assign_functions[];
 bool add_call_types(PyObject* module);
 bool add_run_types(PyObject* module);
 bool add_pool_type(PyObject* module);

@@ -105,24 +105,36 @@ class Frame:
             return True
         if modes.get().transactions:
             return False
-        newest = {id(x.op.variable): x for x in self.pending}  # type: ignore[attr-defined]
         seen = self.versions
+        if len(seen) == len(self.pending) and all(
+            map(is_, seen.values(), self.pending)
+        ):
+            return True
+        newest = {id(x.op.variable): x for x in self.pending}  # type: ignore[attr-defined]
         if len(seen) != len(newest):
             return False
         return all(seen.get(k) is x for k, x in newest.items())
 
     def drop(self, updates: Sequence[Tensor]) -> None:
         """See what was carried out no more."""
-        gone = set(map(id, updates))
-        before, self.pending = self.pending, []  # a signal handler may add to either
-        self.pending[:0] = [x for x in before if id(x) not in gone]
+        before = self.pending
+        if all(map(is_, before, updates)):
+            del before[: len(updates)]
+        else:
+            gone = set(map(id, updates))
+            self.pending = []  # a signal handler may add to either
+            self.pending[:0] = [x for x in before if id(x) not in gone]
         for mark in self.marks or ():
             mark.carried_out(updates)
         self.forget(updates)
 
     def forget(self, updates: Iterable[Tensor]) -> None:
         """See the versions before these updates, where no later ones are seen."""
-        ordered = sorted(updates, key=attrgetter("serial"), reverse=True)
+        every = list(updates)
+        if native is not None:
+            native.forget_updates(self, every)
+            return
+        ordered = sorted(every, key=attrgetter("serial"), reverse=True)
         self.waiting.difference_update(map(attrgetter("serial"), ordered))
         for update in ordered:
             key = id(update.op.variable)  # type: ignore[attr-defined]

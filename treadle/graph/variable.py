@@ -13,6 +13,7 @@ from treadle.base.errors import DTypeError, ShapeError
 from treadle.base.notebook import escaped
 from treadle.base.options import current, modes
 from treadle.base.types import Type, as_names, as_shape, broadcast_shapes
+from treadle.core import native
 from treadle.graph.gradients import give_gradients, only_none
 from treadle.graph.leaves import (
     CONSTANT,
@@ -27,7 +28,13 @@ from treadle.graph.op import Array, Cotangents, Op, op
 from treadle.graph.operators import Operand, functions
 from treadle.graph.remarks import Remarks
 from treadle.graph.tensor import Tensor, cut, new_node
-from treadle.graph.thread import assigning, local, thread_state
+from treadle.graph.thread import (
+    Frame,
+    assigning,
+    local,
+    native_calls,
+    thread_state,
+)
 
 __all__ = [
     "Parameter",
@@ -79,8 +86,9 @@ class Variable(Operand):
     """
 
     __slots__ = (
-        "__weakref__", "_grad", "_trainable", "_type", "allowed", "committed", "frozen",
-        "metadata", "name", "numbers", "plans", "sparse", "version", "wanted",
+        "__weakref__", "_grad", "_trainable", "_type", "allowed", "assigned",
+        "committed", "frozen", "metadata", "name", "numbers", "plans", "sparse",
+        "version", "wanted",
     )  # fmt: skip
     persistent: ClassVar[bool] = True  # or at its initial value again after each run
 
@@ -124,6 +132,7 @@ class Variable(Operand):
         self.frozen: Variable | None = None
         self.sparse = sparse
         self.version: Op = version
+        self.assigned: Op = Update(self)  # the op of its Updates that are not explicit
         self.allowed = True  # by the modules around it
         self.trainable = trainable
         self.committed = Tensor(version, (), type_, array)
@@ -187,24 +196,17 @@ class Variable(Operand):
         all threads. Returns the Update: it runs with the next evaluation of this one or
         the first that needs it; under `td.explicit_updates()` only where it is named.
         """
-        return self.update(value, bool(modes.get().explicit))
+        return update_all([(self, value)])[0]
 
     def update(self, value: Any, explicit: bool) -> Tensor:
         """The Update of an assignment; a scope around it would be handlers', too."""
-        fitting = self.fitting(value)
-        with assigning:
-            base = self.node()
-            update = self.update_from(base, fitting, explicit)
-            for around in modes.get().transactions:
-                around.note(self, update, base)
-            if not explicit:
-                local.state.frames[-1].record(self, update)
-        return update
+        return update_all([(self, value)], explicit)[0]
 
     def update_from(self, base: Tensor, fitting: Tensor, explicit: bool) -> Tensor:
         """The Update that an assignment makes, which nobody sees yet."""
         read = _blank(self._type) if isinstance(base.op, Unbound) else base
-        return new_node(Update(self, explicit), (read, fitting), self._type)
+        op = Update(self, True) if explicit else self.assigned
+        return new_node(op, (read, fitting), self._type)
 
     def fitting(self, value: Any) -> Tensor:
         """A value as it is assigned: cast, and broadcast."""
@@ -325,6 +327,7 @@ class Variable(Operand):
         copy._trainable, copy.wanted = self._trainable, self.wanted
         copy.allowed = self.allowed
         copy.version = type(self.committed.op)(copy)  # type: ignore[call-arg]
+        copy.assigned = Update(copy)
         known = not isinstance(self.committed.op, Unbound)
         value = functions.settled(self).stored if known else None
         copy.committed = Tensor(copy.version, (), self._type, value)
@@ -386,6 +389,33 @@ class Placeholder(Variable):
         super().commit(update)
 
 
+def update_all(
+    pairs: list[tuple[Variable, Any]], explicit: bool | None = None
+) -> list[Tensor]:
+    """The Updates of assignments, one after the other, which all are seen at once;
+    None: they are explicit where the scopes around say so."""
+    now, frame = modes.get(), local.state.frames[-1]
+    around = now.transactions
+    explicit = bool(now.explicit) if explicit is None else explicit
+    with assigning:
+        plain = native_calls is not None and not (explicit or around)
+        known: list[Tensor] | None = native_calls.assign(frame, pairs) if plain else None
+    if known is not None:
+        return known
+    fitting = [(v, v.fitting(value)) for v, value in pairs]
+    with assigning:
+        updates = []
+        for v, value in fitting:
+            base = v.node()
+            update = v.update_from(base, value, explicit)
+            for transaction in around:
+                transaction.note(v, update, base)
+            if not explicit:
+                frame.record(v, update)
+            updates.append(update)
+    return updates
+
+
 def _blank(type_: Type) -> Tensor:
     """The stand-in for an old version that is not there; it takes no memory."""
     nothing = np.broadcast_to(np.zeros((), type_.dtype), type_.shape)
@@ -398,3 +428,7 @@ def variable_of(node: Tensor) -> Variable | None:
     if variable is None and node.mark is not None:
         variable = node.mark.get("variable")
     return variable
+
+
+if native is not None:
+    native.bind_assign(Variable, Version, Update, Frame, Type)

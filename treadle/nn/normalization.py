@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,7 +17,7 @@ from treadle.graph.operators import functions
 from treadle.graph.recorded import recorded
 from treadle.graph.scope import param
 from treadle.graph.tensor import Tensor
-from treadle.graph.variable import Parameter, Variable
+from treadle.graph.variable import Parameter, Variable, update_all
 from treadle.nn import functional as F
 from treadle.nn.applied import Applied
 from treadle.nn.linear import above_zero
@@ -41,6 +40,9 @@ __all__ = [
     "LayerNorm",
     "RMSNorm",
 ]
+
+
+Running = tuple[Tensor, Tensor, Tensor]  # batches so far, means, variances
 
 
 def _shape_of(normalized_shape: Any) -> tuple[int, ...]:
@@ -166,14 +168,17 @@ class _Channels(Applied):
         self.bias = param(shape=shape, dtype=dtype) if affine and bias else None
 
 
-_standardized = recorded(standardize)
+@recorded
+def _normalized(
+    x: Tensor, axes: tuple[int, ...], eps: float, weight: Any, bias: Any
+) -> Tensor:
+    """x standardized over `axes`, times weight + bias of each channel."""
+    return _affine(standardize(x, axes, eps), weight, bias)
 
 
 @recorded
-def _followed(
-    x: Tensor, axes: tuple[int, ...], old_mean: Tensor, old_var: Tensor, part: Any
-) -> tuple[Tensor, Tensor]:
-    """Running statistics, moved by a `part` toward those of x over `axes`."""
+def _followed(x: Tensor, axes: tuple[int, ...], *running: Any) -> Running:
+    """The running statistics after a batch x, of which its own are over `axes`."""
     # As `standardize` writes them, so that a program computes them once.
     x = x.astype(accumulator(x.dtype))
     mean = x.mean(axes, keepdims=True)
@@ -181,18 +186,27 @@ def _followed(
     var = (centered * centered).mean(axes, keepdims=True)
     count = x.size // max(mean.size, 1)
     unbiased = var.reshape(-1) * (count / max(count - 1, 1))
-    return _toward(mean.reshape(-1), unbiased, old_mean, old_var, part)
+    return _toward(mean.reshape(-1), unbiased, *running)
 
 
+@recorded
 def _toward(
-    mean: Tensor, unbiased: Tensor, old_mean: Tensor, old_var: Tensor, part: Any
-) -> tuple[Tensor, Tensor]:
-    """Running statistics, moved by a `part` toward a mean and an unbiased variance."""
+    mean: Tensor, unbiased: Tensor, momentum: float | None, *running: Any
+) -> Running:
+    """The number of batches and the running statistics, moved by `momentum` toward a
+    mean and an unbiased variance; without it they are the means of all batches."""
+    # One version of each, whatever other threads assign.
+    count, *statistics = [as_tensor(x) for x in running]
+    count = count + 1
+    old_mean, old_var = statistics
+    part: Any = momentum
+    if part is None:
+        part = 1.0 / count.astype(old_mean.dtype)
     updated = [
         (old + (stop_gradient(new) - old) * part).astype(old.dtype)
         for old, new in ((old_mean, mean), (old_var, unbiased))
     ]
-    return updated[0], updated[1]
+    return count, updated[0], updated[1]
 
 
 class BatchNorm(_Channels):
@@ -238,31 +252,24 @@ class BatchNorm(_Channels):
         if shared is not None:
             mean, var, unbiased = shared
             if self.track_running_stats:
-                self._track(partial(_toward, mean, unbiased))
+                self._track(_toward, mean, unbiased)
             mean, var = (_per_channel(v, node.ndim) for v in (mean, var))
             return self._affine(_scaled(node, mean, var, self.eps))
         self._refuse_one(node, node.size // self.num_features)
         if self.training and self.track_running_stats and node.size:
-            self._track(partial(_followed, node, axes))
-        return self._affine(_standardized(node, axes, self.eps))
+            self._track(_followed, node, axes)
+        return _normalized(node, axes, self.eps, self.weight, self.bias)
 
     def shared_statistics(self, x: Tensor, axes: tuple[int, ...]) -> Any:
         """The mean, the variance and the unbiased variance of each channel of a batch
         over `axes`, of which x is a part; None where x is all of it."""
         return None
 
-    def _track(self, follow: Callable[..., tuple[Tensor, Tensor]]) -> None:
-        """Let the running statistics `follow` the batch's."""
-        seen = self.num_batches_tracked + 1
-        self.num_batches_tracked.assign(seen)
-        part: Any = self.momentum
-        if part is None:
-            part = 1.0 / seen.astype(self.running_mean.dtype)
-        # One version of each, whatever other threads assign.
-        old = self.running_mean.node(), self.running_var.node()
-        mean, var = follow(*old, part)
-        self.running_mean.assign(mean)
-        self.running_var.assign(var)
+    def _track(self, follow: Callable[..., Running], *batch: Any) -> None:
+        """Let the running statistics `follow` those of a batch."""
+        running = self.num_batches_tracked, self.running_mean, self.running_var
+        moved = follow(*batch, self.momentum, *running)
+        update_all(list(zip(running, moved, strict=True)))
 
     def extra_repr(self) -> str:
         return (

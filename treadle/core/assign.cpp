@@ -1,0 +1,186 @@
+// Assignments: the versions that they make, and letting go of those that were carried out
+// (graph/variable.py, graph/thread.py).
+#include "walk.hpp"
+
+#include <algorithm>
+#include <tuple>
+#include <vector>
+
+namespace treadle {
+namespace {
+
+// What is known of Variables and of the frames that they are assigned in.
+struct Known {
+  PyTypeObject *variable = nullptr, *version = nullptr, *update = nullptr;
+  Slot committed, type, assigned;            // of a Variable: the op of its Updates
+  Slot tracing, versions, waiting, pending;  // of a frame
+  Slot dtype, shape;                         // of a type
+  PyObject* of;
+};
+Known known;
+
+PyObject* bind_assign(PyObject*, PyObject* args) {
+  PyObject *variable, *version, *update, *frame, *type;
+  if (!PyArg_ParseTuple(args, "O!O!O!O!O!", &PyType_Type, &variable, &PyType_Type, &version,
+                        &PyType_Type, &update, &PyType_Type, &frame, &PyType_Type, &type))
+    return nullptr;
+  Known k;
+  const std::tuple<Slot*, PyObject*, const char*> names[] = {
+      {&k.committed, variable, "committed"}, {&k.type, variable, "_type"},
+      {&k.assigned, variable, "assigned"},   {&k.tracing, frame, "tracing"},
+      {&k.versions, frame, "versions"},      {&k.waiting, frame, "waiting"},
+      {&k.pending, frame, "pending"},        {&k.dtype, type, "dtype"},
+      {&k.shape, type, "shape"}};
+  for (auto& [slot, kind, name] : names)
+    if (!slot->find(kind, name)) return nullptr;
+  k.variable = reinterpret_cast<PyTypeObject*>(Py_NewRef(variable));
+  k.version = reinterpret_cast<PyTypeObject*>(Py_NewRef(version));
+  k.update = reinterpret_cast<PyTypeObject*>(Py_NewRef(update));
+  k.of = PyUnicode_InternFromString("variable");
+  known = k;
+  Py_RETURN_NONE;
+}
+
+// The version of a Variable that a frame sees, borrowed; null where it has none yet, or
+// something was raised.
+PyObject* seen_in(PyObject* versions, PyObject* variable, PyObject* id) {
+  PyObject* newer = PyDict_GetItemWithError(versions, id);
+  return newer || PyErr_Occurred() ? newer : known.committed.of(variable);
+}
+
+// Whether a value without a number yet is as a Variable is, but for the names of axes.
+bool fits(PyObject* value, PyObject* variable) {
+  if (Py_TYPE(value) != nodes.kind || !waits(value)) return false;
+  PyObject *is = nodes.type.of(value), *wanted = known.type.of(variable);
+  if (is == wanted) return true;
+  if (Py_TYPE(is) != Py_TYPE(wanted)) return false;  // of several results
+  PyObject *shape = known.shape.of(is), *other = known.shape.of(wanted);
+  if (known.dtype.of(is) != known.dtype.of(wanted)) return false;
+  const Py_ssize_t rank = PyTuple_GET_SIZE(shape);
+  if (PyTuple_GET_SIZE(other) != rank) return false;
+  for (Py_ssize_t k = 0; k < rank; k++) {
+    PyObject *m = PyTuple_GET_ITEM(shape, k), *n = PyTuple_GET_ITEM(other, k);
+    if (!PyLong_CheckExact(m) || !PyLong_CheckExact(n) || number(m) != number(n)) return false;
+  }
+  return true;
+}
+
+struct Assigned {
+  PyObject *variable, *base;  // borrowed: the pairs, and the new node, refer to them
+  Ref id, node;
+};
+
+// (frame, pairs): the Updates, if that takes no more than to make and to see them; else
+// None, and nothing has happened. The caller holds the lock of assignments.
+PyObject* assign(PyObject*, PyObject* args) {
+  PyObject *frame, *pairs;
+  if (!PyArg_ParseTuple(args, "OO!", &frame, &PyList_Type, &pairs)) return nullptr;
+  if (!has_no_watchers() || known.tracing.of(frame) != Py_False) Py_RETURN_NONE;
+  PyObject* state = own_state();
+  Site site;
+  if (!state || !locate(site)) return nullptr;
+  Ref notes = Ref::to(states.notes.of(state)), versions = Ref::to(known.versions.of(frame));
+  std::vector<Assigned> every;
+  for (Py_ssize_t k = 0; k < PyList_GET_SIZE(pairs); k++) {
+    PyObject *variable, *value;
+    if (!PyArg_ParseTuple(PyList_GET_ITEM(pairs, k), "OO", &variable, &value)) return nullptr;
+    if (!PyObject_TypeCheck(variable, known.variable) || !fits(value, variable))
+      Py_RETURN_NONE;
+    for (const Assigned& x : every)
+      if (x.variable == variable) Py_RETURN_NONE;
+    Ref id(PyLong_FromVoidPtr(variable));
+    PyObject* base = id ? seen_in(versions.get(), variable, id.get()) : nullptr;
+    PyObject* op = known.assigned.of(variable);
+    if (PyErr_Occurred()) return nullptr;
+    if (!base || !op) Py_RETURN_NONE;
+    PyTypeObject* kind = Py_TYPE(nodes.op.of(base));
+    if (kind != known.version && kind != known.update) Py_RETURN_NONE;
+    Ref inputs(PyTuple_Pack(2, base, value));
+    if (!inputs) return nullptr;
+    Ref node(make({nodes.kind, op, inputs.get(), known.type.of(variable), Py_None,
+                   depth_over(inputs.get()), site.code.get(), site.offset.get(), notes.get(),
+                   false}));
+    if (!node) return nullptr;
+    every.push_back({variable, base, std::move(id), std::move(node)});
+  }
+  Ref found(PyList_New(0));
+  if (!found) return nullptr;
+  for (const Assigned& x : every) {  // the collector may have run, and others assigned
+    PyObject* now = seen_in(versions.get(), x.variable, x.id.get());
+    if (now != x.base) return PyErr_Occurred() ? nullptr : Py_NewRef(Py_None);
+    if (PyList_Append(found.get(), x.node.get()) < 0) return nullptr;
+  }
+  for (const Assigned& x : every)
+    if (PySet_Add(known.waiting.of(frame), nodes.serial.of(x.node.get())) < 0 ||
+        PyDict_SetItem(versions.get(), x.id.get(), x.node.get()) < 0 ||
+        PyList_Append(known.pending.of(frame), x.node.get()) < 0)
+      return nullptr;
+  return found.release();
+}
+
+// Whether the serial of a node is in a set; -1 where Python has raised something.
+int is_in(PyObject* set, PyObject* node) {
+  return PySet_Contains(set, nodes.serial.of(node));
+}
+
+// The last update before one that is yet to be carried out (graph/thread.py), null if
+// there is none; whether nothing was raised.
+bool find_below(PyObject* update, PyObject* waiting, PyObject*& found) {
+  found = nullptr;
+  while (PyTuple_GET_SIZE(nodes.inputs.of(update))) {
+    update = PyTuple_GET_ITEM(nodes.inputs.of(update), 0);
+    const int waits_there = is_in(waiting, update);
+    if (waits_there) return found = update, waits_there > 0;
+    if (!waits(update)) break;
+  }
+  return true;
+}
+
+// (frame, updates): sees the versions before these, as Frame.forget does.
+PyObject* forget_updates(PyObject*, PyObject* args) {
+  PyObject *frame, *updates;
+  if (!PyArg_ParseTuple(args, "OO!", &frame, &PyList_Type, &updates) || !are_nodes(updates))
+    return nullptr;
+  Ref versions = Ref::to(known.versions.of(frame)), waiting = Ref::to(known.waiting.of(frame));
+  std::vector<std::pair<long long, Ref>> every;  // what was seen goes when all is done
+  for (Py_ssize_t k = 0; k < PyList_GET_SIZE(updates); k++) {
+    PyObject* x = PyList_GET_ITEM(updates, k);
+    every.emplace_back(number(nodes.serial.of(x)), Ref::to(x));
+    if (PySet_Discard(waiting.get(), nodes.serial.of(x)) < 0) return nullptr;
+  }
+  std::stable_sort(every.begin(), every.end(),
+                   [](const auto& x, const auto& y) { return x.first > y.first; });
+  for (auto& [serial, update] : every) {
+    Ref variable(PyObject_GetAttr(nodes.op.of(update.get()), known.of));
+    Ref id(variable ? PyLong_FromVoidPtr(variable.get()) : nullptr);
+    if (!id) return nullptr;
+    PyObject* seen = update.get();
+    while (seen) {
+      const int waits_there = is_in(waiting.get(), seen);
+      if (waits_there < 0) return nullptr;
+      if (waits_there) break;
+      PyObject* below;
+      if (!find_below(seen, waiting.get(), below)) return nullptr;
+      PyObject* now = PyDict_GetItemWithError(versions.get(), id.get());
+      if (!now && PyErr_Occurred()) return nullptr;
+      if (now == seen && (below ? PyDict_SetItem(versions.get(), id.get(), below)
+                                : PyDict_DelItem(versions.get(), id.get())) < 0)
+        return nullptr;
+      seen = below;
+    }
+  }
+  Py_RETURN_NONE;
+}
+
+}  // namespace
+
+PyMethodDef assign_functions[] = {
+    {"bind_assign", bind_assign, METH_VARARGS,
+     "bind_assign(Variable, Version, Update, Frame, Type): what assignments need."},
+    {"assign", assign, METH_VARARGS,
+     "assign(frame, pairs): the Updates of assignments, or None where it is more."},
+    {"forget_updates", forget_updates, METH_VARARGS,
+     "forget_updates(frame, updates): see the versions before what was carried out."},
+    {nullptr, nullptr, 0, nullptr}};
+
+}  // namespace treadle
