@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 from treadle.base.caches import Cache
 from treadle.base.options import modes
 from treadle.graph.frame import top
-from treadle.graph.leaves import Version
-from treadle.graph.look import Look, assigned, look
+from treadle.graph.look import assigned, look
 from treadle.graph.operators import Operand
 from treadle.graph.tensor import Tensor, watchers
-from treadle.graph.variable import Variable
+from treadle.graph.variable import Variable, variable_of
 
 LOSSES = 256  # whose gradients are remembered
 
@@ -29,11 +28,13 @@ class TargetGroup(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """The node that was recorded, and its groups as positions, places and `reads`."""
+    """The node that was recorded, the places of all that it is by, and its groups: the
+    position of each, how many of these are its own, and whether they are `reads`."""
 
     op: Any
     type: Any
-    groups: list[tuple[int, list[int], bool]]
+    places: list[int]
+    groups: list[tuple[int, int, bool]]
 
 
 _known: Cache[Any, _Known] = Cache("gradients of losses", LOSSES)
@@ -42,23 +43,42 @@ _known: Cache[Any, _Known] = Cache("gradients of losses", LOSSES)
 @dataclass
 class SeenResults:
     """How results look with what they are derived by, and if some that looked alike
-    were derived, the op and the type of the node that was recorded, and its groups.
+    were derived, the op and the type of the node that was recorded, the nodes that it
+    is by, and its groups.
     """
 
     key: Any
     place: dict[int, int]  # by serial, where nothing is known
+    by_variables: bool  # the key does not tell two versions of one from those of two
     op: Any = None
     type: Any = None
-    groups: Sequence[TargetGroup] = ()
+    targets: Sequence[Tensor] = ()
+    groups: Sequence[tuple[int, int, bool]] = ()
 
     def note(self, derivative: Tensor, groups: Sequence[TargetGroup]) -> None:
         """Remember the node that was recorded."""
-        place = self.place
-        places = [[place.get(x.serial, -1) for x in group.nodes] for group in groups]
-        if not any(-1 in each for each in places):
-            pairs = zip(groups, places, strict=True)
-            kept = [(group.position, each, group.reads) for group, each in pairs]
-            _known[self.key] = _Known(derivative.op, derivative.type, kept)
+        places = [self.place.get(x.serial, -1) for group in groups for x in group.nodes]
+        if -1 in places or (self.by_variables and any(map(_has_versions, groups))):
+            return
+        kept = [(group.position, len(group.nodes), group.reads) for group in groups]
+        _known[self.key] = _Known(derivative.op, derivative.type, places, kept)
+
+    def variables(self) -> list[Variable]:
+        """The Variable that each group is of."""
+        first, variables = 0, []
+        for _, count, reads in self.groups:
+            node = self.targets[first]
+            variable = variable_of(node.inputs[0] if reads else node)
+            assert variable is not None
+            variables.append(variable)
+            first += count
+        return variables
+
+
+def _has_versions(group: TargetGroup) -> bool:
+    """Return True if the nodes of a group are of several versions of a Variable."""
+    nodes = [x.inputs[0] for x in group.nodes] if group.reads else group.nodes
+    return len({x.serial for x in nodes}) > 1
 
 
 def seen(
@@ -70,25 +90,29 @@ def seen(
     if frame.tracing or watchers or now.options.eager or not frame.alone():
         return None
     pending = frame.pending
-    wanted, more = _targets(xs or (), {x.serial for x in (*ys, *pending)})
+    wanted, more = _targets(xs, {x.serial for x in (*ys, *pending)}) if xs else ([], [])
     variables = tuple([isinstance(x, Variable) for x in xs or ()])
-    by = [] if True in variables else [x.node() for x in xs or ()]
+    by = [] if xs is None or True in variables else [x.node() for x in xs]
     columns = look(ys, more, assigned(pending), True, pending, by=by)
     if columns is None:
         return None
-    roots = {x.serial: k for k, x in enumerate((*ys, *more, *pending))}
-    places = None if xs is None else tuple([roots[n] for n in wanted])
+    places = None
+    if xs is not None:
+        roots = {x.serial: k for k, x in enumerate((*ys, *more, *pending))}
+        places = tuple([roots[n] for n in wanted])
     key = columns.key, now.options.compilation, bool(now.no_grad), places, variables
     known, nodes = _known.get(key), columns.nodes
-    if not (by or _are_different(columns)):  # the key does not tell versions of one
-        return None
     if known is None:
-        return SeenResults(key, {x.serial: k for k, x in enumerate(nodes)})
+        return SeenResults(key, {x.serial: k for k, x in enumerate(nodes)}, not by)
     _known.renew(key)
-    groups = [
-        TargetGroup(k, [nodes[n] for n in at], reads) for k, at, reads in known.groups
-    ]
-    return SeenResults(key, {}, known.op, known.type, groups)
+    op, type_, at, groups = known
+    before = SeenResults(key, {}, not by, op, type_, [nodes[n] for n in at], groups)
+    if not by:
+        of = [v for v, g in zip(before.variables(), groups, strict=True)
+              if xs is None or variables[g[0]]]  # fmt: skip
+        if len(set(map(id, of))) < len(of):  # they are two versions of one
+            return None
+    return before
 
 
 def _targets(
@@ -103,9 +127,3 @@ def _targets(
         if node.serial not in known:
             more[node.serial] = node
     return serials, list(more.values())
-
-
-def _are_different(columns: Look) -> bool:
-    """Return True if no two versions of one Variable are there."""
-    variables = [x.op.variable for x in columns.nodes if type(x.op) is Version]
-    return len(set(map(id, variables))) == len(variables)

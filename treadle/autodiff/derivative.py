@@ -22,17 +22,17 @@ from treadle.autodiff.tape import (
 from treadle.autodiff.targets import Targets, blocks
 from treadle.autodiff.written import Derivative, written_derivatives
 from treadle.base.options import current
+from treadle.base.types import TupleType
 from treadle.graph.frame import top
 from treadle.graph.marks import PART
 from treadle.graph.operators import Operand, functions
-from treadle.graph.tensor import Tensor
-from treadle.graph.traversal import reach
+from treadle.graph.tensor import Tensor, new_node
+from treadle.graph.traversal import reach, waiting_results
 from treadle.ops.families import outputs_of
 from treadle.ops.lookup import Embedding
 
-# Nodes that were recorded for users and still live, with their results, by serial.
-_Recorded = tuple["weakref.ref[Tensor]", list["weakref.ref[Tensor]"]]
-_recorded: dict[int, _Recorded] = {}
+# Nodes that were recorded for users and still live, by serial.
+_recorded: dict[int, weakref.ref[Tensor]] = {}
 
 
 def cotangents(
@@ -150,9 +150,14 @@ def recorded_as(
     before: SeenResults, ys: Sequence[Tensor], gs: Sequence[Tensor]
 ) -> dict[int, Tensor]:
     """The cotangents of results that look like some that were derived before."""
-    targets = [x for group in before.groups for x in group.nodes]
-    derivative = Tensor(before.op, (*ys, *gs, *targets), before.type)
-    return _results(derivative, before.groups, used=False)
+    targets = before.targets
+    derivative = new_node(before.op, (*ys, *gs, *targets), before.type, 3)
+    groups, first = [], 0
+    for position, count, reads in before.groups:
+        nodes = targets[first : first + count] if reads else ()
+        groups.append(TargetGroup(position, nodes, reads))
+        first += count
+    return _results(derivative, groups, used=False)
 
 
 def _results(
@@ -161,7 +166,8 @@ def _results(
     """The cotangent of each target by its position."""
     results = outputs_of(derivative)
     if not used:
-        _mind(derivative, results)
+        serial = derivative.serial  # when it is gone, no Python runs
+        _recorded[serial] = weakref.ref(derivative, partial(_recorded.pop, serial))
     each = iter(results)
     return {
         k: _gathered(nodes, each) if reads else next(each) for k, nodes, reads in groups
@@ -260,13 +266,6 @@ class _RowCotangents:
         self.newest = max(self.newest, row.serial)
 
 
-def _mind(derivative: Tensor, results: Sequence[Tensor]) -> None:
-    """Know of results as long as their Derivative lives."""
-    serial = derivative.serial
-    alive = weakref.ref(derivative, partial(_recorded.pop, serial))  # no Python runs
-    _recorded[serial] = alive, [weakref.ref(x) for x in results]
-
-
 # -- tables of rows --------------------------------------------------------------------
 
 
@@ -308,16 +307,17 @@ def endangered(roots: Sequence[Tensor]) -> list[Tensor]:
 
     Cutting the roots would lose them: they are evaluated first.
     """
-    rooted = {root.serial for root in roots}
-    pairs = []
-    for alive, references in list(_recorded.values()):
-        node, results = alive(), [reference() for reference in references]
-        missing = [
-            x
-            for x in results
-            if x is not None and x.stored is None and x.serial not in rooted
-        ]
-        if missing and node is not None:
+    if not _recorded:
+        return []
+    rooted, pairs = {root.serial for root in roots}, []
+    for reference in list(_recorded.values()):
+        node = reference()
+        if node is None:
+            continue
+        several = isinstance(node.type, TupleType)
+        results = waiting_results(node) if several else [node]
+        missing = [x for x in results if x.serial not in rooted and x.stored is None]
+        if missing:
             pairs.append((node, missing))
     if not pairs:
         return []

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from treadle.autodiff.cached import TargetGroup, seen
+from treadle.autodiff.cached import seen
 from treadle.autodiff.derivative import analyze, cotangents, recorded, recorded_as
 from treadle.autodiff.reverse import fitted, seed_for, zeros_like
 from treadle.autodiff.targets import Trainable
@@ -169,8 +169,10 @@ def backward(y: Any) -> None:
     """
     node = as_tensor(y)
     parameters, gradients = _derived(node, seed_for(node))
-    pairs = zip([p._grad for p in parameters], gradients, strict=True)
-    put_gradients(parameters, [g if old is None else old + g for old, g in pairs])
+    for k, p in enumerate(parameters):
+        if p._grad is not None:
+            gradients[k] = p._grad + gradients[k]
+    put_gradients(parameters, gradients)
 
 
 def put_gradients(parameters: Sequence[Variable], gradients: Sequence[Tensor]) -> None:
@@ -181,22 +183,20 @@ def put_gradients(parameters: Sequence[Variable], gradients: Sequence[Tensor]) -
     0.5
     """
     give_gradients(parameters, gradients)
-    state = _graded
-    table = state.entries
-    for p in parameters:
+    table, first = _graded.entries, _graded.calls + 1
+    _graded.calls += len(parameters)
+    for n, p in enumerate(parameters, first):
         key = id(p)
-        state.calls += 1
         known = table.pop(key, None)  # the order is that in which they were given last
         alive = weakref.ref(p, partial(table.pop, key)) if known is None else known[0]
-        table[key] = alive, state.calls
+        table[key] = alive, n
 
 
 def _derived(node: Tensor, seed: Tensor) -> tuple[list[Variable], list[Tensor]]:
     """The parameters that a loss trains, and their gradients."""
     before = seen([node])
     if before is not None and before.groups:
-        gradients = recorded_as(before, [node], [seed])
-        return [_variable(group) for group in before.groups], list(gradients.values())
+        return before.variables(), [*recorded_as(before, [node], [seed]).values()]
     ys, below = analyze([node], Trainable())
     parameters = below.trainable()
     by_position = recorded(below, ys, [seed], parameters, used=False, before=before)
@@ -204,14 +204,6 @@ def _derived(node: Tensor, seed: Tensor) -> tuple[list[Variable], list[Tensor]]:
         raise untrained(node).located("backward", repr(node.type), node.line)
     order = sorted(by_position)
     return [parameters[k] for k in order], [by_position[k] for k in order]
-
-
-def _variable(group: TargetGroup) -> Variable:
-    """The Variable that a group of nodes is of."""
-    node = group.nodes[0]
-    variable = variable_of(node.inputs[0] if group.reads else node)
-    assert variable is not None
-    return variable
 
 
 def untrained(y: Tensor) -> GradientError:

@@ -26,7 +26,7 @@ from treadle.graph.leaves import (
 )
 from treadle.graph.op import FLAT, Cotangents
 from treadle.graph.operators import Operand, functions, provide
-from treadle.graph.tensor import Tensor, watchers
+from treadle.graph.tensor import Tensor, new_node, watchers
 from treadle.graph.traversal import reach
 
 if TYPE_CHECKING:
@@ -194,7 +194,8 @@ def seed_for(y: Tensor) -> Tensor:
             hint="take td.real(y) or td.abs(y), or give a cotangent: td.vjp",
         )
         raise error.located("gradient", repr(y.type), y.line)
-    return Tensor(LITERAL, (), *_one(y.type.dtype))
+    type_, one = _one(y.type.dtype)
+    return new_node(LITERAL, (), type_, 3, one)
 
 
 @cached(64)
