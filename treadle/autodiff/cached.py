@@ -27,7 +27,7 @@ class TargetGroup(NamedTuple):
     reads: bool = False
 
 
-class _Known(NamedTuple):
+class Known(NamedTuple):
     """The node that was recorded, the places of all that it is by, and its groups: the
     position of each, how many of these are its own, and whether they are `reads`."""
 
@@ -35,25 +35,25 @@ class _Known(NamedTuple):
     type: Any
     places: list[int]
     groups: list[tuple[int, int, bool]]
+    positions: list[int] | None  # of the groups, if none are reads
 
 
-_known: Cache[Any, _Known] = Cache("gradients of losses", LOSSES)
+_known: Cache[Any, Known] = Cache("gradients of losses", LOSSES)
 
 
 @dataclass
 class SeenResults:
     """How results look with what they are derived by, and if some that looked alike
-    were derived, the op and the type of the node that was recorded, the nodes that it
-    is by, and its groups.
+    were derived, what is known of that, the nodes that it is by, and the Variables
+    among its targets.
     """
 
     key: Any
     place: dict[int, int]  # by serial, where nothing is known
     by_variables: bool  # the key does not tell two versions of one from those of two
-    op: Any = None
-    type: Any = None
+    known: Known | None = None
     targets: Sequence[Tensor] = ()
-    groups: Sequence[tuple[int, int, bool]] = ()
+    variables: Sequence[Variable] = ()
 
     def note(self, derivative: Tensor, groups: Sequence[TargetGroup]) -> None:
         """Remember the node that was recorded."""
@@ -61,18 +61,26 @@ class SeenResults:
         if -1 in places or (self.by_variables and any(map(_has_versions, groups))):
             return
         kept = [(group.position, len(group.nodes), group.reads) for group in groups]
-        _known[self.key] = _Known(derivative.op, derivative.type, places, kept)
+        reads = any(group.reads for group in groups)
+        positions = None if reads else [group.position for group in groups]
+        result = derivative.op, derivative.type, places, kept, positions
+        _known[self.key] = Known(*result)
 
-    def variables(self) -> list[Variable]:
-        """The Variable that each group is of."""
-        first, variables = 0, []
-        for _, count, reads in self.groups:
-            node = self.targets[first]
+
+def _variables(
+    known: Known, targets: Sequence[Tensor], chosen: Sequence[bool]
+) -> list[Variable]:
+    """The Variable that each group is of, but for those of tensors; all of them if none
+    is `chosen` by its position."""
+    first, variables = 0, []
+    for position, count, reads in known.groups:
+        if not chosen or chosen[position]:
+            node = targets[first]
             variable = variable_of(node.inputs[0] if reads else node)
             assert variable is not None
             variables.append(variable)
-            first += count
-        return variables
+        first += count
+    return variables
 
 
 def _has_versions(group: TargetGroup) -> bool:
@@ -105,14 +113,13 @@ def seen(
     if known is None:
         return SeenResults(key, {x.serial: k for k, x in enumerate(nodes)}, not by)
     _known.renew(key)
-    op, type_, at, groups = known
-    before = SeenResults(key, {}, not by, op, type_, [nodes[n] for n in at], groups)
-    if not by:
-        of = [v for v, g in zip(before.variables(), groups, strict=True)
-              if xs is None or variables[g[0]]]  # fmt: skip
-        if len(set(map(id, of))) < len(of):  # they are two versions of one
-            return None
-    return before
+    targets = [nodes[n] for n in known.places]
+    if by:
+        return SeenResults(key, {}, False, known, targets)
+    of = _variables(known, targets, variables)
+    if len(set(map(id, of))) < len(of):  # they are two versions of one
+        return None
+    return SeenResults(key, {}, True, known, targets, of)
 
 
 def _targets(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain
 
-from treadle.autodiff.cached import SeenResults, TargetGroup, seen
+from treadle.autodiff.cached import Known, SeenResults, TargetGroup, seen
 from treadle.autodiff.dependence import Reached, reached
 from treadle.autodiff.reverse import cotangents_of, fitted, pull
 from treadle.autodiff.tape import (
@@ -43,8 +43,8 @@ def cotangents(
     Outside of traces they are the results of one Derivative.
     """
     before = seen(ys, xs)
-    if before is not None and before.groups:
-        return recorded_as(before, ys, gs)
+    if before is not None and before.known is not None:
+        return recorded_as(before.known, before.targets, ys, gs)
     ys, dependence = analyze(ys, Targets(xs))
     return recorded(dependence, ys, gs, xs, used=False, before=before)
 
@@ -147,13 +147,15 @@ def recorded(
 
 
 def recorded_as(
-    before: SeenResults, ys: Sequence[Tensor], gs: Sequence[Tensor]
+    known: Known, targets: Sequence[Tensor], ys: Sequence[Tensor], gs: Sequence[Tensor]
 ) -> dict[int, Tensor]:
     """The cotangents of results that look like some that were derived before."""
-    targets = before.targets
-    derivative = new_node(before.op, (*ys, *gs, *targets), before.type, 3)
+    derivative = new_node(known.op, (*ys, *gs, *targets), known.type, 3)
+    if known.positions is not None:
+        _mind(derivative)
+        return dict(zip(known.positions, outputs_of(derivative), strict=True))
     groups, first = [], 0
-    for position, count, reads in before.groups:
+    for position, count, reads in known.groups:
         nodes = targets[first : first + count] if reads else ()
         groups.append(TargetGroup(position, nodes, reads))
         first += count
@@ -164,14 +166,18 @@ def _results(
     derivative: Tensor, groups: Sequence[TargetGroup], used: bool
 ) -> dict[int, Tensor]:
     """The cotangent of each target by its position."""
-    results = outputs_of(derivative)
     if not used:
-        serial = derivative.serial  # when it is gone, no Python runs
-        _recorded[serial] = weakref.ref(derivative, partial(_recorded.pop, serial))
-    each = iter(results)
+        _mind(derivative)
+    each = iter(outputs_of(derivative))
     return {
         k: _gathered(nodes, each) if reads else next(each) for k, nodes, reads in groups
     }
+
+
+def _mind(derivative: Tensor) -> None:
+    """Know of a Derivative, and so of its results, as long as it lives."""
+    serial = derivative.serial  # when it is gone, no Python runs
+    _recorded[serial] = weakref.ref(derivative, partial(_recorded.pop, serial))
 
 
 def _as_recorded(

@@ -195,8 +195,9 @@ def put_gradients(parameters: Sequence[Variable], gradients: Sequence[Tensor]) -
 def _derived(node: Tensor, seed: Tensor) -> tuple[list[Variable], list[Tensor]]:
     """The parameters that a loss trains, and their gradients."""
     before = seen([node])
-    if before is not None and before.groups:
-        return before.variables(), [*recorded_as(before, [node], [seed]).values()]
+    if before is not None and before.known is not None:
+        gradients = recorded_as(before.known, before.targets, [node], [seed])
+        return [*before.variables], [*gradients.values()]
     ys, below = analyze([node], Trainable())
     parameters = below.trainable()
     by_position = recorded(below, ys, [seed], parameters, used=False, before=before)

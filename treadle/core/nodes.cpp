@@ -293,6 +293,31 @@ PyObject* living_results(PyObject*, PyObject* node) {
   return found.release();
 }
 
+// Shows the collector some nodes, and all that they are made of.
+PyObject* track_below(PyObject*, PyObject* roots) {
+  if (!PyList_Check(roots) || !are_nodes(roots)) return PyErr_BadArgument(), nullptr;
+  Lease w;
+  for (Py_ssize_t k = 0; k < PyList_GET_SIZE(roots); k++) w->nodes.of(PyList_GET_ITEM(roots, k));
+  for (size_t k = 0; k < w->nodes.size(); k++) {
+    PyObject* x = w->nodes[k];
+    show_node(x);
+    PyObject* inputs = nodes.inputs.of(x);
+    for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(inputs); j++)
+      w->nodes.of(PyTuple_GET_ITEM(inputs, j));
+  }
+  Py_RETURN_NONE;
+}
+
+// The results of a node of several that somebody holds and that have no values.
+PyObject* waiting_results(PyObject*, PyObject* node) {
+  if (!PyObject_TypeCheck(node, nodes.kind)) return PyErr_BadArgument(), nullptr;
+  Ref found(PyList_New(0));
+  if (!found) return nullptr;
+  int failed = 0;
+  each_result(node, [&](PyObject* x) { failed |= PyList_Append(found.get(), x); });
+  return failed ? nullptr : found.release();
+}
+
 PyObject* track(PyObject*, PyObject* x) {
   if (PyTuple_CheckExact(x)) {
     if (PyTuple_GET_SIZE(x)) show(x);
@@ -322,6 +347,10 @@ PyMethodDef node_functions[] = {
      METH_FASTCALL, "results(class, node, ops): a node for each result of a node."},
     {"living_results", living_results, METH_O,
      "living_results(node): those of a node of several that somebody holds, in order."},
+    {"waiting_results", waiting_results, METH_O,
+     "waiting_results(node): those of them that have no values."},
+    {"track_below", track_below, METH_O,
+     "track_below(nodes): let the collector see nodes and all that they are made of."},
     {"track", track, METH_O,
      "track(x): let the collector see a tuple, or nodes and what these read."},
     {nullptr, nullptr, 0, nullptr}};

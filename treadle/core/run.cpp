@@ -264,7 +264,7 @@ struct Settled {
 struct Plan {
   std::vector<Part> parts;
   std::vector<Change> changes;
-  std::vector<Settled> cuts, values;
+  std::vector<Settled> cuts, values;  // a leaf of values: nothing is noted of them
   size_t slots = 0, nodes = 0;
   Ref key, leaves;  // how values are noted to be made
   std::vector<std::pair<size_t, Ref>> numbers;
@@ -513,6 +513,8 @@ class Running {
       if (!made) return false;
       versions_.push_back(Ref(made));
     }
+    for (const Settled& x : plan_.cuts)
+      if (x.slot < 0 && !unmark(x.place)) return false;
     if (plan_.values.empty()) return true;
     Ref told;
     if (plan_.key.get() != Py_None) {
@@ -530,8 +532,24 @@ class Running {
       marks_.push_back(Ref(PyDict_New()));
       PyObject* mark = marks_.back().get();
       if (!mark || PyDict_SetItem(mark, carried, x.carried ? Py_True : Py_False) < 0 ||
-          (told && PyDict_SetItem(mark, program, told.get()) < 0))
+          (told && x.leaf.get() == Py_None &&
+           PyDict_SetItem(mark, program, told.get()) < 0))
         return false;
+    }
+    return true;
+  }
+
+  // Puts down the mark of a node that is cut without what tells how it was made.
+  bool unmark(size_t place) {
+    static PyObject* const names[] = {PyUnicode_InternFromString("program"),
+                                      PyUnicode_InternFromString("recipe")};
+    PyObject* mark = nodes.mark.of(node(place));
+    if (!PyDict_Check(mark)) return true;
+    unmarked_.emplace_back(place, Ref(PyDict_Copy(mark)));
+    PyObject* rest = unmarked_.back().second.get();
+    for (PyObject* name : names) {
+      const int there = rest ? PyDict_Contains(rest, name) : -1;
+      if (there < 0 || (there && PyDict_DelItem(rest, name) < 0)) return false;
     }
     return true;
   }
@@ -550,6 +568,7 @@ class Running {
       put(nodes.op, own, leaf);
       put(nodes.inputs, own, inputs);
     }
+    for (auto& [place, mark] : unmarked_) put(nodes.mark, node(place), mark);
     for (size_t k = 0; k < plan_.values.size(); k++) {
       const Settled& x = plan_.values[k];
       PyObject* own = node(x.place);
@@ -659,6 +678,7 @@ class Running {
   const Plan& plan_;
   PyObject *nodes_, *others_;
   std::vector<Ref> made_, versions_, marks_, before_;
+  std::vector<std::pair<size_t, Ref>> unmarked_;  // places, and marks of what is cut
   // Of the program that runs: borrowed arguments, which of them are free to be written.
   std::vector<PyObject*> arguments_;
   std::vector<bool> free_;

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from treadle.base.errors import ArgumentError
 from treadle.base.options import modes
-from treadle.graph.tensor import Tensor, track
-from treadle.graph.traversal import reach
+from treadle.graph.tensor import Tensor, track_below
 
 if TYPE_CHECKING:
     from treadle.graph.variable import Variable
@@ -30,9 +29,9 @@ def give_gradients(
     waiting = [x for x in gradients if x is not None and x.stored is None]
     # What reads a Variable is below it now: a cycle, until it is evaluated.
     if waiting:
-        track(reach(waiting))
-    transactions = modes.get().transactions
-    for v, gradient in zip(variables, gradients, strict=True):
-        for around in transactions:
+        track_below(waiting)
+    for around in modes.get().transactions:
+        for v in variables:
             around.note_grad(v)
+    for v, gradient in zip(variables, gradients, strict=True):
         v._grad = gradient

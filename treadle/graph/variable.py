@@ -399,9 +399,9 @@ def update_all(
     explicit = bool(now.explicit) if explicit is None else explicit
     with assigning:
         plain = native_calls is not None and not (explicit or around)
-        known: list[Tensor] | None = native_calls.assign(frame, pairs) if plain else None
-    if known is not None:
-        return known
+        updates: list[Tensor] | None = native.assign(frame, pairs) if plain else None
+    if updates is not None:
+        return updates
     fitting = [(v, v.fitting(value)) for v, value in pairs]
     with assigning:
         updates = []

@@ -350,17 +350,20 @@ class Optimizer(OptimizerState):
         work = self._accumulated(only) if loss is None else []
         read = self._read(work)
         asked = [*chain(*read)] if loss is None else [as_tensor(loss)]
-        asked = [*{x.serial: x for x in (*asked, *endangered(asked))}.values()]
+        asked += endangered(asked)
         number = {x.serial: k for k, x in enumerate(asked)}
+        counts = tuple(map(len, read))  # of nodes that are read, in this order
+        if len(number) < len(asked):
+            counts += tuple([number[x.serial] for x in chain(*read)])
+            asked = [*{x.serial: x for x in asked}.values()]
         mine, pending = self.owned(), top().pending
         mine = {**assigned(pending), **mine} if pending else mine
         columns = look(asked, rates, mine, loss is not None, pending, True)
         if columns is None or [p for _, p, _ in work if p.frozen is not None]:
             return None
         chosen = None if only is None else frozenset(only)
-        pairs = tuple([(id(g), id(p)) for g, p, _ in work])
-        at = tuple([tuple([number[x.serial] for x in nodes]) for nodes in read])
-        return (columns.key, chosen, pairs, at, sign, around), columns, mine
+        of = tuple([id(p) for _, p, _ in work])
+        return (columns.key, chosen, of, counts, sign, around), columns, mine
 
     def sign(self) -> tuple[Any, ...] | None:
         """The key of the update that is made of gradients, the rates left out; None

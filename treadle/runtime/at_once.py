@@ -57,11 +57,11 @@ def at_once(plan: RunPlan, programs: Sequence[Any], nodes: int) -> Any:
     if any(type(x.variable).commit is not Variable.commit for x in parts[-1].changes):
         return None
     cuts = [(-1 if s is None else s, place, leaf, 0) for s, place, leaf in plan.nodes]
-    kept = [] if plan.values is None else plan.values.nodes
-    values = [(slot, place, None, carried) for slot, place, carried in kept]
-    noted = None if plan.values is None else plan.values.noted
+    kept, more, noted = plan.values or ((), (), None)
+    values: list[Any] = [(slot, place, None, carried) for slot, place, carried in kept]
     if not any(carried for *_, carried in values):  # nobody will ask
         noted = None
+    values += [(slot, place, False, carried) for slot, place, carried in more]
     key, numbers, leaves = noted or (None, [], None)
     rest = plan.slots, nodes, key, list(numbers), leaves
     return native.run_plan(steps, changes, cuts, values, *rest)

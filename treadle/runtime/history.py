@@ -70,6 +70,11 @@ def keep_residual(node: Tensor, value: Any, carried: bool) -> None:
         return
     settle(node, value)
     node.mark = {**(node.mark or {}), "carried": carried}
+    note_residual(node)
+
+
+def note_residual(node: Tensor) -> None:
+    """Know of a value that is kept for a gradient to come."""
     _residuals.note(node, node.type.nbytes, False)
 
 

@@ -18,10 +18,10 @@ from treadle.graph.op import Op
 from treadle.graph.references import counted, untouched
 from treadle.graph.resident import Future, Futures, LateError, Resident
 from treadle.graph.serials import mark_run
-from treadle.graph.tensor import Tensor, cut, leave, settle, unmark
+from treadle.graph.tensor import Tensor, cut, leave, settle
 from treadle.graph.variable import Variable
 from treadle.runtime.forests import Rows
-from treadle.runtime.history import keep_residual
+from treadle.runtime.history import keep_residual, note_residual
 from treadle.runtime.moved import Moved, let_go
 from treadle.runtime.sources import AsArgument, Slot, Slots, Source, Values
 from treadle.runtime.written import outdated
@@ -272,22 +272,20 @@ class RunPlan:
 
     def _run_at_once(self, look: Look) -> list[Tensor] | None:
         """Have the core do all of it; None where somebody else is to be told of it."""
-        if modes.get().transactions:
+        around = modes.get()
+        if around.transactions:
             return None
         for still in self.still:
             if not still():
                 raise Failed
-        nodes, now = look.nodes, engine(current().engine)
+        nodes, now = look.nodes, engine(around.options.engine)
+        if self.open:
+            now.derived([nodes[k] for k in self.open])
         last: Any = self.parts[-1]
         values = now.at_once(self.small, nodes, look.others, last.program)
         if values is None:
             return None
         mark_run()
-        if self.open:
-            now.derived([nodes[k] for k in self.open])
-            for slot, place, _ in self.nodes:
-                if slot is None:
-                    unmark(nodes[place])
         if look.updates:
             top().drop(look.updates)
         if self.outputs:
@@ -296,8 +294,8 @@ class RunPlan:
             look.outputs = {n: all_values(source) for n, source in self.outputs}
         if self.values is None:
             return []
-        for slot, place, carried in self.values.more:
-            keep_residual(nodes[place], values[slot], carried)
+        for _, place, _ in self.values.more:
+            note_residual(nodes[place])
         return [nodes[place] for _, place, _ in self.values.nodes]
 
     def _run(self, look: Look) -> list[Tensor]:

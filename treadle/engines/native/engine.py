@@ -46,7 +46,12 @@ from treadle.engines.native.translation.families import Translated
 from treadle.engines.native.translation.keys import Structure, structure
 from treadle.engines.native.translation.known import CachedProgram
 from treadle.engines.native.translation.programs import Programs
-from treadle.engines.native.translation.residuals import Residuals, gathered, known
+from treadle.engines.native.translation.residuals import (
+    Key,
+    Residuals,
+    gathered,
+    known,
+)
 from treadle.engines.native.translation.resized import resized
 from treadle.engines.native.translation.translate import translated
 from treadle.engines.native.translation.workspace import fitting
@@ -96,8 +101,9 @@ class Native(Engine):
         graph = structure(nodes, feeds, keep)
         options = _settings()
         full_key = key = graph.key(keep, *options)
-        self.residuals.note(key, graph, keep)
-        more, fresh = self.residuals.kept(key, graph)
+        made_by = Key(key)
+        self.residuals.note(made_by, graph, keep)
+        more, fresh = self.residuals.kept(made_by, graph)
         beside = [*fresh, *known(graph)]
         if beside:
             more |= {x.serial for one in fresh for x in one.nodes}
@@ -148,11 +154,12 @@ class Native(Engine):
     def program(self, nodes: Sequence[Tensor], keep: Set[int]) -> Found | None:
         graph = structure(nodes, {}, keep)
         key = graph.key(keep, *_settings())
-        more, beside = self.residuals.kept(key, graph)
+        made_by = Key(key)
+        more, beside = self.residuals.kept(made_by, graph)
         if beside or known(graph):
             return None
-        still = self.residuals.wanted(key)
-        noted = key, graph.place, graph.leaves
+        still = self.residuals.wanted(made_by)
+        noted = made_by, graph.place, graph.leaves
         more -= keep
         if more:
             loose = sorted(graph.place[s] for s in more)
