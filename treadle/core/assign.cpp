@@ -136,49 +136,83 @@ bool find_below(PyObject* update, PyObject* waiting, PyObject*& found) {
   return true;
 }
 
-// (frame, updates): sees the versions before these, as Frame.forget does.
-PyObject* forget_updates(PyObject*, PyObject* args) {
-  PyObject *frame, *updates;
-  if (!PyArg_ParseTuple(args, "OO!", &frame, &PyList_Type, &updates) || !are_nodes(updates))
-    return nullptr;
+// Sees the versions before some updates, as Frame.forget does.
+bool forget(PyObject* frame, PyObject* updates) {
   Ref versions = Ref::to(known.versions.of(frame)), waiting = Ref::to(known.waiting.of(frame));
   std::vector<std::pair<long long, Ref>> every;  // what was seen goes when all is done
   for (Py_ssize_t k = 0; k < PyList_GET_SIZE(updates); k++) {
     PyObject* x = PyList_GET_ITEM(updates, k);
     every.emplace_back(number(nodes.serial.of(x)), Ref::to(x));
-    if (PySet_Discard(waiting.get(), nodes.serial.of(x)) < 0) return nullptr;
+    if (PySet_Discard(waiting.get(), nodes.serial.of(x)) < 0) return false;
   }
   std::stable_sort(every.begin(), every.end(),
                    [](const auto& x, const auto& y) { return x.first > y.first; });
   for (auto& [serial, update] : every) {
     Ref variable(PyObject_GetAttr(nodes.op.of(update.get()), known.of));
     Ref id(variable ? PyLong_FromVoidPtr(variable.get()) : nullptr);
-    if (!id) return nullptr;
+    if (!id) return false;
     PyObject* seen = update.get();
     while (seen) {
       const int waits_there = is_in(waiting.get(), seen);
-      if (waits_there < 0) return nullptr;
+      if (waits_there < 0) return false;
       if (waits_there) break;
       PyObject* below;
-      if (!find_below(seen, waiting.get(), below)) return nullptr;
+      if (!find_below(seen, waiting.get(), below)) return false;
       PyObject* now = PyDict_GetItemWithError(versions.get(), id.get());
-      if (!now && PyErr_Occurred()) return nullptr;
+      if (!now && PyErr_Occurred()) return false;
       if (now == seen && (below ? PyDict_SetItem(versions.get(), id.get(), below)
                                 : PyDict_DelItem(versions.get(), id.get())) < 0)
-        return nullptr;
+        return false;
       seen = below;
     }
   }
+  return true;
+}
+
+// (frame, updates): as Frame.forget.
+PyObject* forget_updates(PyObject*, PyObject* args) {
+  PyObject *frame, *updates;
+  if (!PyArg_ParseTuple(args, "OO!", &frame, &PyList_Type, &updates) || !are_nodes(updates))
+    return nullptr;
+  if (!forget(frame, updates)) return nullptr;
+  Py_RETURN_NONE;
+}
+
+PyObject* carried = nullptr;  // by serials of updates: the run that carries one out
+
+PyObject* bind_carried(PyObject*, PyObject* runs) {
+  if (!PyDict_Check(runs)) return PyErr_BadArgument(), nullptr;
+  Py_XDECREF(std::exchange(carried, Py_NewRef(runs)));
   Py_RETURN_NONE;
 }
 
 }  // namespace
+
+bool can_carry_out(PyObject* updates) {
+  for (Py_ssize_t k = 0; k < PyList_GET_SIZE(updates); k++) {
+    PyObject* x = PyList_GET_ITEM(updates, k);
+    if (!waits(x) || PyDict_Contains(carried, nodes.serial.of(x))) return PyErr_Clear(), false;
+  }
+  return true;
+}
+
+bool note_carried_out(PyObject* frame, PyObject* updates) {
+  Ref pending = Ref::to(known.pending.of(frame));
+  for (Py_ssize_t k = PyList_GET_SIZE(pending.get()); k--;)
+    for (Py_ssize_t j = 0; j < PyList_GET_SIZE(updates); j++)
+      if (PyList_GET_ITEM(pending.get(), k) == PyList_GET_ITEM(updates, j)) {
+        if (PyList_SetSlice(pending.get(), k, k + 1, nullptr) < 0) return false;
+        break;
+      }
+  return forget(frame, updates);
+}
 
 PyMethodDef assign_functions[] = {
     {"bind_assign", bind_assign, METH_VARARGS,
      "bind_assign(Variable, Version, Update, Frame, Type): what assignments need."},
     {"assign", assign, METH_VARARGS,
      "assign(frame, pairs): the Updates of assignments, or None where it is more."},
+    {"bind_carried", bind_carried, METH_O, "bind_carried(runs): as graph/carried.py."},
     {"forget_updates", forget_updates, METH_VARARGS,
      "forget_updates(frame, updates): see the versions before what was carried out."},
     {nullptr, nullptr, 0, nullptr}};

@@ -143,6 +143,11 @@ bool locate(Site& site);
 // Whether nobody is to be told of new nodes, nor a line held for them.
 bool has_no_watchers();
 
+// Whether some updates wait to be carried out, and no run is about to do it; that they
+// were, so that a frame sees and runs them no more (false where Python has raised).
+bool can_carry_out(PyObject* updates);
+bool note_carried_out(PyObject* frame, PyObject* updates);
+
 // The functions of each file, and what it needs of the graph's classes.
 extern PyMethodDef node_functions[], walk_functions[], value_functions[];
 extern PyMethodDef call_functions[], row_functions[], look_functions[];

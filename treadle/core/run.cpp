@@ -1,6 +1,6 @@
 // Small runs, done while Python's lock is held: nothing comes between, so nobody has to be
 // told of what is about to change (runtime/direct.py, which says what is given here).
-#include "arrays.hpp"
+#include "walk.hpp"
 #include "pool.hpp"
 
 #include <cmath>
@@ -687,7 +687,10 @@ class Running {
 };
 
 PyObject* run(PyObject*, PyObject* const* args, Py_ssize_t given) {
-  if (given != 4 || Py_TYPE(args[0]) != plan_type || !PyList_Check(args[1]))
+  if ((given != 4 && given != 6) || Py_TYPE(args[0]) != plan_type || !PyList_Check(args[1]))
+    return PyErr_BadArgument(), nullptr;
+  PyObject *frame = given > 4 ? args[4] : nullptr, *updates = given > 4 ? args[5] : nullptr;
+  if (updates && (!PyList_Check(updates) || !are_nodes(updates)))
     return PyErr_BadArgument(), nullptr;
   PyObject* others = args[2];
   Pool* pool = pool_of(args[3]);
@@ -700,7 +703,7 @@ PyObject* run(PyObject*, PyObject* const* args, Py_ssize_t given) {
   Running running(*plan, args[1], others);
   Ref found(PyList_New(static_cast<Py_ssize_t>(plan->slots)));
   if (!found || !running.prepare()) return nullptr;
-  if (!running.is_plain()) Py_RETURN_NONE;
+  if (!running.is_plain() || (updates && !can_carry_out(updates))) Py_RETURN_NONE;
   for (size_t k = 0; k < plan->parts.size(); k++) {
     Part& part = plan->parts[k];
     Program& own = *reinterpret_cast<ProgramObject*>(part.program.get())->program;
@@ -712,6 +715,7 @@ PyObject* run(PyObject*, PyObject* const* args, Py_ssize_t given) {
     PyList_SET_ITEM(found.get(), static_cast<Py_ssize_t>(k), Py_NewRef(x));
   }
   running.publish();
+  if (updates && !note_carried_out(frame, updates)) return nullptr;
   return found.release();
 }
 
@@ -906,8 +910,8 @@ PyMethodDef run_functions[] = {
     {"run_plan", plan, METH_VARARGS,
      "run_plan(parts, changes, cuts, values, slots, nodes, key, numbers, leaves)"},
     {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(run)), METH_FASTCALL,
-     "run(plan, nodes, others, pool): what was made, by slot; () if something was "
-     "found wrong, None if not all is plain."},
+     "run(plan, nodes, others, pool, [frame, updates]): what was made, by slot; () if "
+     "something was found wrong, None if not all is plain. Updates are carried out."},
     {nullptr, nullptr, 0, nullptr}};
 
 bool add_run_types(PyObject* module) {

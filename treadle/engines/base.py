@@ -145,11 +145,13 @@ class Engine:
         nodes: Sequence[Any],
         others: list[int] | None,
         last: CompiledProgram,
+        updates: Sequence[Any] = (),
     ) -> list[Any] | None:
         """What small programs make of a graph, by the core's plan of them, which gives
-        it to nodes and Variables; None where not all is plain. Nodes that are read may
-        be arrays. `others` counts, by place, the references that a run leaves to its
-        nodes. Raises Failed.
+        it to nodes and Variables, and carries out `updates`, a frame and what was
+        assigned in it; None where not all is plain. Nodes that are read may be arrays.
+        `others` counts, by place, the references that a run leaves to its nodes. Raises
+        Failed.
         """
         return None
 

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from treadle.base.locks import is_mine, lock
+from treadle.core import native
 from treadle.graph.tensor import Tensor
 
 _runs: dict[int, Carried] = {}  # by the serials of updates
+
+
+if native is not None:
+    native.bind_carried(_runs)
 
 
 class Carried:

@@ -15,8 +15,6 @@ from typing import Any
 from treadle.autodiff.derivative import endangered
 from treadle.base.caches import Cache
 from treadle.engines.base import Failed
-from treadle.graph.carried import Carried
-from treadle.graph.frame import top
 from treadle.graph.look import Look, Owned
 from treadle.graph.tensor import Tensor
 from treadle.runtime.moved import Together, let_go
@@ -87,7 +85,7 @@ class Plans:
             if any(x.serial not in inside for x in lost):
                 return None
         try:
-            done = _carried_out(plan, look)
+            done = plan.run(look)
         except Failed:
             self._table.pop(key, None)
             return None
@@ -155,24 +153,3 @@ class Plans:
             self._table[note.key] = plan or note.first
             if plan is not None and note.family is not None:
                 self._sizes.note(note.family, plan, len(note.place))
-
-
-def _carried_out(plan: RunPlan, look: Look) -> list[Tensor] | None:
-    """Run a plan, with what was assigned before; not where another run does so."""
-    if not look.updates:
-        return plan.run(look)
-    carried = Carried()
-    with carried.lock:
-        try:
-            if carried.take(look.updates) is not None:
-                return None
-            if any(x.stored is not None for x in look.updates):
-                return None  # by a signal handler, since they were looked at
-            return plan.run(look)
-        except Failed:
-            raise
-        except BaseException:  # as any run that fails; they may have been carried out
-            top().drop(look.updates)
-            raise
-        finally:
-            carried.leave()

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from treadle.base.options import current, modes
 from treadle.engines.base import CompiledProgram, Failed, are_below, engine
 from treadle.engines.early import listener
+from treadle.graph.carried import Carried
 from treadle.graph.claim import Claim, InPlace
 from treadle.graph.frame import top
 from treadle.graph.look import Look
@@ -264,11 +265,34 @@ class RunPlan:
     once: bool = False  # at the second sight it is made with what gradients need
     about: Any = None  # what its caller notes of it
 
-    def run(self, look: Look) -> list[Tensor]:
-        """Run all parts for this graph, settle and cut its nodes, and commit; the nodes
-        that keep their recipes."""
-        done = None if self.small is None else self._run_at_once(look)
-        return self._run(look) if done is None else done
+    def run(self, look: Look) -> list[Tensor] | None:
+        """Run all parts for this graph and what was assigned before, settle and cut its
+        nodes, and commit; the nodes that keep their recipes, or None where another run
+        carries out some of that."""
+        try:
+            done = None if self.small is None else self._run_at_once(look)
+            if done is None:
+                done = self._carry_out(look) if look.updates else self._run(look)
+            return done
+        except Failed:
+            raise
+        except BaseException:  # as any run that fails; they may have been carried out
+            if look.updates:
+                top().drop(look.updates)
+            raise
+
+    def _carry_out(self, look: Look) -> list[Tensor] | None:
+        """Run all parts while no other run carries out what was assigned."""
+        carried = Carried()
+        with carried.lock:
+            try:
+                if carried.take(look.updates) is not None:
+                    return None
+                if any(x.stored is not None for x in look.updates):
+                    return None  # by a signal handler, since they were looked at
+                return self._run(look)
+            finally:
+                carried.leave()
 
     def _run_at_once(self, look: Look) -> list[Tensor] | None:
         """Have the core do all of it; None where somebody else is to be told of it."""
@@ -282,12 +306,13 @@ class RunPlan:
         if self.open:
             now.derived([nodes[k] for k in self.open])
         last: Any = self.parts[-1]
-        values = now.at_once(self.small, nodes, look.others, last.program)
+        updates = (top(), look.updates) if look.updates else ()
+        values = now.at_once(self.small, nodes, look.others, last.program, updates)
         if values is None:
             return None
         mark_run()
-        if look.updates:
-            top().drop(look.updates)
+        for mark in (updates and updates[0].marks) or ():
+            mark.carried_out(look.updates)
         if self.outputs:
             all_values = Values(look, self.slots)
             all_values.made = values

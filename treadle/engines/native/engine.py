@@ -191,13 +191,18 @@ class Native(Engine):
         self._thread.latest = linked
 
     def at_once(
-        self, plan: Any, nodes: Sequence[Any], others: list[int] | None, last: Any
+        self,
+        plan: Any,
+        nodes: Sequence[Any],
+        others: list[int] | None,
+        last: Any,
+        updates: Sequence[Any] = (),
     ) -> list[Any] | None:
         now = current()
         threads = pool(now.threads)
         if now.arena != "fast" or now.workspace or threads.threads > workers():
             return None
-        results: Any = native.run(plan, nodes, others, threads.entry())
+        results: Any = native.run(plan, nodes, others, threads.entry(), *updates)
         if results == ():
             raise Failed
         self.programs.hits += 1
