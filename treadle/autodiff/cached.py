@@ -36,6 +36,7 @@ class Known(NamedTuple):
     places: list[int]
     groups: list[tuple[int, int, bool]]
     positions: list[int] | None  # of the groups, if none are reads
+    single: bool  # whether each is of one node, which is what is derived by
 
 
 _known: Cache[Any, Known] = Cache("gradients of losses", LOSSES)
@@ -63,7 +64,8 @@ class SeenResults:
         kept = [(group.position, len(group.nodes), group.reads) for group in groups]
         reads = any(group.reads for group in groups)
         positions = None if reads else [group.position for group in groups]
-        result = derivative.op, derivative.type, places, kept, positions
+        single = not reads and len(places) == len(groups)
+        result = derivative.op, derivative.type, places, kept, positions, single
         _known[self.key] = Known(*result)
 
 
@@ -72,6 +74,8 @@ def _variables(
 ) -> list[Variable]:
     """The Variable that each group is of, but for those of tensors; all of them if none
     is `chosen` by its position."""
+    if known.single and not chosen:
+        return [x.op.variable for x in targets]  # type: ignore[attr-defined]
     first, variables = 0, []
     for position, count, reads in known.groups:
         if not chosen or chosen[position]:

@@ -22,6 +22,15 @@ def only_none(set_to_none: bool) -> None:
         ).located("zero_grad")
 
 
+def drop_gradients(variables: Sequence[Variable]) -> None:
+    """Have Variables hold no gradients."""
+    for around in modes.get().transactions:
+        for v in variables:
+            around.note_grad(v)
+    for v in variables:
+        v._grad = None
+
+
 def give_gradients(
     variables: Sequence[Variable], gradients: Sequence[Tensor | None]
 ) -> None:

@@ -15,13 +15,14 @@ from treadle.base.collector import collector_paused
 from treadle.base.errors import GradientError, RunError
 from treadle.graph.awaited import Awaited
 from treadle.graph.frame import top
-from treadle.graph.gradients import give_gradients, only_none
+from treadle.graph.gradients import drop_gradients, only_none
 from treadle.graph.leaves import as_tensor
 from treadle.graph.look import Look, Owned, assigned, look
 from treadle.graph.serials import newest_serial
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
 from treadle.ops.create import zeros
+from treadle.ops.families import Output
 from treadle.optim.controls import Controls, LossScale, kept_where
 from treadle.optim.gradients import NormAverage, prepare
 from treadle.optim.groups import (
@@ -268,13 +269,15 @@ class Optimizer(OptimizerState):
         """
         only_none(set_to_none)
         known = self._graded()
-        parameters = [p for g in self.groups for p in self.candidates(g, known)]
-        give_gradients(parameters, [None] * len(parameters))
+        for group in self.groups:
+            drop_gradients(self.candidates(group, known))
 
     def _graded(self) -> list[Variable]:
         """The parameters with gradients, if a group takes what no other one names."""
-        open_groups = [g for g in self.groups if g.parameters is None]
-        return graded(self._since) if open_groups else []
+        for group in self.groups:
+            if group.parameters is None:
+                return graded(self._since)
+        return []
 
     def candidates(self, group: Group, read: Sequence[Variable]) -> Sequence[Variable]:
         """The parameters of a group; one without a list takes those nobody names."""
@@ -337,7 +340,10 @@ class Optimizer(OptimizerState):
     def _read(self, work: Work) -> list[tuple[Tensor, ...]]:
         """The nodes that a step reads of each gradient."""
         sums, wanted = self.controls.gathers, self.sparse_updates
-        return [(g,) if sums else group.read(p, g, wanted) for group, p, g in work]
+        return [
+            (g,) if sums or type(g.op) is Output else group.read(p, g, wanted)
+            for group, p, g in work
+        ]
 
     def _seen(
         self, loss: Any, only: set[int] | None, rates: Sequence[Tensor]

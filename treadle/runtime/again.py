@@ -67,7 +67,8 @@ class Plans:
 
     def find(self, key: Any, look: Look) -> RunPlan | None:
         """The same, or one for a size never seen, if others of its family tell it."""
-        return self.known(key) or self._resized(key, look)
+        plan = self._table.get(key)
+        return plan if isinstance(plan, RunPlan) else self._resized(key, look)
 
     def run(self, key: Any, look: Look, cuts: bool = False) -> list[Tensor] | None:
         """Run a graph as one that looked alike, and tell which nodes have values now;
@@ -92,7 +93,8 @@ class Plans:
         if done is not None:
             look.about = plan.about
             self.hits += 1
-            self._table.credit = min(self._table.credit + 1, TRIED)
+            if self._table.credit < TRIED:
+                self._table.credit += 1
             self._table.renew(key)
         return done
 

@@ -75,7 +75,7 @@ def run(
     if around is None:
         return _run_anew(roots, feeds, spent, cuts)
     plans = plans or (_plans_of(updates[0]) if updates else _plans)
-    ownership = assigned(updates)
+    ownership = assigned(updates) if updates else {}
     seen = look(roots, (), ownership, False, updates)
     key = None if seen is None else (seen.key, around, cuts)
     if seen is not None:

@@ -16,6 +16,8 @@ from treadle.runtime.history import depends, remember
 def read_part(node: Tensor) -> bool:
     """Give a node its value, if that is a part of one that is there, or its elements
     in another order; whether it was."""
+    if node.stored is None and not is_move(node):
+        return False
     chain, x = list[Tensor](), node
     while x.stored is None:
         plain = x.mark is None or x.mark is NO_GRAD

@@ -164,7 +164,8 @@ class Residuals:
 
     def renew(self, nodes: Iterable[Tensor]) -> None:
         """Know that gradients of evaluated nodes have followed."""
-        keys = {x.mark[NOTE][0] for x in nodes if x.mark and NOTE in x.mark}
+        notes = [x.mark[NOTE] for x in nodes if x.mark and NOTE in x.mark]
+        keys = {id(key): key for key, *_ in notes}.values()
         with self._lock:
             for wish in map(self._wishes.get, keys):
                 if wish is not None:
