@@ -116,9 +116,9 @@ def test_a_variable_assigned_twice_before_a_step_follows_a_plan(
     task, hits = Accumulated(normalized=True), []
     losses = []
     for k in range(10):
-        before = task.optimizer.plans.hits
+        before = task.optimizer._plans.hits
         losses.append(task.step(k, read))
-        hits.append(task.optimizer.plans.hits - before)
+        hits.append(task.optimizer._plans.hits - before)
     assert hits[4:] == [1] * 6
     monkeypatch.setattr(again.Plans, "note", lambda *given: None)
     monkeypatch.setattr(gradient, "seen", lambda *given: None)

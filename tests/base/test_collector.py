@@ -106,7 +106,7 @@ def test_a_step_is_not_gone_through() -> None:
     finally:
         gc.set_threshold(*before)
         gc.callbacks.remove(inside)
-    assert "step_anew" not in found
+    assert "_step_anew" not in found
 
 
 def test_blocks_of_threads_overlap(enabled: bool) -> None:

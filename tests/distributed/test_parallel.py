@@ -243,7 +243,7 @@ def test_a_loss_that_was_read_before_its_step_is_a_plan_too() -> None:
         loss = (w * w).sum()
         before = float(loss)
         assert opt.step(loss) == before
-    assert opt._gradients.plans.hits + opt.optimizer.plans.hits >= 4
+    assert opt._gradients.plans.hits + opt.optimizer._plans.hits >= 4
     np.testing.assert_array_equal(w.numpy(), np.array([1.0, 2.0]) / 16)
 
 

@@ -96,7 +96,7 @@ def test_a_step_that_comes_again_follows_its_plan(name: str) -> None:
         for _ in range(5):
             y = model(td.constant(x))
             optimizer.step(td.cross_entropy(y, td.constant(labels)))
-            hits.append(optimizer.plans.hits)
+            hits.append(optimizer._plans.hits)
     assert hits[-1] - hits[1] == 3
 
 

@@ -60,9 +60,9 @@ def test_an_episode_that_looks_like_one_before_follows_its_plan(name: str) -> No
     td.clear_cache()
     agent, followed = Agent(), 0
     for k, length in enumerate(LENGTHS * 4):
-        before = agent.optimizer.plans.hits
+        before = agent.optimizer._plans.hits
         agent.episode(length, PICKS[name])
-        followed += k >= len(LENGTHS) and agent.optimizer.plans.hits > before
+        followed += k >= len(LENGTHS) and agent.optimizer._plans.hits > before
     assert len(set(agent.actions)) == 3
     assert followed == 3 * len(LENGTHS)
 

@@ -239,7 +239,7 @@ def test_a_state_is_carried_over_steps_by_a_plan(kind: str, spelling: str) -> No
 
     losses, optimizer = trained()
     # Steps that derive cells as rows look at each graph anew.
-    assert optimizer.plans.hits >= 6 or spelling == "step"
+    assert optimizer._plans.hits >= 6 or spelling == "step"
     with td.options(engine="reference"):  # which has no plans
         np.testing.assert_allclose(losses, trained()[0], rtol=1e-5)
 

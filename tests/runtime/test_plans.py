@@ -92,7 +92,7 @@ def ran(program: Callable[[Two], None]) -> tuple[list[bytes], list[float], int]:
     two, before = Two(), evaluate._plans.hits
     for _ in range(STEPS):
         program(two)
-    hits = two.og.plans.hits + two.od.plans.hits + evaluate._plans.hits - before
+    hits = two.og._plans.hits + two.od._plans.hits + evaluate._plans.hits - before
     states = [*two.every, *two.og.states(), *two.od.states()]
     return [v.numpy().tobytes() for v in states], two.seen, hits
 

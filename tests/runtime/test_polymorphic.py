@@ -54,7 +54,7 @@ def trained(clear: bool) -> tuple[list[float], list[Any], Any]:
 
 def test_steps_of_sizes_never_seen_are_planned_and_have_the_same_bits() -> None:
     losses, weights, opt = trained(clear=False)
-    assert opt.plans.misses <= 6  # and the sizes at which kernels are other ones
+    assert opt._plans.misses <= 6  # and the sizes at which kernels are other ones
     wanted, own, _ = trained(clear=True)
     assert losses == wanted
     for x, y in zip(weights, own, strict=True):
@@ -92,7 +92,7 @@ def test_backward_of_batches_cut_from_data_is_planned_for_all_sizes(
         return found, opt
 
     found, opt = losses(SIZES, clear=False)
-    assert opt.plans.misses <= 6
+    assert opt._plans.misses <= 6
     assert found == losses(SIZES, clear=True)[0]
 
 

@@ -141,7 +141,7 @@ SPELLINGS: dict[str, Callable[[Net], None]] = {
 def followed(net: Net) -> int:
     """How many runs went by a plan."""
     steps = [x.plans.hits for x in net.step.traces.values() if x.plans is not None]
-    return int(net.opt.plans.hits + evaluate._plans.hits + sum(steps))
+    return int(net.opt._plans.hits + evaluate._plans.hits + sum(steps))
 
 
 def ran(spelling: Callable[[Net], None]) -> tuple[list[Any], list[float], int]:

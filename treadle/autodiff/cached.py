@@ -27,7 +27,7 @@ class TargetGroup(NamedTuple):
     reads: bool = False
 
 
-class Known(NamedTuple):
+class KnownDerivative(NamedTuple):
     """The node that was recorded, the places of all that it is by, and its groups: the
     position of each, how many of these are its own, and whether they are `reads`."""
 
@@ -39,7 +39,7 @@ class Known(NamedTuple):
     single: bool  # whether each is of one node, which is what is derived by
 
 
-_known: Cache[Any, Known] = Cache("gradients of losses", LOSSES)
+_known: Cache[Any, KnownDerivative] = Cache("gradients of losses", LOSSES)
 
 
 @dataclass
@@ -52,7 +52,7 @@ class SeenResults:
     key: Any
     place: dict[int, int]  # by serial, where nothing is known
     by_variables: bool  # the key does not tell two versions of one from those of two
-    known: Known | None = None
+    known: KnownDerivative | None = None
     targets: Sequence[Tensor] = ()
     variables: Sequence[Variable] = ()
 
@@ -66,11 +66,11 @@ class SeenResults:
         positions = None if reads else [group.position for group in groups]
         single = not reads and len(places) == len(groups)
         result = derivative.op, derivative.type, places, kept, positions, single
-        _known[self.key] = Known(*result)
+        _known[self.key] = KnownDerivative(*result)
 
 
 def _variables(
-    known: Known, targets: Sequence[Tensor], chosen: Sequence[bool]
+    known: KnownDerivative, targets: Sequence[Tensor], chosen: Sequence[bool]
 ) -> list[Variable]:
     """The Variable that each group is of, but for those of tensors; all of them if none
     is `chosen` by its position."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain
 
-from treadle.autodiff.cached import Known, SeenResults, TargetGroup, seen
+from treadle.autodiff.cached import KnownDerivative, SeenResults, TargetGroup, seen
 from treadle.autodiff.dependence import Reached, reached
 from treadle.autodiff.reverse import cotangents_of, fitted, pull
 from treadle.autodiff.tape import (
@@ -147,7 +147,10 @@ def recorded(
 
 
 def recorded_as(
-    known: Known, targets: Sequence[Tensor], ys: Sequence[Tensor], gs: Sequence[Tensor]
+    known: KnownDerivative,
+    targets: Sequence[Tensor],
+    ys: Sequence[Tensor],
+    gs: Sequence[Tensor],
 ) -> dict[int, Tensor]:
     """The cotangents of results that look like some that were derived before."""
     derivative = new_node(known.op, (*ys, *gs, *targets), known.type, 3)

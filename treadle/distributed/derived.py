@@ -110,15 +110,15 @@ class LossGradients:
         """Have the optimizer make a step of the mean gradient of the shards before and
         of this loss, the last one; whether that could be, as there is but one rank."""
         optimizer, sums = self.optimizer, self.sums
-        sign = optimizer.sign()
+        sign = optimizer._sign()
         if sign is None:
             return False
-        now, rows = optimizer.scheduled(), sums.row_nodes()
+        now, rows = optimizer._scheduled(), sums.row_nodes()
         numbers = tuple([tuple(x) for x in rows])
         key = _UPDATED, sums.rest.key, sums.count, self._trainable(), sign, numbers
         leaves = [node for x in rows for pair in x.values() for node in pair]
         seen = self._seen(loss, key, [*(now.roots() if now else ()), *leaves])
-        if seen is None or optimizer.plans.run(*seen[:2]) is None:
+        if seen is None or optimizer._plans.run(*seen[:2]) is None:
             if rerolled([loss], seen and seen[1]):
                 return self.update(loss)
             self._updated(loss, seen, now, rows)
@@ -133,7 +133,7 @@ class LossGradients:
         now: Any,
         rows: Sequence[Mapping[int, list[Tensor]]],
     ) -> None:
-        derived = self.derived(loss, seen, self.optimizer.plans)
+        derived = self.derived(loss, seen, self.optimizer._plans)
         note, sums, rest = derived.note, self.sums, self.sums.rest
         if note is not None:
             note.chosen, note.outputs = derived.chosen, derived.outputs
@@ -156,7 +156,7 @@ class LossGradients:
         more = of.changes(means)
         more = [*derived.assigned([*pairs, *more]), *more]
         try:
-            self.optimizer.step_anew(None, None, now, note, more)
+            self.optimizer._step_anew(None, None, now, note, more)
         finally:
             drop_gradients(variables)
 
@@ -267,7 +267,7 @@ class LossGradients:
 
     def _owned(self) -> Owned:
         """Numbers for all Variables that plans read or assign."""
-        theirs = self.optimizer.owned()
+        theirs = self.optimizer._owned()
         signature = self.sums.size, id(theirs), len(theirs)
         if self._numbers[0] != signature:
             scale, of = self.optimizer.loss_scale, self.sums.statistics

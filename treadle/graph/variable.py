@@ -14,6 +14,7 @@ from treadle.base.notebook import escaped
 from treadle.base.options import current, modes
 from treadle.base.types import Type, as_names, as_shape, broadcast_shapes
 from treadle.core import native
+from treadle.graph.assign import update_all
 from treadle.graph.gradients import give_gradients, only_none
 from treadle.graph.leaves import (
     CONSTANT,
@@ -28,13 +29,7 @@ from treadle.graph.op import Array, Cotangents, Op, op
 from treadle.graph.operators import Operand, functions
 from treadle.graph.remarks import Remarks
 from treadle.graph.tensor import Tensor, cut, new_node
-from treadle.graph.thread import (
-    Frame,
-    assigning,
-    local,
-    native_calls,
-    thread_state,
-)
+from treadle.graph.thread import Frame, local, thread_state
 
 __all__ = [
     "Parameter",
@@ -197,10 +192,6 @@ class Variable(Operand):
         the first that needs it; under `td.explicit_updates()` only where it is named.
         """
         return update_all([(self, value)])[0]
-
-    def update(self, value: Any, explicit: bool) -> Tensor:
-        """The Update of an assignment; a scope around it would be handlers', too."""
-        return update_all([(self, value)], explicit)[0]
 
     def update_from(self, base: Tensor, fitting: Tensor, explicit: bool) -> Tensor:
         """The Update that an assignment makes, which nobody sees yet."""
@@ -387,33 +378,6 @@ class Placeholder(Variable):
             around.note(self, update)
         self.version = Version(self)
         super().commit(update)
-
-
-def update_all(
-    pairs: list[tuple[Variable, Any]], explicit: bool | None = None
-) -> list[Tensor]:
-    """The Updates of assignments, one after the other, which all are seen at once;
-    None: they are explicit where the scopes around say so."""
-    now, frame = modes.get(), local.state.frames[-1]
-    around = now.transactions
-    explicit = bool(now.explicit) if explicit is None else explicit
-    with assigning:
-        plain = native_calls is not None and not (explicit or around)
-        updates: list[Tensor] | None = native.assign(frame, pairs) if plain else None
-    if updates is not None:
-        return updates
-    fitting = [(v, v.fitting(value)) for v, value in pairs]
-    with assigning:
-        updates = []
-        for v, value in fitting:
-            base = v.node()
-            update = v.update_from(base, value, explicit)
-            for transaction in around:
-                transaction.note(v, update, base)
-            if not explicit:
-                frame.record(v, update)
-            updates.append(update)
-    return updates
 
 
 def _blank(type_: Type) -> Tensor:

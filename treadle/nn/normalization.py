@@ -12,12 +12,13 @@ from treadle.base.dtypes import accumulator, as_dtype
 from treadle.base.errors import ArgumentError, ShapeError
 from treadle.base.options import current
 from treadle.base.types import as_shape
+from treadle.graph.assign import update_all
 from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import functions
 from treadle.graph.recorded import recorded
 from treadle.graph.scope import param
 from treadle.graph.tensor import Tensor
-from treadle.graph.variable import Parameter, Variable, update_all
+from treadle.graph.variable import Parameter, Variable
 from treadle.nn import functional as F
 from treadle.nn.applied import Applied
 from treadle.nn.linear import above_zero

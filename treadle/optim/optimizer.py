@@ -22,7 +22,6 @@ from treadle.graph.serials import newest_serial
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
 from treadle.ops.create import zeros
-from treadle.ops.families import Output
 from treadle.optim.controls import Controls, LossScale, kept_where
 from treadle.optim.gradients import NormAverage, prepare
 from treadle.optim.groups import (
@@ -108,7 +107,7 @@ class Optimizer(OptimizerState):
         )
         self.sparse_updates = sparse_updates
         self._traced = TracedUpdate()
-        self.plans = Plans()
+        self._plans = Plans()
         self._since = gradings()
 
     @property
@@ -178,16 +177,16 @@ class Optimizer(OptimizerState):
 
     def _stepped(self, loss: Any, only: set[int] | None) -> Any:
         """A step of all or some parameters; only with a schedule its rates differ."""
-        now = self.scheduled()
+        now = self._scheduled()
         seen = self._seen(loss, only, now.roots() if now else [])
-        if seen is not None and self.plans.run(*seen[:2]) is not None:
+        if seen is not None and self._plans.run(*seen[:2]) is not None:
             return None if loss is None else Awaited(seen[1].nodes[0].stored)
         if loss is not None and rerolled([as_tensor(loss)], seen and seen[1]):
             return self._stepped(loss, only)
-        return self.step_anew(loss, only, now, seen and self.plans.note(*seen))
+        return self._step_anew(loss, only, now, seen and self._plans.note(*seen))
 
     @collector_paused
-    def step_anew(
+    def _step_anew(
         self,
         loss: Any,
         only: set[int] | None,
@@ -210,7 +209,7 @@ class Optimizer(OptimizerState):
         updates = updates_of(changes, since)
         watched = self.controls.raised(finite)
         del changes, finite, now  # what these alone hold would be asked for
-        with self.plans.kept(note, chosen):
+        with self._plans.kept(note, chosen):
             run([*roots, *updates, *watched], spent=roots)
         release(roots, chosen)
         if watched and not watched[0].item():
@@ -340,17 +339,14 @@ class Optimizer(OptimizerState):
     def _read(self, work: Work) -> list[tuple[Tensor, ...]]:
         """The nodes that a step reads of each gradient."""
         sums, wanted = self.controls.gathers, self.sparse_updates
-        return [
-            (g,) if sums or type(g.op) is Output else group.read(p, g, wanted)
-            for group, p, g in work
-        ]
+        return [(g,) if sums else group.read(p, g, wanted) for group, p, g in work]
 
     def _seen(
         self, loss: Any, only: set[int] | None, rates: Sequence[Tensor]
     ) -> tuple[Any, Look, Owned] | None:
         """How a step looks, by its graph, that of its `rates`, and all else that
         decides what it does; None where it cannot be told."""
-        sign, around = self.sign(), settings()
+        sign, around = self._sign(), settings()
         if sign is None or around is None:
             return None
         work = self._accumulated(only) if loss is None else []
@@ -362,7 +358,7 @@ class Optimizer(OptimizerState):
         if len(number) < len(asked):
             counts += tuple([number[x.serial] for x in chain(*read)])
             asked = [*{x.serial: x for x in asked}.values()]
-        mine, pending = self.owned(), top().pending
+        mine, pending = self._owned(), top().pending
         mine = {**assigned(pending), **mine} if pending else mine
         columns = look(asked, rates, mine, loss is not None, pending, True)
         if columns is None or [p for _, p, _ in work if p.frozen is not None]:
@@ -370,14 +366,6 @@ class Optimizer(OptimizerState):
         chosen = None if only is None else frozenset(only)
         of = tuple([id(p) for _, p, _ in work])
         return (columns.key, chosen, of, counts, sign, around), columns, mine
-
-    def sign(self) -> tuple[Any, ...] | None:
-        """The key of the update that is made of gradients, the rates left out; None
-        where it may be another graph at each step."""
-        controls, groups = self.controls.sign(), tuple([g.sign() for g in self.groups])
-        if controls is None or None in groups:
-            return None
-        return controls, groups, self.sparse_updates, self.parted
 
     def _changes(
         self, work: Work, now: Now, flush: bool = False

@@ -36,6 +36,7 @@ class OptimizerState:
     """
 
     _arguments: tuple[tuple[Any, ...], dict[str, Any]]  # of which it was made
+    sparse_updates: bool | None
 
     def __init__(
         self, maker: GroupMaker, params: Any, controls: Controls, masters: bool = True
@@ -54,10 +55,10 @@ class OptimizerState:
         self._rules: dict[int, Transform] = {}
         self._waiting: State = {}
         self._keys: dict[int, str] = {}  # of parameters, by id, that are reserved
-        self._numbers: Owned = {}  # as `owned` says
+        self._numbers: Owned = {}  # as `_owned` says
         self._numbered: tuple[int, ...] = ()  # of which
         self._rates = [None if g.owns_rate else g.lr for g in groups]  # at first
-        self.parted = 0  # how often what was common was parted
+        self._parted = 0  # how often what was common was parted
 
     def __new__(cls, *args: Any, **settings: Any) -> Self:
         optimizer = super().__new__(cls)
@@ -71,7 +72,7 @@ class OptimizerState:
         recipe = type(self), self._arguments, self._added, rates
         return _unpickled, (*recipe, self.state_dict())
 
-    def scheduled(self) -> Now | None:
+    def _scheduled(self) -> Now | None:
         """The rates of now, where they follow from the count of steps; None where they
         are numbers."""
         return None if all(g.owns_rate for g in self.groups) else self._now()
@@ -159,7 +160,7 @@ class OptimizerState:
                     v.committed.array, name=f"{key}/{name}", dtype=v.type.dtype
                 )
                 self._states[known][2][name] = count
-                self.parted += 1
+                self._parted += 1
                 self._numbered = ()
             seen.add(id(v))
 
@@ -220,7 +221,7 @@ class OptimizerState:
         """What states of parameters, by id, are named by, where that is reserved."""
         return self._keys
 
-    def owned(self) -> Owned:
+    def _owned(self) -> Owned:
         """The Variables that steps write or that are rates, by id, with numbers for
         keys."""
         rates = [g.own_rate for g in self.groups if g.own_rate is not None]
@@ -231,6 +232,14 @@ class OptimizerState:
             every += [p for _, p, _ in self._states.values()]
             self._numbers = numbered(every)
         return self._numbers
+
+    def _sign(self) -> tuple[Any, ...] | None:
+        """The key of the update that is made of gradients, the rates left out; None
+        where it may be another graph at each step."""
+        controls, groups = self.controls.sign(), tuple([g.sign() for g in self.groups])
+        if controls is None or None in groups:
+            return None
+        return controls, groups, self.sparse_updates, self._parted
 
     def _own_states(self) -> list[Variable]:
         """The states of all parameters, each once."""

@@ -142,7 +142,8 @@ class PlanRecording(Recorder):
                 self.leaves[serial] = cut_of(node.op.name, serial in trained, by)
             elif updates and not any(x is node for x in self.outputs.values()):
                 raise _Unforeseen  # others hold it
-        over = [(k, sources[k], self._reads(sources[k])) for k in reused]
+        reads = [self.uses[x] if type(x) is int else 0 for x in sources]
+        over = [(k, sources[k], reads[k]) for k in reused]
         rest = self._needs(entry, sources), entry.as_argument, entry.still
         part = Computed(entry.program, sources, results, over, *rest)
         of = {k: self.changes.get(slot) for k, slot in results}
@@ -335,10 +336,6 @@ class PlanRecording(Recorder):
     def _trained_by(self) -> frozenset[int] | None:
         """The serials behind the nodes that are cut, where nothing was cut before."""
         return None if self.cut else frozenset(self.chosen)
-
-    def _reads(self, source: Source) -> int:
-        """How often the graph reads a version in it."""
-        return self.uses[source] if type(source) is int else 0
 
     def _train(self, nodes: Sequence[Tensor]) -> None:
         """Note which Variables are trained by what others hold."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from treadle.base.options import modes
+from treadle.graph.assign import update_all
 from treadle.graph.claim import exchange
 from treadle.graph.frame import top
 from treadle.graph.leaves import to_array
@@ -41,7 +42,7 @@ def store(pairs: Iterable[tuple[Variable, Any]]) -> None:
 def updates_of(changes: Changes, since: int | None = None) -> list[Tensor]:
     """Explicit Updates; refused where a version is newer than those of serials up to
     `since`, which the values were made from."""
-    updates = [variable.update(value, explicit=True) for variable, value in changes]
+    updates = update_all(changes, explicit=True)
     for (variable, _), update in zip(changes, updates, strict=True):
         if since is not None and update.inputs[0].serial > since:
             raise outdated(variable).located("step", repr(variable.type))
