@@ -110,6 +110,23 @@ def normalized_and_looked_at(net: Net) -> None:
     net.opt.step(loss)
 
 
+def normalized_and_backward(net: Net) -> None:
+    loss = net.loss(norm=True)
+    loss.backward()
+    net.opt.step()
+    net.seen.append(float(loss))
+    net.opt.zero_grad()
+
+
+def normalized_twice(net: Net) -> None:
+    loss = net.loss(norm=True)
+    net.k -= 1
+    (loss + net.loss(norm=True)).backward()
+    net.seen.append(float(net.own[0].grad.sum()))
+    net.opt.step()
+    net.opt.zero_grad()
+
+
 def gradients(net: Net) -> None:
     loss = net.loss()
     for x in td.evaluate(loss, *td.grad(loss, net.own)):
@@ -133,6 +150,7 @@ SPELLINGS: dict[str, Callable[[Net], None]] = {
     for x in (
         *(plain, looked_at, backward, looked_at_and_backward, accuracy),
         *(logits_and_loss, as_function, normalized, normalized_and_looked_at),
+        *(normalized_and_backward, normalized_twice),
         *(gradients, without_gradients, counted),
     )
 }

@@ -49,6 +49,25 @@ class Cache(OrderedDict[_K, _V]):
                 return super().setdefault(key, default)
 
 
+class Hashed(Generic[_V]):
+    """A key of many parts, whose hash is asked for again and again.
+
+    >>> Hashed((1, 2)) == Hashed((1, 2)), Hashed((1, 2)).value
+    (True, (1, 2))
+    """
+
+    __slots__ = ("_hash", "value")
+
+    def __init__(self, value: _V) -> None:
+        self.value, self._hash = value, hash(value)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Hashed) and bool(self.value == other.value)
+
+
 def cached(
     limit: int, typed: bool = False
 ) -> Callable[[Callable[..., _R]], functools._lru_cache_wrapper[_R]]:

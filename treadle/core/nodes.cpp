@@ -308,16 +308,6 @@ PyObject* track_below(PyObject*, PyObject* roots) {
   Py_RETURN_NONE;
 }
 
-// The results of a node of several that somebody holds and that have no values.
-PyObject* waiting_results(PyObject*, PyObject* node) {
-  if (!PyObject_TypeCheck(node, nodes.kind)) return PyErr_BadArgument(), nullptr;
-  Ref found(PyList_New(0));
-  if (!found) return nullptr;
-  int failed = 0;
-  each_result(node, [&](PyObject* x) { failed |= PyList_Append(found.get(), x); });
-  return failed ? nullptr : found.release();
-}
-
 PyObject* track(PyObject*, PyObject* x) {
   if (PyTuple_CheckExact(x)) {
     if (PyTuple_GET_SIZE(x)) show(x);
@@ -347,8 +337,6 @@ PyMethodDef node_functions[] = {
      METH_FASTCALL, "results(class, node, ops): a node for each result of a node."},
     {"living_results", living_results, METH_O,
      "living_results(node): those of a node of several that somebody holds, in order."},
-    {"waiting_results", waiting_results, METH_O,
-     "waiting_results(node): those of them that have no values."},
     {"track_below", track_below, METH_O,
      "track_below(nodes): let the collector see nodes and all that they are made of."},
     {"track", track, METH_O,

@@ -21,7 +21,7 @@ from treadle.distributed.layout import GradientLayout
 from treadle.distributed.share import RowGradients
 from treadle.distributed.sums import Rows, ShardSums, SumTarget
 from treadle.graph.frame import top
-from treadle.graph.gradients import drop_gradients
+from treadle.graph.gradients import give_gradients
 from treadle.graph.leaves import constant_node
 from treadle.graph.look import Look, Owned, assigned, look, numbered
 from treadle.graph.operators import functions
@@ -158,7 +158,7 @@ class LossGradients:
         try:
             self.optimizer._step_anew(None, None, now, note, more)
         finally:
-            drop_gradients(variables)
+            give_gradients(variables)
 
     def _means(self, totals: Mapping[int, Tensor]) -> dict[int, Tensor]:
         """Sums over all shards, as means."""
@@ -366,7 +366,7 @@ class DerivedGradients:
         """Run the gradients, and cut what the parameters were derived through."""
         roots = [*([] if self.loss is None else [self.loss]), *self.outputs.values()]
         run(roots, cuts=True, plans=self.owner.plans)
-        drop_gradients(self.variables)
+        give_gradients(self.variables)
         release(roots, self.chosen)
 
 

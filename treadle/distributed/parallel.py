@@ -33,7 +33,7 @@ from treadle.distributed.sums import ShardSums
 from treadle.distributed.world import world
 from treadle.engines.early import listening
 from treadle.graph.awaited import Awaited
-from treadle.graph.gradients import drop_gradients
+from treadle.graph.gradients import give_gradients
 from treadle.graph.leaves import as_tensor, constant_node
 from treadle.graph.origin import capture
 from treadle.graph.tensor import Tensor
@@ -337,7 +337,7 @@ class DataParallel:
             else:
                 self._shards.step(share, numbers)
         finally:
-            drop_gradients(variables)
+            give_gradients(variables)
 
     @contextmanager
     def evaluating(self) -> Iterator[Callable[[int], None]]:

@@ -15,7 +15,7 @@ from treadle.distributed.communicator import Communicator
 from treadle.distributed.fixed import all_reduce, gather_parts
 from treadle.distributed.layout import GradientLayout
 from treadle.distributed.share import Share
-from treadle.graph.gradients import drop_gradients
+from treadle.graph.gradients import give_gradients
 from treadle.graph.leaves import constant_node
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
@@ -55,7 +55,7 @@ class ShardedUpdate:
         others = [
             self.layout.places[k].variable for k in ordered if not self._is_mine(k)
         ]
-        drop_gradients(others)
+        give_gradients(others)
         before = int(self.optimizer.count)
         with self._over_ranks(ordered):
             self.optimizer.step()

@@ -22,19 +22,11 @@ def only_none(set_to_none: bool) -> None:
         ).located("zero_grad")
 
 
-def drop_gradients(variables: Sequence[Variable]) -> None:
-    """Have Variables hold no gradients."""
-    for around in modes.get().transactions:
-        for v in variables:
-            around.note_grad(v)
-    for v in variables:
-        v._grad = None
-
-
 def give_gradients(
-    variables: Sequence[Variable], gradients: Sequence[Tensor | None]
+    variables: Sequence[Variable], gradients: Sequence[Tensor | None] = ()
 ) -> None:
     """Have Variables hold gradients, or none."""
+    gradients = gradients or [None] * len(variables)
     waiting = [x for x in gradients if x is not None and x.stored is None]
     # What reads a Variable is below it now: a cycle, until it is evaluated.
     if waiting:

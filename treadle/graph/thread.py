@@ -105,25 +105,14 @@ class Frame:
             return True
         if modes.get().transactions:
             return False
-        seen = self.versions
-        if len(seen) == len(self.pending) and all(
-            map(is_, seen.values(), self.pending)
-        ):
-            return True
-        newest = {id(x.op.variable): x for x in self.pending}  # type: ignore[attr-defined]
-        if len(seen) != len(newest):
-            return False
-        return all(seen.get(k) is x for k, x in newest.items())
+        newest = {id(x.op.variable): id(x) for x in self.pending}  # type: ignore[attr-defined]
+        return newest == {k: id(x) for k, x in self.versions.items()}
 
     def drop(self, updates: Sequence[Tensor]) -> None:
         """See what was carried out no more."""
-        before = self.pending
-        if all(map(is_, before, updates)):
-            del before[: len(updates)]
-        else:
-            gone = set(map(id, updates))
-            self.pending = []  # a signal handler may add to either
-            self.pending[:0] = [x for x in before if id(x) not in gone]
+        gone = set(map(id, updates))
+        before, self.pending = self.pending, []  # a signal handler may add to either
+        self.pending[:0] = [x for x in before if id(x) not in gone]
         for mark in self.marks or ():
             mark.carried_out(updates)
         self.forget(updates)

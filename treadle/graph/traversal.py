@@ -66,17 +66,15 @@ def _living_results(node: Tensor) -> list[Tensor]:
     return [x for x in every if x is not None]
 
 
-def _waiting_results(node: Tensor) -> list[Tensor]:
-    """Those without values: a run that makes one of them makes all of these."""
-    return [x for x in _living_results(node) if x.stored is None]
-
-
 # Where the core makes nodes, it knows their results.
 living_results: Callable[[Tensor], list[Tensor]] = _living_results
-waiting_results: Callable[[Tensor], list[Tensor]] = _waiting_results
 if native is not None:
     living_results = native.living_results
-    waiting_results = native.waiting_results
+
+
+def waiting_results(node: Tensor) -> list[Tensor]:
+    """Those without values: a run that makes one of them makes all of these."""
+    return [x for x in living_results(node) if x.stored is None]
 
 
 def with_results(nodes: Sequence[Tensor]) -> list[Tensor]:

@@ -15,7 +15,7 @@ from treadle.base.collector import collector_paused
 from treadle.base.errors import GradientError, RunError
 from treadle.graph.awaited import Awaited
 from treadle.graph.frame import top
-from treadle.graph.gradients import drop_gradients, only_none
+from treadle.graph.gradients import give_gradients, only_none
 from treadle.graph.leaves import as_tensor
 from treadle.graph.look import Look, Owned, assigned, look
 from treadle.graph.serials import newest_serial
@@ -269,7 +269,7 @@ class Optimizer(OptimizerState):
         only_none(set_to_none)
         known = self._graded()
         for group in self.groups:
-            drop_gradients(self.candidates(group, known))
+            give_gradients(self.candidates(group, known))
 
     def _graded(self) -> list[Variable]:
         """The parameters with gradients, if a group takes what no other one names."""

@@ -32,18 +32,16 @@ class _Residuals(threading.local):
         self.nodes: deque[tuple[weakref.ref[Tensor], int, bool]] = deque()
         self.bytes = 0
 
-    def note(self, sizes: Iterable[tuple[Tensor, int]], inside: bool) -> None:
-        """Add nodes of some bytes; what is too much goes."""
-        known = self.nodes
-        for node, size in sizes:
-            known.append((weakref.ref(node), size, inside))
-            self.bytes += size
-        while known:
-            reference, size, inside = known[0]
+    def note(self, node: Tensor, size: int, inside: bool) -> None:
+        """Add a node; what is too much goes."""
+        self.nodes.append((weakref.ref(node), size, inside))
+        self.bytes += size
+        while self.nodes:
+            reference, size, inside = self.nodes[0]
             old = reference()
             if old is not None and self.bytes <= RESIDUAL_BYTES:
                 break
-            known.popleft()
+            self.nodes.popleft()
             self.bytes -= size
             if old is None or not old.inputs:
                 continue
@@ -72,12 +70,12 @@ def keep_residual(node: Tensor, value: Any, carried: bool) -> None:
         return
     settle(node, value)
     node.mark = {**(node.mark or {}), "carried": carried}
-    note_residuals([node])
+    note_residual(node)
 
 
-def note_residuals(nodes: Iterable[Tensor]) -> None:
-    """Know of values that are kept for gradients to come."""
-    _residuals.note([(x, x.type.nbytes) for x in nodes], False)
+def note_residual(node: Tensor) -> None:
+    """Know of a value that is kept for a gradient to come."""
+    _residuals.note(node, node.type.nbytes, False)
 
 
 def keep_inside(call: Tensor, arrays: Mapping[int, Any]) -> None:
@@ -85,7 +83,7 @@ def keep_inside(call: Tensor, arrays: Mapping[int, Any]) -> None:
     if call.mark is not None and "no_grad" in call.mark:
         return
     call.mark = {**(call.mark or {}), "inside": arrays}
-    _residuals.note([(call, sum(x.nbytes for x in arrays.values()))], True)
+    _residuals.note(call, sum(x.nbytes for x in arrays.values()), True)
 
 
 def forget(node: Tensor, trained: frozenset[int] | None = None) -> None:

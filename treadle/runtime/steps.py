@@ -22,7 +22,7 @@ from treadle.graph.serials import mark_run
 from treadle.graph.tensor import Tensor, cut, leave, settle
 from treadle.graph.variable import Variable
 from treadle.runtime.forests import Rows
-from treadle.runtime.history import keep_residual, note_residuals
+from treadle.runtime.history import keep_residual, note_residual
 from treadle.runtime.moved import Moved, let_go
 from treadle.runtime.sources import AsArgument, Slot, Slots, Source, Values
 from treadle.runtime.written import outdated
@@ -319,8 +319,8 @@ class RunPlan:
             look.outputs = {n: all_values(source) for n, source in self.outputs}
         if self.values is None:
             return []
-        if self.values.more:
-            note_residuals([nodes[place] for _, place, _ in self.values.more])
+        for _, place, _ in self.values.more:
+            note_residual(nodes[place])
         return [nodes[place] for _, place, _ in self.values.nodes]
 
     def _run(self, look: Look) -> list[Tensor]:

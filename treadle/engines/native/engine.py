@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from treadle.base.allocate import headroom
-from treadle.base.caches import tables
+from treadle.base.caches import Hashed, tables
 from treadle.base.collector import CollectorPaused
 from treadle.base.errors import OutOfMemoryError
 from treadle.base.events import watchers
@@ -46,12 +46,7 @@ from treadle.engines.native.translation.families import Translated
 from treadle.engines.native.translation.keys import Structure, structure
 from treadle.engines.native.translation.known import CachedProgram
 from treadle.engines.native.translation.programs import Programs
-from treadle.engines.native.translation.residuals import (
-    Key,
-    Residuals,
-    gathered,
-    known,
-)
+from treadle.engines.native.translation.residuals import Residuals, gathered, known
 from treadle.engines.native.translation.resized import resized
 from treadle.engines.native.translation.translate import translated
 from treadle.engines.native.translation.workspace import fitting
@@ -101,7 +96,7 @@ class Native(Engine):
         graph = structure(nodes, feeds, keep)
         options = _settings()
         full_key = key = graph.key(keep, *options)
-        made_by = Key(key)
+        made_by = Hashed(key)
         self.residuals.note(made_by, graph, keep)
         more, fresh = self.residuals.kept(made_by, graph)
         beside = [*fresh, *known(graph)]
@@ -154,7 +149,7 @@ class Native(Engine):
     def program(self, nodes: Sequence[Tensor], keep: Set[int]) -> Found | None:
         graph = structure(nodes, {}, keep)
         key = graph.key(keep, *_settings())
-        made_by = Key(key)
+        made_by = Hashed(key)
         more, beside = self.residuals.kept(made_by, graph)
         if beside or known(graph):
             return None
@@ -191,12 +186,7 @@ class Native(Engine):
         self._thread.latest = linked
 
     def at_once(
-        self,
-        plan: Any,
-        nodes: Sequence[Any],
-        others: list[int] | None,
-        last: Any,
-        updates: Sequence[Any] = (),
+        self, plan: Any, nodes: Any, others: Any, last: Any, updates: Sequence[Any] = ()
     ) -> list[Any] | None:
         now = current()
         threads = pool(now.threads)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.caches import Cache
+from treadle.base.caches import Cache, Hashed
 from treadle.base.locks import lock
 from treadle.base.types import TupleType
 from treadle.engines.native.translation.keys import Structure
@@ -24,27 +24,13 @@ from treadle.graph.tensor import Tensor, settle
 from treadle.ops.call import inside
 from treadle.ops.families import Output
 
+Key = Hashed[tuple[int, ...]]
 PROGRAMS = 256
 BYTES = 256 << 20
 IDLE = 256  # runs without a gradient after which nothing is kept any more
 # The mark of a value: the key it was made under, the places, and what had values.
 NOTE = "program"
 INSIDE = "inside"  # the mark of a call: what it computed, by nodes of its body
-
-
-class Key:
-    """The key of a program, of hundreds of numbers, whose hash is asked at each run."""
-
-    __slots__ = ("_hash", "_numbers")
-
-    def __init__(self, numbers: tuple[int, ...]) -> None:
-        self._numbers, self._hash = numbers, hash(numbers)
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Key) and self._numbers == other._numbers
 
 
 @dataclass
