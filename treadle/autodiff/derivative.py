@@ -159,7 +159,7 @@ def recorded_as(
         return dict(zip(known.positions, outputs_of(derivative), strict=True))
     groups, first = [], 0
     for position, count, reads in known.groups:
-        nodes = targets[first : first + count] if reads else ()
+        nodes = [*targets[first : first + count]] if reads else []
         groups.append(TargetGroup(position, nodes, reads))
         first += count
     return _results(derivative, groups, used=False)
