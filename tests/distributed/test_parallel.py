@@ -175,9 +175,9 @@ def test_shards_that_look_alike_follow_plans_to_the_same_bits(name: str) -> None
         opt = td.distributed.DataParallel(inner, model, shards=2)
         for k in range(18):
             if not plans:
-                opt._gradients.plans = inner.plans = Plans()
+                opt._gradients.plans = inner._plans = Plans()
             opt.step(model.loss(k % 3))
-        hits = opt._gradients.plans.hits + inner.plans.hits
+        hits = opt._gradients.plans.hits + inner._plans.hits
         assert hits >= (9 if plans else 0)
         return digest(model, opt)
 
@@ -200,12 +200,12 @@ def test_the_update_of_one_rank_is_one_plan_of_one_call_of_the_core() -> None:
 
     for _ in range(12):
         step(5)
-    hits = opt._gradients.plans.hits, inner.plans.hits
+    hits = opt._gradients.plans.hits, inner._plans.hits
     for _ in range(8):
         step(5)
-    assert (opt._gradients.plans.hits, inner.plans.hits) == (hits[0] + 6, hits[1] + 2)
+    assert (opt._gradients.plans.hits, inner._plans.hits) == (hits[0] + 6, hits[1] + 2)
     assert int(calls) == 20 and int(net[1].num_batches_tracked) == 5
-    tables = opt._gradients.plans._table, inner.plans._table
+    tables = opt._gradients.plans._table, inner._plans._table
     newest = [list(x.values())[-n:] for x, n in zip(tables, (2, 1), strict=True)]
     plans = [x for each in newest for x in each if isinstance(x, RunPlan)]
     # The gradients, their sums, and the update by the last shard's.
@@ -213,7 +213,7 @@ def test_the_update_of_one_rank_is_one_plan_of_one_call_of_the_core() -> None:
     assert native is None or all(x.small is not None for x in plans)
     for rows in range(6, 40):  # sizes never seen
         step(rows)
-    assert opt._gradients.plans.hits + inner.plans.hits >= sum(hits) + 8 + 12
+    assert opt._gradients.plans.hits + inner._plans.hits >= sum(hits) + 8 + 12
 
 
 def test_an_update_of_rows_is_a_plan_of_the_core() -> None:
@@ -228,11 +228,11 @@ def test_an_update_of_rows_is_a_plan_of_the_core() -> None:
 
     for _ in range(12):
         step()
-    hits = opt._gradients.plans.hits, inner.plans.hits
+    hits = opt._gradients.plans.hits, inner._plans.hits
     for _ in range(8):
         step()
-    assert (opt._gradients.plans.hits, inner.plans.hits) == (hits[0] + 6, hits[1] + 2)
-    plan = list(inner.plans._table.values())[-1]
+    assert (opt._gradients.plans.hits, inner._plans.hits) == (hits[0] + 6, hits[1] + 2)
+    plan = list(inner._plans._table.values())[-1]
     assert isinstance(plan, RunPlan) and (native is None or plan.small is not None)
 
 

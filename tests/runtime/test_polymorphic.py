@@ -65,7 +65,7 @@ def test_ops_that_were_numbered_before_a_clear_are_of_the_family() -> None:
     counts = []
     for _ in range(3):
         td.clear_cache()
-        counts.append(trained(clear=False)[2].plans.misses)
+        counts.append(trained(clear=False)[2]._plans.misses)
         trained(clear=True)  # call sites keep ops of some sizes, by which they recorded
     assert len(set(counts)) == 1
 

@@ -5,21 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from treadle.base.errors import ArgumentError
 from treadle.base.options import modes
 from treadle.graph.tensor import Tensor, track_below
 
 if TYPE_CHECKING:
     from treadle.graph.variable import Variable
-
-
-def only_none(set_to_none: bool) -> None:
-    """Refuse gradients of zeros in the place of none, as torch's `set_to_none` asks."""
-    if not set_to_none:
-        raise ArgumentError(
-            "gradients are None after zero_grad()",
-            hint="td.zeros_like(p), where p.grad is None, is what False gives",
-        ).located("zero_grad")
 
 
 def give_gradients(

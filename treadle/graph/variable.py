@@ -12,10 +12,11 @@ from treadle.base.dtypes import OWN, as_dtype, is_inexact, whole
 from treadle.base.errors import DTypeError, ShapeError
 from treadle.base.notebook import escaped
 from treadle.base.options import current, modes
+from treadle.base.torch.arguments import only_none
 from treadle.base.types import Type, as_names, as_shape, broadcast_shapes
 from treadle.core import native
 from treadle.graph.assign import update_all
-from treadle.graph.gradients import give_gradients, only_none
+from treadle.graph.gradients import give_gradients
 from treadle.graph.leaves import (
     CONSTANT,
     Unbound,

@@ -13,9 +13,10 @@ from treadle.autodiff.reverse import seed_for
 from treadle.autodiff.targets import Trainable
 from treadle.base.collector import collector_paused
 from treadle.base.errors import GradientError, RunError
+from treadle.base.torch.arguments import only_none
 from treadle.graph.awaited import Awaited
 from treadle.graph.frame import top
-from treadle.graph.gradients import give_gradients, only_none
+from treadle.graph.gradients import give_gradients
 from treadle.graph.leaves import as_tensor
 from treadle.graph.look import Look, Owned, assigned, look
 from treadle.graph.serials import newest_serial

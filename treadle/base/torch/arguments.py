@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from treadle.base.errors import ArgumentError
+
 # What torch calls an argument, and the names that the same may have here.
 RENAMED: dict[str, tuple[str, ...]] = {
     "a": ("x",),
@@ -82,3 +84,12 @@ def asks_nothing(word: str, value: Any) -> bool:
     """
     unsaid = value is None or value is _ON.get(word, False)
     return word in _IDLE or (word in ABSENT and unsaid)
+
+
+def only_none(set_to_none: bool) -> None:
+    """Refuse gradients of zeros in the place of none, as torch's `set_to_none` asks."""
+    if not set_to_none:
+        raise ArgumentError(
+            "gradients are None after zero_grad()",
+            hint="td.zeros_like(p), where p.grad is None, is what False gives",
+        ).located("zero_grad")
