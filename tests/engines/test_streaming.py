@@ -162,15 +162,15 @@ kernel max_stopgradient_exp_sum_divide(b0: float32 written streamed, b1: float32
 b2: float32 written scratch of n5) of n0, n1, n2, n3, n4, n5
   parallel i0 < n0
     a0: float32 = -inf
-    vector i1 < n2 by 64
+    vector i1 < n2 by 64, below 128 by 16
       a0 = Maximum with b1[i0*n1 + i1]
     a1: float32 = 0
-    vector i1 < n2 by 64
+    vector i1 < n2 by 64, below 128 by 16
       fetch b1[i0*n3 + i1 + n4]
       v0 = exp(subtract(b1[i0*n1 + i1], stopgradient(a0)))
       a1 = Add with v0
       b2[i1] = v0
-    vector i1 < n2 by 64
+    vector i1 < n2 by 64, below 128 by 16
       b0[i0*n1 + i1] = divide(b2[i1], a1)
 """,
     ),
@@ -181,14 +181,14 @@ kernel max_sum_divide(b0: float32 written streamed, b1: float32, b2: float32) \
 of n0, n1, n2, n3, n4
   parallel i0 < n0
     a0: float32 = -inf
-    vector i1 < n2 by 64
+    vector i1 < n2 by 64, below 128 by 16
       fetch b2[i0*n1 + i1]
       a0 = Maximum with b1[i0*n1 + i1]
     a1: float32 = 0
-    vector i1 < n2 by 64
+    vector i1 < n2 by 64, below 128 by 16
       fetch b1[i0*n3 + i1 + n4]
       a1 = Add with subtract(b1[i0*n1 + i1], a0)
-    vector i1 < n2 by 64
+    vector i1 < n2 by 64, below 128 by 16
       b0[i0*n1 + i1] = divide(b2[i0*n1 + i1], a1)
 """,
     ),
