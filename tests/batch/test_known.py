@@ -10,7 +10,7 @@ import pytest
 
 import treadle as td
 from tests.batch.nets import Net, trees
-from treadle.runtime import rowed, rows
+from treadle.runtime import rows
 from treadle.runtime.rows import counts
 
 SEEN = 3  # runs after which a graph is known: the first ones may become plans
@@ -28,7 +28,7 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
         found += [] if made is None else [1]
         return made
 
-    rowed.known.clear()
+    rows._plans._table.clear()
     monkeypatch.setattr(rows, "_rows_of", noted)
     yield found
 

@@ -15,7 +15,9 @@ from typing import Any, Protocol
 from treadle.base.caches import lazy
 from treadle.base.errors import GradientError
 from treadle.base.types import TupleType, Type
+from treadle.core import native
 from treadle.graph.leaves import Cut, Leaf, constant_node, cut_of
+from treadle.graph.numbers import number
 from treadle.graph.op import Cotangents, Op, op
 from treadle.graph.tensor import Tensor, cut, remade
 from treadle.ops.families import Output
@@ -36,7 +38,11 @@ def is_spent(op: Op) -> bool:
 
 
 class Pull(Protocol):
-    """The requests of a tape to the run it stands for."""
+    """The requests of a tape to the run it stands for; runs of one `kind` differ in
+    values alone, None is of no kind."""
+
+    @property
+    def kind(self) -> Any: ...
 
     def pull(
         self, cotangents: Mapping[int, Any], asked: Sequence[int], begin: bool = False
@@ -129,12 +135,16 @@ class Row(Leaf):
         return "row of a batched run"
 
 
+if native is not None:  # how a graph looks hangs on whether it reads some
+    native.bind_row(Row)
+
+
 def tape_of(node: Tensor) -> Tape | None:
     """The tape that a node is a row of."""
     return node.op.tape if type(node.op) is Row else None
 
 
-RECIPE, ROWS = "recipe", "rows"  # marks of rows, and of a TapeGradient
+RECIPE = "recipe"  # the mark of rows
 Recipe = tuple[Op, tuple[Tensor, ...]]
 
 
@@ -193,7 +203,7 @@ def rows_given(node: Tensor) -> list[Tensor] | None:
     """The rows whose cotangents a TapeGradient takes, then those it is asked for, if
     it is known how all were computed.
     """
-    rows: list[Tensor] | None = (node.mark or {}).get(ROWS)
+    rows: list[Tensor] | None = getattr(node.op, "rows_given", None)
     return rows if rows is not None and all(map(has_recipe, rows)) else None
 
 
@@ -262,10 +272,15 @@ def through(
     """
     asked = tuple(tape.place(row) for row in rows)
     types = tuple(row.type for row in rows)
-    node = TapeGradient(tape, tuple(gs), asked, types)(*gs.values(), *tape.sources)
+    op = TapeGradient(tape, tuple(gs), asked, types)
     every = [*[tape.row(k) for k in gs], *rows]
     if all(row is not None and has_recipe(row) for row in every):
-        node.mark = {ROWS: every}
+        object.__setattr__(op, "rows_given", every)
+    kind = None if tape.run is None else tape.run.kind
+    if kind is not None:  # graphs of one kind look alike
+        same = number((TapeGradient, kind, op.places, asked, types))
+        object.__setattr__(op, "_number", same)
+    node = op(*gs.values(), *tape.sources)
     parts = []
     for k, part in enumerate(tape.parts):
         g = Tensor(Output(k), (node,), part.type)

@@ -13,11 +13,12 @@ namespace {
 struct Known {
   PyTypeObject *op = nullptr, *type = nullptr, *variable = nullptr, *version = nullptr;
   PyTypeObject *update = nullptr, *cut = nullptr, *derivative = nullptr;
+  PyTypeObject* row = nullptr;  // of a batched run
   PyTypeObject *tuple = nullptr, *resident = nullptr, *stand_in = nullptr;
   PyObject *constant = nullptr, *literal = nullptr;  // ops
   PyObject *number = nullptr, *number_of = nullptr;  // of a type, of an op
   Slot op_number, type_number, committed, frozen, trainable;
-  PyObject *of, *results, *nested, *carried, *closed, *program;  // names
+  PyObject *of, *results, *nested, *carried, *closed, *program, *tape;  // names
   PyObject *traits, *differentiable;
 };
 Known known;
@@ -43,6 +44,7 @@ PyObject* bind_look(PyObject*, PyObject* args) {
   k.carried = PyUnicode_InternFromString("carried");
   k.closed = PyUnicode_InternFromString("closed");
   k.program = PyUnicode_InternFromString("program");
+  k.tape = PyUnicode_InternFromString("tape");
   k.traits = PyUnicode_InternFromString("traits");
   k.differentiable = PyUnicode_InternFromString("differentiable");
   for (void* x : {static_cast<void*>(k.op), static_cast<void*>(k.type),
@@ -54,7 +56,7 @@ PyObject* bind_look(PyObject*, PyObject* args) {
                   static_cast<void*>(k.literal), static_cast<void*>(k.number),
                   static_cast<void*>(k.number_of), static_cast<void*>(mark)})
     Py_INCREF(static_cast<PyObject*>(x));
-  k.derivative = known.derivative;
+  k.derivative = known.derivative, k.row = known.row;
   known = k;
   part = mark;
   Py_RETURN_NONE;
@@ -63,6 +65,12 @@ PyObject* bind_look(PyObject*, PyObject* args) {
 PyObject* bind_derivative(PyObject*, PyObject* kind) {
   if (!PyType_Check(kind)) return PyErr_BadArgument(), nullptr;
   known.derivative = reinterpret_cast<PyTypeObject*>(Py_NewRef(kind));
+  Py_RETURN_NONE;
+}
+
+PyObject* bind_row(PyObject*, PyObject* kind) {
+  if (!PyType_Check(kind)) return PyErr_BadArgument(), nullptr;
+  known.row = reinterpret_cast<PyTypeObject*>(Py_NewRef(kind));
   Py_RETURN_NONE;
 }
 
@@ -326,6 +334,14 @@ class Looker {
 
   Result read_cut(PyObject* x, PyObject* op, PyObject* type, size_t k) {
     bool carried = false;
+    if (Py_TYPE(op) == known.row) {
+      Ref tape(PyObject_GetAttr(op, known.tape));
+      if (!tape) return Result::failed;
+      const bool taped = tape.get() != Py_None;
+      if (taped && derived_) return Result::otherwise;  // there is more behind it
+      put(taped ? carrying : data, known.type_number, type);
+      return Result::looked;
+    }
     if (Py_TYPE(op) == known.cut) {
       Ref told(PyObject_GetAttr(op, known.carried));
       if (!told) return Result::failed;
@@ -432,6 +448,7 @@ PyObject* look(PyObject*, PyObject* args) {
 PyMethodDef look_functions[] = {
     {"bind_look", bind_look, METH_VARARGS, "bind_look(...): as graph/look.py calls it."},
     {"bind_derivative", bind_derivative, METH_O, "bind_derivative(Derivative)"},
+    {"bind_row", bind_row, METH_O, "bind_row(Row)"},
     {"look", look, METH_VARARGS,
      "look(roots, asked, updates, own, whole, derived, most, ends=-1, parts=...): nodes, "
      "references of others, places that are held, and the key; or None."},

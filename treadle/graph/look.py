@@ -179,7 +179,7 @@ def _read(roots: list[Tensor], asked: int, updates: int, owned: Owned, derived: 
         newest = max(newest, node.serial) if part else newest
         opens = whole and node.inputs and node.serial > floor and not ended
         if not waits and (part or not opens):
-            leaf = _leaf(node, owned)
+            leaf = _leaf(node, owned, derived)
             refused = refused or leaf is None  # unless a derivative goes on behind it
             words += leaf or []
             if type(node.op) is Version:
@@ -256,7 +256,7 @@ def _word(node: Tensor, owned: Owned) -> int | None:
 def _is_constant(op: Op, derived: bool) -> bool:
     """Return True if a leaf is one for a derivative that is taken, or to be."""
     carried = derived and isinstance(op, Cut) and op.carried
-    return op.closed and not carried
+    return (op.closed or hasattr(op, "tape")) and not carried
 
 
 def _ends_before(
@@ -291,9 +291,9 @@ def _left(
     return rest
 
 
-def _leaf(node: Tensor, owned: Owned) -> list[int] | None:
+def _leaf(node: Tensor, owned: Owned, derived: bool) -> list[int] | None:
     """The words of a node with a value, or of which it does not matter; None where
-    there is more behind it."""
+    there is more behind it: behind a row of a tape, if that is `derived`."""
     op, t, stored = node.op, node.type, node.stored
     if stored is None and isinstance(t, Type):
         return [number_of_type(t) * CODES + VALUE]
@@ -314,10 +314,13 @@ def _leaf(node: Tensor, owned: Owned) -> list[int] | None:
             return [number_of_type(t) * CODES + (TRAINED if trains else FIXED)]
         code = OWN if variable.committed is node else OLDER
         return [known[not trains] * CODES + code]
+    if getattr(op, "tape", None) is not None and derived:
+        return None
     if node.inputs:  # it is read as it is
         carried = bool(node.mark and node.mark.get("carried"))
         return [number_of_type(t) * CODES + (CARRYING_VALUE if carried else VALUE)]
     carried = isinstance(op, Cut) and op.carried
+    carried = carried or getattr(op, "tape", None) is not None
     return [number_of_type(t) * CODES + (CARRYING if carried else DATA)]
 
 

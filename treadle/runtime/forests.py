@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
 from treadle.base.arrays import Numbers
+from treadle.base.dtypes import is_inexact
 from treadle.base.types import Type
+from treadle.graph.leaves import Version
 from treadle.graph.resident import Futures
 from treadle.graph.serials import mark_run
 from treadle.graph.tensor import Tensor
@@ -17,6 +21,8 @@ from treadle.graph.tensor import Tensor
 if TYPE_CHECKING:
     from treadle.batch.forest import Forest
 
+Node = TypeVar("Node")
+Other = TypeVar("Other")
 FEW = 32  # nodes of a graph that is never looked at, ops of rows that are not run
 
 
@@ -69,6 +75,54 @@ class Exits:
         return self._single.setdefault(k, self.one[at : at + 1])
 
 
+@dataclass
+class Reads(Generic[Node]):
+    """The nodes of a graph by what they are to its rows, or their places in a look.
+
+    `leaves` and `shared` have the arrays that a run takes, `expressions` of Variables
+    are computed before it, `exits` get its values; `sources` are, by their serials when
+    the graph was first seen, what a derivative may go on to, `data` what it does not.
+    """
+
+    leaves: list[Node]
+    shared: list[Node]
+    expressions: list[Node]
+    exits: list[Node]
+    sources: dict[int, Node]
+    data: list[Node]
+
+    def map(self, of: Callable[[Node], Other]) -> Reads[Other]:
+        """The same of what each node is mapped to."""
+        return Reads(
+            list(map(of, self.leaves)),
+            list(map(of, self.shared)),
+            list(map(of, self.expressions)),
+            list(map(of, self.exits)),
+            {serial: of(x) for serial, x in self.sources.items()},
+            list(map(of, self.data)),
+        )
+
+    @staticmethod
+    def by(rows: Rows, asked: Container[int]) -> Reads[Tensor]:
+        """Those of a graph that was looked at; `asked` as in `run_rows`."""
+        forest = rows.program.forest
+        leaves, every = forest.all.leaves.nodes, list(_shared(forest))
+        of = {x.serial: x for x in every}
+        carried = [leaves[k] for k in forest.carried().tolist()]
+        data = [x for x in leaves if is_inexact(x.type.dtype)]
+        for x in of.values():
+            if type(x.op) is Version and not x.op.variable.trainable:
+                data += [] if x.serial in asked else [x]
+        return Reads(
+            [x for x, whole in zip(leaves, forest.whole, strict=True) if whole],
+            [of[serial] for serial in rows.program.shared],
+            list(forest.all.expressions),
+            list(rows.exits.nodes),
+            {x.serial: x for x in (*carried, *every)},
+            data,
+        )
+
+
 class Rows:
     """The common part of the runs of forests that look alike: a program, the exits, and
     the parts of its gradient by serial."""
@@ -87,6 +141,7 @@ class Rows:
         leaves = forest.all.leaves.serials[forest.carried()]
         self.order += [(serial, False) for serial in leaves.tolist()]
         self.order = list(dict.fromkeys(self.order))
+        self.kind: int | None = None  # of plans that run them
 
     def forget(self) -> None:
         """Let go of the nodes that these were made of; the numbers stay."""
@@ -115,6 +170,11 @@ class RowsRun:
         self.rows = rows
         self.exits = rows.exits
         self.made = program_run
+
+    @property
+    def kind(self) -> int | None:
+        """The number of its rows, if plans run them."""
+        return self.rows.kind
 
     @property
     def futures(self) -> Futures | None:
@@ -191,3 +251,8 @@ def rows_of(matrix: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
     if matrix.ndim > 1:
         return list(matrix)
     return [matrix[k, ...] for k in range(len(matrix))]
+
+
+def _shared(forest: Forest) -> Iterable[Tensor]:
+    """The nodes that rows share."""
+    return chain.from_iterable(x.signature.shared.values() for x in forest.instances)

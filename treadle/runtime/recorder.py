@@ -9,9 +9,7 @@ from typing import Protocol
 
 from treadle.autodiff.tape import Tape
 from treadle.graph.tensor import Tensor
-from treadle.runtime.forests import Rows
-
-Read = tuple[Sequence[Tensor], Sequence[Tensor]]  # leaves, and what rows share
+from treadle.runtime.forests import Reads, Rows
 
 
 class Recorder(Protocol):
@@ -20,8 +18,11 @@ class Recorder(Protocol):
     def program(self, nodes: Sequence[Tensor], keep: Set[int]) -> None:
         """These nodes are about to run, to give those in `keep` their values."""
 
-    def rows(self, rows: Rows, read: Read, tape: Tape | None) -> None:
-        """A forest has run on what it `read`; its exits are about to have values."""
+    def rows(
+        self, rows: Rows, reads: Reads[Tensor], tape: Tape | None, again: bool
+    ) -> None:
+        """A forest has run on what it `reads`; its exits are about to have values, of
+        which the recipes are noted if they may be derived `again`."""
 
     def pulled(self, pull: Tensor, results: Sequence[tuple[int, Tensor]]) -> None:
         """A TapeGradient has run: its results by position."""

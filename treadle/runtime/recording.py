@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence, Set
 from functools import wraps
 from typing import Any, ParamSpec
@@ -20,10 +21,10 @@ from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach, uses
 from treadle.graph.variable import Update, Variable, variable_of
 from treadle.runtime.at_once import at_once, small_programs
-from treadle.runtime.forests import Rows
+from treadle.runtime.forests import Reads, Rows
 from treadle.runtime.history import carries, depends, stale_of, trainable
 from treadle.runtime.moved import Moved, Together
-from treadle.runtime.recorder import Read, Recorder
+from treadle.runtime.recorder import Recorder
 from treadle.runtime.sources import Slot, Source
 from treadle.runtime.steps import (
     Change,
@@ -37,6 +38,7 @@ from treadle.runtime.steps import (
 )
 
 _Told = ParamSpec("_Told")
+_kinds = itertools.count(1)  # of rows
 
 
 class _Unforeseen(Exception):
@@ -98,8 +100,9 @@ class PlanRecording(Recorder):
         self.below: dict[Slot, int] = {}  # what integers of a slot are below of
         self.leaves, self.stale = dict[int, Cut](), set[int]()  # what nodes are cut to
         self.trained: dict[int, frozenset[int]] = {}  # Variables by what they train by
-        self.tapes, self.parts = dict[int, int](), list[Part]()
+        self.tapes, self.parts, self.forests = dict[int, int](), list[Part](), 0
         self.reads: list[tuple[set[int], set[int]]] = []  # and exits, of each forest
+        self.pulls = set[int]()  # serials of results of a TapeGradient
         # Of the newest program: Variables by id that it can write over, as which
         # argument; and those that plans move at once.
         self.over: dict[int, tuple[int, Variable]] = {}
@@ -155,17 +158,23 @@ class PlanRecording(Recorder):
         self.parts.append(part)
 
     @_foreseen
-    def rows(self, rows: Rows, read: Read, tape: Tape | None) -> None:
-        if tape is None or rows.moves:
+    def rows(
+        self, rows: Rows, reads: Reads[Tensor], tape: Tape | None, again: bool
+    ) -> None:
+        if rows.moves or (tape is None and not self.values):
             raise _Unforeseen
-        number = self.tapes[tape.number] = len(self.tapes)
+        number, parts = self.forests, () if tape is None else tape.parts
+        self.forests += 1
+        if tape is not None:
+            self.tapes[tape.number] = number
+        read = reads.leaves, reads.shared
         leaves, shared = [[self._source(x) for x in each] for each in read]
         exits = []
-        for k, node in enumerate(rows.exits.nodes):
+        for k, node in enumerate(reads.exits):
             exits.append((k, self._slot(node.serial)))
             self.leaves[node.serial] = spent_by(self._trained_by())
         ids = []
-        for part in tape.parts:
+        for part in parts:
             if part.ids is not None:
                 slot = self._slot(None)
                 # A node has the array itself when that is there.
@@ -173,10 +182,14 @@ class PlanRecording(Recorder):
                     self.arrays[id(x)] = x, slot
                 self.below[slot] = part.source.type.shape[0]
                 ids.append((part.source.serial, slot))
-        serials, read_by = {node.serial for node in rows.exits.nodes}, behind([tape])
+        serials, read_by = {node.serial for node in reads.exits}, behind([tape])
         self.reads.append(({id(variable_of(x)) for x in read_by}, serials))
         self.trained |= dict.fromkeys(serials, trainable(read_by))
-        self.parts.append(Rowed(number, rows, leaves, shared, exits, ids))
+        rows.kind = rows.kind or next(_kinds)
+        rowed = Rowed(number, rows, leaves, shared, exits, ids)
+        if self.values:
+            rowed.places, rowed.again = reads.map(self._place), again
+        self.parts.append(rowed)
 
     @_foreseen
     def pulled(self, pull: Tensor, results: Sequence[tuple[int, Tensor]]) -> None:
@@ -184,8 +197,10 @@ class PlanRecording(Recorder):
         pairs = zip(op.places, pull.inputs, strict=False)
         cotangents = {k: self._source(x) for k, x in pairs}
         slots = [(k, self._slot(node.serial)) for k, node in results]
-        number = self.tapes[op.tape.number]
-        self.parts.append(Pulled(number, cotangents, op.asked, slots))
+        number = self.tapes.get(op.tape.number)  # None: of a run before this one
+        place = self._place(pull) if number is None else None
+        self.pulls |= {node.serial for _, node in results if node.serial in self.place}
+        self.parts.append(Pulled(number, place, cotangents, op.asked, slots))
 
     def plan(self) -> RunPlan | None:
         """The plan of what has run; None where it is not to be foretold."""
@@ -215,9 +230,13 @@ class PlanRecording(Recorder):
         serials, all_stale, empty = list(self.place), self._stale(), frozenset[int]()
         values: list[tuple[Slot, int, bool]] = []
         nodes, lasts = self._opened()
+        pulled: list[tuple[Slot, int]] = []
         for k in [*range(self.asked), *self.held]:
             serial = serials[k]
             if k < self.asked and k in self.known:
+                continue
+            if serial in self.pulls:
+                pulled.append((self.made[serial], k))
                 continue
             if serial not in self.leaves:
                 return None
@@ -261,7 +280,7 @@ class PlanRecording(Recorder):
         if values or kept:
             noted = self.noted if len(self.parts) == 1 else None
             more = Valued(values, self._residuals(kept), noted)
-        rest = spent, list(self.open), more
+        rest = spent, list(self.open), more, pulled
         return RunPlan(self.parts, self.slots, rows, others, *rest)
 
     def _opened(self) -> tuple[list[tuple[Slot | None, int, Op]], bool]:
@@ -287,38 +306,51 @@ class PlanRecording(Recorder):
     def _plan_of_values(self) -> RunPlan | None:
         """The plan where values keep their recipes, and what was assigned before is
         carried out."""
-        if not self.parts or not all(type(x) is Computed for x in self.parts):
+        forests = [x for x in self.parts if isinstance(x, Rowed)]
+        if not self.parts:
             return None
+        pulled: list[tuple[Slot, int]] = []
         serials = list(self.place)
         values = []
         cuts: list[tuple[Slot | None, int, Op]] = []
-        for k in [*range(self.asked), *self.held]:
-            if k not in self.known:
+        rows, read = set[int](), set[int]()  # places
+        for x in forests:
+            assert x.places is not None
+            rows.update(x.places.exits)
+            read.update(x.places.expressions)
+        for k in dict.fromkeys([*range(self.asked), *self.held, *sorted(read)]):
+            if k not in self.known and k not in rows:
                 slot = self.made.get(serials[k])
-                if slot is None:
+                if slot is None and self.asked:
                     return None
-                if k in self.without:
+                if slot is None:  # where nothing is asked for, rows alone have run
+                    continue
+                if serials[k] in self.pulls:
+                    pulled.append((slot, k))
+                elif k in self.without:
                     cuts.append((slot, k, self.without[k]))
                 else:
                     values.append((slot, k, serials[k] in self.carried))
         if any(s not in self.place for s in self.kept):
             return None
         last: Any = self.parts[-1]
-        slots = {slot for _, slot in last.results}
+        slots = {slot for _, slot in getattr(last, "results", ())}
         variables = [x.variable for x in self.changes.values()]
         if any(type(v).commit is not Variable.commit for v in variables):
             return None
         if not slots >= self.changes.keys():
             return None
         for part in self.parts:
-            part.waits = True  # type: ignore[union-attr]
-        last.changes = list(self.changes.values())
+            if isinstance(part, Computed):
+                part.waits = True
+        if self.changes:
+            last.changes = list(self.changes.values())
         if self.changes and len(self.over) == len(self.changes):
             last.moved = self._moved(last.sources)
         noted = self.noted if len(self.parts) == 1 else None
         valued = Valued(values, self._residuals(self.kept), noted)
-        spent = spent_by(None)
-        return RunPlan(self.parts, self.slots, [], cuts, spent, list(self.open), valued)
+        rest = spent_by(None), list(self.open), valued, pulled
+        return RunPlan(self.parts, self.slots, [], cuts, *rest)
 
     def _moved(self, sources: Sequence[Source]) -> Moved | None:
         """The Variables of the last part, if that writes over all their arrays, and is
@@ -383,6 +415,12 @@ class PlanRecording(Recorder):
             else:
                 return None
         return None if entry.needs is None else needs
+
+    def _place(self, node: Tensor) -> int:
+        """The place of a node; raises _Unforeseen."""
+        if node.serial not in self.place:
+            raise _Unforeseen
+        return self.place[node.serial]
 
     def _source(self, node: Tensor) -> Source:
         """The source of the value of a node; raises _Unforeseen."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -28,9 +29,11 @@ from treadle.graph.operators import provide
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Update
 from treadle.ops.join import Concat
-from treadle.runtime.forests import FEW, Exits, Rows, counts
+from treadle.runtime.again import Plans
+from treadle.runtime.around import settings
+from treadle.runtime.forests import FEW, Exits, Reads, Rows, counts
 from treadle.runtime.recorder import recorder
-from treadle.runtime.rowed import Reads, RowsPlan, key_of, known, run
+from treadle.runtime.rowed import run
 
 __all__ = ["costs", "counts", "rerolled", "run_as_rows"]
 
@@ -40,6 +43,7 @@ LARGE = 1 << 15  # bytes: of such values each is work enough for a kernel of its
 DECLINED = 256  # graphs that do not pay, which are known again
 SAME = 8  # of them that have as many nodes
 ALIKE = 2  # nodes of a kind there have to be at a depth, on average
+_plans = Plans()  # of the rows of what is derived before it is asked for
 
 
 def irregular(table: Columns, once: bool) -> bool:
@@ -88,17 +92,11 @@ def run_as_rows(
     """
     if not _may_be_rows():
         return False
-    seen = look(roots, (), {}, False)
-    same = None if seen is None else key_of(seen, asked, once)
-    like = known.get(same)
-    if seen is not None and like is not None:
-        try:
-            like.run(seen, once)
-        except Failed:  # node by node it is told which position was out of range
-            return False
+    seen = _seen(roots, asked, once)
+    if seen is not None and _plans.run(*seen) is not None:
         return True
-    places = {} if seen is None else {x.serial: k for k, x in enumerate(seen.nodes)}
-    del seen
+    if seen is not None:  # what it lists would count as asked for
+        seen[1].nodes = []
     table = columns(roots)
     if recorder() is None and reroll(roots, table=table):
         del table  # what it lists would count as asked for
@@ -106,18 +104,39 @@ def run_as_rows(
     if not irregular(table, once):
         return False
     final = once or bool(modes.get().no_grad)
-    key = current().compilation, once, final, len(table.nodes)
-    declined = _declined.get(key)
+    kind = current().compilation, once, final, len(table.nodes)
+    declined = _declined.get(kind)
     looks = None if declined is None else _looks(table, asked)
     if declined is not None and looks in declined:
         return False
+    planned: AbstractContextManager[None] = nullcontext()
+    if seen is not None and (same := look(roots, (), {}, False)) is not None:
+        seen[1].nodes = same.nodes
+        del same
+        planned = _plans.kept(_plans.note(*seen, {}, False))
     try:
-        if _run_rows(roots, table, asked, once, same, places):
-            return True
+        with planned:
+            if _run_rows(roots, table, asked, once):
+                return True
     except Failed:
         return False
-    _declined[key] = () if declined is None else (*declined[1 - SAME :], looks)
+    _declined[kind] = () if declined is None else (*declined[1 - SAME :], looks)
     return False
+
+
+def _seen(
+    roots: Sequence[Tensor], asked: Container[int], once: bool
+) -> tuple[Any, Look] | None:
+    """How a graph looks of which only the rows run, with its key; None in a run."""
+    around = settings()
+    if around is None or recorder() is not None:
+        return None
+    seen = look(roots, (), {}, False)
+    if seen is None:
+        return None
+    seen.asked = 0
+    wanted = [k for k, x in enumerate(seen.nodes) if x.serial in asked] if asked else ()
+    return (seen.key, around, once, *wanted), seen
 
 
 def costs(roots: Sequence[Tensor]) -> tuple[int, int] | None:
@@ -178,22 +197,13 @@ def _rows_of(
 
 
 def _run_rows(
-    roots: Sequence[Tensor],
-    table: Columns,
-    asked: Container[int],
-    once: bool,
-    key: Any,
-    places: Mapping[int, int],
+    roots: Sequence[Tensor], table: Columns, asked: Container[int], once: bool
 ) -> bool:
-    """Run a graph as rows, if that pays, and know it by a key, if it has one, with the
-    `places` of its nodes by serial. Raises Failed.
-    """
+    """Run a graph as rows, if that pays. Raises Failed."""
     rows = _rows_of(roots, table, asked, once)
     if rows is None or not rows.program.pays() or not rows.program.possible():
         return False
     reads = Reads.by(rows, asked)
-    if key is not None and not rows.moves:
-        known[key] = RowsPlan(rows, reads.map(lambda x: places[x.serial]))
     run(rows, reads, rows.program.forest.all.walk.nodes, once)
     return True
 

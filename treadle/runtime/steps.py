@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, NamedTuple
 
+from treadle.autodiff.tape import cut_pulled
 from treadle.base.options import current, modes
 from treadle.engines.base import CompiledProgram, Failed, are_below, engine
 from treadle.engines.early import listener
@@ -21,9 +22,10 @@ from treadle.graph.resident import Future, Futures, LateError, Resident
 from treadle.graph.serials import mark_run
 from treadle.graph.tensor import Tensor, cut, leave, settle
 from treadle.graph.variable import Variable
-from treadle.runtime.forests import Rows
+from treadle.runtime.forests import Reads, Rows
 from treadle.runtime.history import keep_residual, note_residual
 from treadle.runtime.moved import Moved, let_go
+from treadle.runtime.rowed import leave_rows, tape_for
 from treadle.runtime.sources import AsArgument, Slot, Slots, Source, Values
 from treadle.runtime.written import outdated
 
@@ -166,6 +168,9 @@ class Rowed:
     shared: list[Source]
     exits: Slots
     ids: Slots  # by serial of the table
+    # Of a run of values, whose exits may be derived later, `again` even by recipes.
+    places: Reads[int] | None = None
+    again: bool = False
 
     def run(self, values: Values) -> None:
         leaves = [values(x, True) for x in self.leaves]
@@ -185,23 +190,40 @@ class Rowed:
         """True if nothing can be found wrong, as far as that is known beforehand."""
         return values.sure[self.number]()
 
+    def leave(self, values: Values) -> None:
+        """Make leaves of the exits, if they are rows of a tape from now on."""
+        if self.places is not None:
+            reads = self.places.map(values.look.nodes.__getitem__)
+            rows_run = values.rows[self.number]
+            tape = tape_for(rows_run, reads)
+            leave_rows(reads.exits, rows_run, tape, self.again)
+
 
 @dataclass
 class Pulled:
-    """The gradient of a forest, which is let go of then."""
+    """The gradient of a forest of this run, which is let go of then, or of the one that
+    the TapeGradient at a `place` is of."""
 
-    number: int
+    number: int | None
+    place: int | None
     cotangents: dict[int, Source]
     asked: tuple[int, ...]
     results: Slots
 
     def run(self, values: Values) -> None:
-        rows_run = values.rows.pop(self.number)
+        if self.number is not None:
+            rows_run = values.rows.pop(self.number)
+        else:
+            op: Any = values.look.nodes[self.place or 0].op
+            rows_run = op.tape.run
+        if rows_run is None:  # the long way tells what became of it
+            raise Failed
         cotangents = {k: values(x, True) for k, x in self.cotangents.items()}
         parts, futures = rows_run.parts(cotangents, self.asked, True)
         values.put(parts, self.results)
         if futures:
             values.begun.append(futures)
+            values.late |= dict.fromkeys([s for _, s in self.results], futures)
 
 
 Part = Computed | Rowed | Pulled
@@ -258,6 +280,7 @@ class RunPlan:
     spent: Op  # what rows are cut to
     open: Sequence[int] = ()  # places of values whose gradient this is
     values: Valued | None = None  # of a run that cuts nothing
+    pulled: Sequence[tuple[Slot, int]] = ()  # results of a TapeGradient, with places
     small: Any = None  # the same for the core, where all parts are small
     still: Sequence[Callable[[], bool]] = ()  # whether they are what is wanted
     # What it makes of no node of the graph, by numbers below zero: no serial is.
@@ -340,6 +363,12 @@ class RunPlan:
                 cut(nodes[place], leaf)
             if self.values is not None:
                 done = self.values.settle(nodes, arrays)
+            for slot, place in self.pulled:
+                settle(nodes[place], values.there(slot))
+                cut_pulled(nodes[place])
+            for part in self.parts:
+                if isinstance(part, Rowed):
+                    part.leave(values)
             if self.outputs and values.begun:
                 values.begun[-1].wait()
             look.outputs = {n: values(source) for n, source in self.outputs}
@@ -369,14 +398,15 @@ class RunPlan:
         observer, nodes = listener(), values.look.nodes
         if observer is not None:
             kept = () if self.values is None else self.values.nodes
-            places = (*self.nodes, *kept)
-            serials = {k: nodes[at].serial for k, at, _ in places if k is not None}
+            places = [(k, at) for k, at, *_ in (*self.nodes, *kept, *self.pulled)]
+            serials = {k: nodes[at].serial for k, at in places if k is not None}
             numbers = {x: n for n, x in self.outputs if type(x) is Slot}
             observer.place(serials | numbers)
         checking: list[tuple[Computed | Rowed, Futures]] = []
         for part in self.parts:
             part.run(values)
-            if part is self.parts[-1] or isinstance(part, Pulled):
+            last = part is self.parts[-1] and isinstance(part, Computed)
+            if last or isinstance(part, Pulled):
                 continue
             if values.begun:
                 checking.append((part, values.begun[-1]))
