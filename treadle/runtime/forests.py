@@ -228,21 +228,12 @@ class RowsRun:
         pairs = [(exits.places(k), g) for k, g in cotangents.items()]
         gradient = self.made.backward(pairs, [exits.places(k) for k in asked], begin)
         futures = gradient.futures
-        if futures and any(len(x) > 1 for x in gradient.dense.values()):
-            futures.wait()
-            futures = None
         types = [exits.types[k] for k in asked]
         rows = zip(gradient.rows, types, strict=True)
         gradient.rows = [x.reshape(t.shape) for x, t in rows]
         parts = []
         for serial, sparse in self.rows.order:
-            if sparse:
-                parts.append(gradient.sparse[serial])
-                continue
-            total, *more = gradient.dense[serial]
-            for x in more:
-                total = total + x
-            parts.append(total)
+            parts.append((gradient.sparse if sparse else gradient.dense)[serial])
         return parts + gradient.rows, futures
 
 

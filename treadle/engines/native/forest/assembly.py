@@ -20,8 +20,10 @@ from treadle.engines.native.execution.timing import StepNote, Timing
 from treadle.engines.native.forest.bases import (
     ARENA,
     FIRST,
+    INDEX,
     SCRATCH,
     STATUS,
+    Where,
     number,
     split,
 )
@@ -30,6 +32,8 @@ from treadle.engines.native.forest.matrices import memory
 from treadle.engines.native.forest.moves import ADD_GRAIN, GATHER_BYTES, moves
 from treadle.graph.body import Body
 from treadle.graph.origin import Origin
+
+NO_INDEX = Where.of(np.zeros(0, np.int64))
 
 
 @dataclass
@@ -70,9 +74,11 @@ class _Part:
 
 
 class StepTable:
-    """Steps that can run any number of times, for memory that lies anywhere."""
+    """Steps that can run any number of times, for memory that lies anywhere; the words
+    that they are told end with an `index`, addresses that steps ask for, and a status.
+    """
 
-    def __init__(self, assembly: Assembly) -> None:
+    def __init__(self, assembly: Assembly, index: Where) -> None:
         steps, turns = assembly.steps, assembly.turns()
         parts = assembly.parts
         self.made = [x.like for x in parts]  # code and constants shall live as long
@@ -87,12 +93,14 @@ class StepTable:
             x.records[:, :, PLACE] += firsts
             places.append((firsts + x.slots).ravel())
             place = ends
-        numbers = [*(x.tables.ravel() for x in steps), np.zeros(1, np.int64)]  # status
-        self.table = np.concatenate(numbers)
-        addresses = np.concatenate(places)
+        self.index = place  # where it begins
+        every, status = [x.tables.ravel() for x in steps], np.zeros(1, np.int64)
+        self.table = np.concatenate([*every, index.offsets, status])
+        self.addresses = np.concatenate(places)
         self.blocks = np.zeros(len(self.table), np.int64)
-        bases, self.table[addresses] = split(self.table[addresses])
-        self.blocks[addresses] = bases
+        bases, self.table[self.addresses] = split(self.table[self.addresses])
+        self.blocks[self.addresses] = bases
+        self.blocks[place:-1] = index.blocks
         records = np.concatenate([x.records.reshape(-1, OWN) for x in steps])
         self.records = np.zeros((len(records), FIELDS), np.int64)
         self.records[:, :OWN] = records[turns]
@@ -130,6 +138,7 @@ class StepTable:
         workers = pool(threads)
         place = int(bases[number(STATUS)])
         status = place + 8 * (len(words) - 1)
+        bases[number(INDEX)] = place + 8 * self.index
         bases[number(SCRATCH)] = bases[number(ARENA)] + self.arena
         bases[number(STATUS)] = status
         np.add(bases[self.blocks], self.table, out=words)
@@ -247,11 +256,12 @@ class Assembly:
         for k in like.copied:
             self.copy(order, table[:, like.results[k]], results[:, k], sizes[:, k])
 
-    def table(self) -> StepTable | None:
-        """All steps in one table, if there are any."""
+    def table(self, index: Where = NO_INDEX) -> StepTable | None:
+        """All steps in one table, if there are any, which ask for the addresses of an
+        `index`."""
         for part in self.parts:
             part.write()
-        return StepTable(self) if self.steps else None
+        return StepTable(self, index) if self.steps else None
 
     def turns(self) -> Numbers:
         """The places of all steps, as they were added, in the order of turns."""

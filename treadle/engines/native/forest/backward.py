@@ -13,8 +13,8 @@ from treadle.base.types import Type
 from treadle.batch.forest import Groups
 from treadle.batch.live import living
 from treadle.engines.native.forest.assembly import Assembly
-from treadle.engines.native.forest.bases import FIRST, SPACE, block
-from treadle.engines.native.forest.matrices import LINE, outputs
+from treadle.engines.native.forest.bases import FIRST, GRADS, SPACE, Where, block
+from treadle.engines.native.forest.matrices import aligned, outputs
 from treadle.engines.native.forest.parts import compiled
 from treadle.engines.native.forest.placed import Gathered, Placed
 from treadle.engines.native.forest.places import Places, Spots
@@ -29,22 +29,28 @@ class Backward:
     """
 
     def __init__(self, program: Places, seeds: Sequence[Spots]) -> None:
+        self._first = FIRST + len(program.shared) + len(seeds)
         self._live = program.live.reached(seeds)
         self.partial = self._live is not None
         steps, gathered = Assembly(), Gathered()
         self._add(program, steps, gathered, seeds)
-        # Of each result that is summed up over rows: whose it is, and its type.
-        self.totals: list[tuple[int, Type]] = []
+        # Of each source whose rows are summed up: what they come to.
+        self.totals: dict[int, Type] = {}
+        # Of each leaf alone, by source: its number.
+        self.leaves: dict[int, int] = {}
         # Of each that is rows of a table, after these: whose, how many, of which type.
         self.sparse: list[tuple[int, int, Type]] = []
         for number in range(len(program.forest.instances)):
             self._gradient_of(program, steps, gathered, number)
         for number in range(len(program.forest.instances)):
-            self._totals(program, steps, number)
+            self._totals(program, steps, gathered, number)
+        self._add_leaves(program, steps, gathered)
         self._sparse(program, steps)
-        self.table = steps.table()
-        self.index = gathered.all()
-        self.outputs = outputs(program.forest, program.cotangents.grads)
+        made = outputs(program.forest, program.cotangents.grads) + GRADS
+        count = len(self.totals)
+        totals = Where(self._first + np.arange(count), np.zeros(count, np.int64))
+        where = Where.of(made, totals, program.cotangents.ends[::-1])
+        self.table = steps.table(where.at(gathered.all()))
 
     def _add(
         self,
@@ -59,7 +65,6 @@ class Backward:
             values, t = program.numbers(places)
             first_turn, rows = np.zeros(1, np.int64), np.array([len(places)])
             steps.add(first_turn, gathered.add(values), block(number), rows, t)
-        self._first = first + len(seeds)
 
     def _gradient_of(
         self, program: Places, steps: Assembly, gathered: Gathered, number: int
@@ -86,7 +91,7 @@ class Backward:
                 continue
             size = arguments[k].type.nbytes
             starts.append(place)
-            place = place + -(-groups.counts * size // LINE) * LINE
+            place = place + aligned(groups.counts * size)
         frontier = [("frontier", k) for k in range(len(template.frontier))]
         placed = Placed(program, number, template.backward, frontier)
         placed.put(steps, groups, starts)
@@ -97,7 +102,10 @@ class Backward:
             t = arguments[k].type
             steps.add(groups.turns, targets, place, groups.counts, t)
 
-    def _totals(self, program: Places, steps: Assembly, number: int) -> None:
+    def _totals(
+        self, program: Places, steps: Assembly, gathered: Gathered, number: int
+    ) -> None:
+        """The sums over the rows of an instance, added to those of others before."""
         instance = program.forest.instances[number]
         template = instance.template
         part = template.total
@@ -108,10 +116,16 @@ class Backward:
         like, numbers = rows.at(n)
         arguments = [program.address(number, s)[0] for s in part.sources]
         types = [y.type for y in part.body.outputs]
-        first = self._first + len(self.totals)
+        results, more, place = [], [], SPACE
         for k, t in zip(template.shared_cotangents, types, strict=True):
-            self.totals.append((instance.signature.serials[k], t))
-        results = [block(first + k) for k in range(len(types))]
+            serial = instance.signature.serials[k]
+            if serial in self.totals:
+                results.append(place)
+                more.append((serial, place, t))
+                place += aligned(t.nbytes)
+            else:
+                results.append(block(self._first + len(self.totals)))
+                self.totals[serial] = t
         steps.part(
             self._last(program),
             like,
@@ -121,6 +135,33 @@ class Backward:
             np.array([[t.nbytes for t in types]], np.int64),
             instance.signature.origin,
         )
+        for serial, source, t in more:
+            self._sum(program, steps, gathered, serial, source, t)
+
+    def _add_leaves(self, program: Places, steps: Assembly, gathered: Gathered) -> None:
+        """The cotangents of leaves that rows read one by one."""
+        forest, places = program.forest, program.cotangents.leaves
+        for k, t in program.read.floats:
+            serial = int(forest.all.leaves.serials[k])
+            if forest.derived[k] and serial in self.totals:
+                source = places.address(k, ("leaf", 0))
+                self._sum(program, steps, gathered, serial, source, t)
+            elif forest.derived[k]:
+                self.leaves[serial] = k
+
+    def _sum(
+        self,
+        program: Places,
+        steps: Assembly,
+        gathered: Gathered,
+        serial: int,
+        source: int,
+        t: Type,
+    ) -> None:
+        """What else a source gets, added to its sum over rows."""
+        number = program.forest.all.count + list(self.totals).index(serial)
+        place, one = gathered.add(np.array([number])), np.ones(1, np.int64)
+        steps.add(self._last(program), place, source, one, t)
 
     def _sparse(self, program: Places, steps: Assembly) -> None:
         """The cotangents of the rows that were read of each table, of one instance

@@ -6,6 +6,10 @@ in a fixed place has its true address, which is less than any of these.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+import numpy as np
+
 from treadle.base.arrays import Numbers
 
 _SHIFT = 48  # addresses have fewer binary digits
@@ -36,9 +40,29 @@ def split(addresses: Numbers) -> tuple[Numbers, Numbers]:
     return numbers, addresses - (numbers << _SHIFT)
 
 
-# Values of rows, their cotangents, what is summed later, cotangents of leaves and of
-# what one group reads, addresses of rows, memory between kernels, of workers, a flag.
-VALUES, GRADS, FRESH, LEAVES, SPACE, INDEX, ARENA, SCRATCH, STATUS = map(
-    block, range(1, 10)
+class Where(NamedTuple):
+    """The blocks that values lie in, and offsets in them; of so many values that no
+    address has room for the numbers of all blocks."""
+
+    blocks: Numbers
+    offsets: Numbers
+
+    @classmethod
+    def of(cls, *parts: Numbers | Where) -> Where:
+        """Those of addresses, or of blocks, one part after the other."""
+        each = [x if isinstance(x, Where) else cls(*split(x)) for x in parts]
+        blocks, offsets = zip(*each, strict=True)
+        return cls(np.concatenate(blocks), np.concatenate(offsets))
+
+    def at(self, numbers: Numbers) -> Where:
+        """Those of some values."""
+        return Where(self.blocks[numbers], self.offsets[numbers])
+
+
+# Values of rows, their cotangents, what is summed later, cotangents of leaves, what
+# nobody asks for, cotangents of what one group reads, addresses of rows, memory between
+# kernels, of workers, a flag.
+VALUES, GRADS, FRESH, LEAVES, SINK, SPACE, INDEX, ARENA, SCRATCH, STATUS = map(
+    block, range(1, 11)
 )
-FIRST = 10  # the first of those that a forest numbers itself
+FIRST = 11  # the first of those that a forest numbers itself

@@ -18,6 +18,7 @@ from treadle.batch.units import LeafView, Leaves
 from treadle.engines.native.execution.addresses import addresses_of
 from treadle.engines.native.execution.run import memory_of
 from treadle.engines.native.execution.tables import memory_under, straight
+from treadle.engines.native.forest.bases import Where
 from treadle.engines.native.forest.moves import adds
 
 LINE = 64
@@ -90,6 +91,15 @@ class Read:
         self.place_views(addresses)
         return addresses, kept
 
+    def blocks(self, first: int) -> Where:
+        """The blocks of the leaves, of which those not inside others have their own;
+        one numbered -k stands k-th from the end."""
+        numbers, offsets = first + np.arange(self.count), np.zeros(self.count, np.int64)
+        for view in self.views:
+            numbers[view.leaf] = numbers[view.of]
+            offsets[view.leaf] = offsets[view.of] + view.offset
+        return Where(numbers[::-1], offsets[::-1])
+
     def place_views(self, addresses: Numbers) -> None:
         """Fill in where parts lie, from where that lies which they are part of."""
         for view in self.views:
@@ -115,7 +125,7 @@ class Matrices:
         self.rows[number] = rows
         self.offsets[number, place] = self.size
         self.types[number, place] = type_
-        self.size += -(-size_bucket(rows) * type_.nbytes // LINE) * LINE
+        self.size += aligned(size_bucket(rows) * type_.nbytes)
 
     def address(self, number: int, place: Place, row: int = 0) -> int:
         """The address of a row."""
@@ -158,7 +168,7 @@ def blocks(
     many bytes more begin each, which are there as long as a block is.
     """
     every = [*zeros, *others]
-    sizes = [-(-x // LINE) * LINE for x in (*(m.size for m in every), *more)]
+    sizes = [aligned(x) for x in (*(m.size for m in every), *more)]
     starts = [0, *accumulate(sizes)]
     bytes, address = memory(starts[-1])
     bytes[: starts[len(zeros)]] = 0
@@ -169,6 +179,15 @@ def blocks(
         for begin, end in m.unused:
             bytes[start + begin : start + end] = 0
     return placed, [address + start for start in starts[len(every) : -1]]
+
+
+def aligned(size: Any) -> Any:
+    """So many bytes, and as many more as the next matrix needs to begin with a line.
+
+    >>> aligned(65)
+    128
+    """
+    return -(-size // LINE) * LINE
 
 
 def outputs(forest: Forest, matrices: Matrices) -> Numbers:

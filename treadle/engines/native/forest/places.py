@@ -19,10 +19,11 @@ from treadle.engines.native.forest.bases import (
     FRESH,
     GRADS,
     LEAVES,
+    SINK,
     VALUES,
     block,
 )
-from treadle.engines.native.forest.matrices import LINE, Matrices, Read, row_types
+from treadle.engines.native.forest.matrices import Matrices, Read, aligned, row_types
 from treadle.engines.native.forest.moves import adds
 
 Source = tuple[str, int]
@@ -151,10 +152,16 @@ class Cotangents:
             arguments = instance.signature.body.arguments
             rows = [k for k in template.row_cotangents if k not in instance.aligned]
             types = [arguments[k].type for k in rows]
-            space = sum(-(-n * t.nbytes // LINE) * LINE for t in types)
-            self.space = max(self.space, space)
+            self.space = max(self.space, sum(aligned(n * t.nbytes) for t in types))
+            total = template.total
+            results = [] if total is None else [y.type for y in total.body.outputs]
+            self.space = max(self.space, sum(aligned(t.nbytes) for t in results))
+        # Where the cotangent of each leaf goes: to the sink if nobody asks for it.
+        self.ends = np.full(read.count, SINK, np.int64)
         for k, t in read.floats:
             self.leaves.add(k, 1, ("leaf", 0), t)
+            self.ends[k] = self.leaves.address(k, ("leaf", 0))
+        read.place_views(self.ends)
 
 
 def _matrices_of(places: Spots) -> Where:

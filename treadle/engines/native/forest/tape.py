@@ -21,7 +21,7 @@ from treadle.engines.native.forest.assembly import StepTable
 from treadle.engines.native.forest.bases import (
     ARENA,
     FIRST,
-    INDEX,
+    SINK,
     SPACE,
     STATUS,
     VALUES,
@@ -32,17 +32,18 @@ from treadle.engines.native.forest.places import Spots, Where
 from treadle.engines.native.forest.program import ForestProgram
 from treadle.graph.resident import Future, Futures
 
+NONE = np.zeros(0, np.int64)
 AHEAD = Limit("forests", 96 << 20)  # bytes of those that go on beside Python
 
 
 class Derived:
-    """Of what a forest read, by serial: arrays to be summed up, and rows of tables.
+    """Of what a forest read, by serial: sums over rows, and rows of tables.
 
     They are yet to come if there are `futures`.
     """
 
     def __init__(self) -> None:
-        self.dense: dict[int, list[Array]] = {}
+        self.dense: dict[int, Array] = {}
         self.sparse: dict[int, Array] = {}
         self.rows: list[Array] = []
         self.futures: Futures | None = None
@@ -88,7 +89,6 @@ class ForestRun:
         space = _space(forward.table)
         held = self._room(program.values.size + space, begins)
         (self.values,), (space,) = blocks((), [program.values], [space])
-        where = _where(forward.outputs + self.values.address, places)
         pairs = zip(program.taken, forward.types, strict=True)
         self.taken = [np.empty((len(x), *t.shape), t.dtype) for x, t in pairs]
         self._ids = [np.empty(n, t.dtype) for _, n, t in forward.ids]
@@ -97,11 +97,10 @@ class ForestRun:
         late = late or (begins and self.is_sure())
         # Until then all that was read, and by which rows, is yet to be found out.
         self.late = self.futures if late else None
-        index = where[forward.index]
         address = {VALUES: self.values.address, ARENA: space}
         results = [*self.taken, *self._ids]
-        futures = self.futures
-        self._call(forward.table, index, address, held, results, futures, late=late)
+        rest = results, places, self.futures
+        self._call(forward.table, address, held, *rest, late=late)
 
     def _room(self, bytes: int, begins: bool) -> Held:
         """Room for a run that holds so many bytes, if it is to go on."""
@@ -113,32 +112,32 @@ class ForestRun:
     def _call(
         self,
         table: StepTable | None,
-        index: Numbers,
         places: Mapping[int, int],
         held: Held,
         results: Sequence[Array] = (),
+        leaves: Numbers = NONE,
         futures: Futures | None = None,
         kept: Any = None,
         late: bool = False,
     ) -> None:
-        """The steps of a table, with `index` for what they ask the addresses of. Where
-        there are `futures` they are only begun, and `late` what checks positions, too;
-        their memory is `held`, and `kept`, until then.
+        """The steps of a table, on `leaves` at these addresses. Where there are
+        `futures` they are only begun, and `late` what checks positions, too; their
+        memory is `held`, and `kept`, until then.
         """
         if table is None:
             return
         words, threads = table.words(), current().threads
-        addresses = addresses_of([index, words, *self.shared, *results])
-        bases = np.zeros(FIRST + len(addresses) - 2, np.int64)
-        bases[FIRST:] = addresses[2:]
-        bases[number(INDEX)], bases[number(STATUS)] = addresses[:2]
+        addresses = addresses_of([words, *self.shared, *results])
+        bases = np.zeros(FIRST, np.int64)
+        bases[number(STATUS)] = addresses[0]
+        bases = np.concatenate([bases, addresses[1:], leaves])
         for base, address in places.items():
             bases[number(base)] = address
         if futures is None:
             table.run(bases, words, threads)
             return
         under = [memory_under(x) for x in self.shared]
-        own_memory = self.values, self.leaves, under, list(results), index, kept
+        own_memory = self.values, self.leaves, under, list(results), kept
 
         def done(well: bool, kept: Any = own_memory) -> None:
             futures.done(well)
@@ -183,34 +182,25 @@ class ForestRun:
         held = self._room(sum(sizes) + sum(more), begins)
         new_blocks, (sink, space, arena) = blocks(zeros, others, more)
         grads, leaves, _ = new_blocks
-        ends = np.full(read.count, sink, np.int64)  # for what nobody asks for
-        for k, _ in read.floats:
-            ends[k] = leaves.address + places.leaves.offsets[k, ("leaf", 0)]
-        read.place_views(ends)
-        where = _where(back.outputs + grads.address, ends)
-        totals = [np.empty(t.shape, t.dtype) for _, t in back.totals]
+        totals = [np.empty(t.shape, t.dtype) for t in back.totals.values()]
         tables = [_roomy(count, t) for _, count, t in back.sparse]
         all_blocks = [self.values, *new_blocks]
         addresses = {x.matrices.base: x.address for x in all_blocks}
-        addresses |= {SPACE: space, ARENA: arena}
+        addresses |= {SINK: sink, SPACE: space, ARENA: arena}
         derived = Derived()
         if begins:
             derived.futures = Futures()
         seeds = [straight(g) for _, g in pairs]
         results = [*seeds, *totals, *tables]
-        index, kept = where[back.index], (back, all_blocks)
-        self._call(back.table, index, addresses, held, results, derived.futures, kept)
-        for (serial, _), array in zip(back.totals, totals, strict=True):
-            derived.dense.setdefault(serial, []).append(array)
+        kept = back, all_blocks
+        rest = held, results, NONE, derived.futures, kept
+        self._call(back.table, addresses, *rest)
+        derived.dense |= dict(zip(back.totals, totals, strict=True))
+        for serial, k in back.leaves.items():
+            derived.dense[serial] = leaves.array(k, ("leaf", 0))[0, ...]
         for (serial, _, _), array in zip(back.sparse, tables, strict=True):
             derived.sparse[serial] = array
         derived.rows += [_taken(grads, x, program.where(x)) for x in asked]
-        forest = program.forest
-        for k, _ in read.floats:
-            if forest.derived[k]:
-                array = leaves.array(k, ("leaf", 0))[0, ...]
-                serial = int(forest.all.leaves.serials[k])
-                derived.dense.setdefault(serial, []).append(array)
         return derived
 
 
@@ -224,14 +214,6 @@ def _roomy(count: int, row: Type) -> Array:
     rows = np.empty((size_bucket(count, COARSE), *row.shape), row.dtype)
     rows[count:] = 0
     return rows
-
-
-def _where(outputs: Numbers, leaves: Numbers) -> Numbers:
-    """The address of each value that rows read: of units' outputs, then of leaves.
-
-    A leaf numbered -k stands k-th from the end.
-    """
-    return np.concatenate([outputs, leaves[::-1]])
 
 
 def _taken(block: MatrixMemory, places: Spots, where: Where) -> Array:
