@@ -20,10 +20,10 @@ int64_t address(PyObject* array) {
 
 // -- programs ---------------------------------------------------------------------------
 
-// A result: its number, its buffer, what it is written over, and the record that has
-// nothing to do then.
+// A result: its number, its buffer and how many bytes into it, what it is written over,
+// and the record that has nothing to do then.
 struct Result {
-  int64_t number, buffer, argument = -1, copy = -1;
+  int64_t number, buffer, argument = -1, copy = -1, offset = 0;
   std::vector<npy_intp> shape;
   Ref dtype, constant;
 };
@@ -53,11 +53,18 @@ struct Panels {
   }
 };
 
+// Bytes of a buffer that are zero before a run.
+struct Zeros {
+  int64_t buffer, first, size;
+};
+
 struct Program {
   std::vector<int64_t> addresses, table, slots, which, shifts, records, arguments;
   std::vector<int64_t> placed, offsets;
   std::vector<Result> results;
   int64_t arena = 0, scratch = 0, status = 0;
+  std::vector<Zeros> zeros;
+  int64_t own = -1, index = 0;  // the buffer that is a part of the table, which begins there
   Ref kept;  // what the addresses lead to: machine code and constants
   Panels panels;
 };
@@ -98,13 +105,20 @@ bool read(PyObject* x, std::vector<int64_t>& into) {
 }
 
 PyObject* program(PyObject*, PyObject* args) {
-  PyObject *numbers, *results, *kept;
-  long long arena, scratch;
-  if (!PyArg_ParseTuple(args, "O!O!LLO", &PyTuple_Type, &numbers, &PyList_Type, &results,
-                        &arena, &scratch, &kept))
+  PyObject *numbers, *results, *kept, *zeros = nullptr;
+  long long arena, scratch, table = -1, index = 0;
+  if (!PyArg_ParseTuple(args, "O!O!LLO|LLO!", &PyTuple_Type, &numbers, &PyList_Type, &results,
+                        &arena, &scratch, &kept, &table, &index, &PyList_Type, &zeros))
     return nullptr;
   auto own = std::make_unique<Program>();
   own->kept = Ref::to(kept);
+  own->own = table, own->index = index;
+  for (Py_ssize_t k = 0; zeros && k < PyList_GET_SIZE(zeros); k++) {
+    long long buffer, first, size;
+    if (!PyArg_ParseTuple(PyList_GET_ITEM(zeros, k), "LLL", &buffer, &first, &size))
+      return nullptr;
+    own->zeros.push_back({buffer, first, size});
+  }
   std::vector<int64_t>* const into[] = {
       &own->addresses, &own->table,     &own->slots,  &own->which,  &own->shifts,
       &own->records,   &own->arguments, &own->placed, &own->offsets};
@@ -116,11 +130,12 @@ PyObject* program(PyObject*, PyObject* args) {
   own->scratch = scratch;
   for (Py_ssize_t k = 0; k < PyList_GET_SIZE(results); k++) {
     Result made;
-    long long number, buffer, argument, copy;
+    long long number, buffer, argument, copy, offset;
     PyObject *shape, *dtype, *constant;
-    if (!PyArg_ParseTuple(PyList_GET_ITEM(results, k), "LLLLO!OO", &number, &buffer,
-                          &argument, &copy, &PyTuple_Type, &shape, &dtype, &constant))
+    if (!PyArg_ParseTuple(PyList_GET_ITEM(results, k), "LLLLLO!OO", &number, &buffer,
+                          &offset, &argument, &copy, &PyTuple_Type, &shape, &dtype, &constant))
       return nullptr;
+    made.offset = offset;
     made.number = number, made.buffer = buffer, made.argument = argument;
     made.copy = copy;
     for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(shape); j++)
@@ -466,7 +481,7 @@ class Running {
     for (const Result& x : own.results) {
       Ref made(result(x, own));
       if (!made) return false;
-      own.addresses[static_cast<size_t>(x.buffer)] = address(made.get());
+      if (!x.offset) own.addresses[static_cast<size_t>(x.buffer)] = address(made.get());
       PyArray_CLEARFLAGS(array_of(made.get()), NPY_ARRAY_WRITEABLE);
       results_.push_back(std::move(made));
     }
@@ -480,6 +495,13 @@ class Running {
     for (int64_t k : own.panels.ready) idle_.push_back(k);
     own.addresses[own.addresses.size() - 2] = memory + own.arena;
     own.addresses.back() = reinterpret_cast<intptr_t>(&own.status);
+    if (own.own >= 0)
+      own.addresses[static_cast<size_t>(own.own)] =
+          reinterpret_cast<intptr_t>(own.table.data() + own.index);
+    for (const Zeros& x : own.zeros)
+      std::memset(reinterpret_cast<char*>(static_cast<intptr_t>(
+                      own.addresses[static_cast<size_t>(x.buffer)])) + x.first,
+                  0, static_cast<size_t>(x.size));
     for (size_t k = 0; k < own.slots.size(); k++)
       own.table[static_cast<size_t>(own.slots[k])] =
           own.addresses[static_cast<size_t>(own.which[k])] + own.shifts[k];
@@ -664,8 +686,8 @@ class Running {
       if (!same && x.copy >= 0) idle_.push_back(x.copy);
       under = arguments_[k];  // a new object: it is another version
     }
-    return array_over(x.dtype.get(), x.shape,
-                      under ? PyArray_DATA(array_of(under)) : nullptr, under);
+    char* data = under ? PyArray_BYTES(array_of(under)) + x.offset : nullptr;
+    return array_over(x.dtype.get(), x.shape, data, under);
   }
 
   // What was there before goes when all is done: there may be Python in its end.
@@ -898,7 +920,8 @@ PyType_Spec plan_spec = {
 
 PyMethodDef run_functions[] = {
     {"bind_run", bind_run, METH_O, "bind_run(Variable): whose versions runs assign."},
-    {"program", program, METH_VARARGS, "program(numbers, results, arena, scratch, kept)"},
+    {"program", program, METH_VARARGS,
+     "program(numbers, results, arena, scratch, kept, table=-1, index=0, zeros=[])"},
     {"program_like", program_like, METH_VARARGS,
      "program_like(program, numbers, shapes, arena, scratch, kept)"},
     {"keep_panels", keep_panels, METH_VARARGS,

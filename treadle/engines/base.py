@@ -144,7 +144,7 @@ class Engine:
         plan: Any,
         nodes: Sequence[Any],
         others: list[int] | None,
-        last: CompiledProgram,
+        last: CompiledProgram | None,
         updates: Sequence[Any] = (),
     ) -> list[Any] | None:
         """What small programs make of a graph, by the core's plan of them, which gives

@@ -23,7 +23,7 @@ from treadle.graph.tensor import Tensor, node_at, site
 from treadle.graph.variable import Variable, variable_of
 from treadle.runtime.around import settings
 from treadle.runtime.sources import Slot, Source
-from treadle.runtime.steps import Computed, RunPlan
+from treadle.runtime.steps import Computed, Pulled, Rowed, RunPlan
 
 CALLS = 8  # plans of calls of one body
 TRIES = 8  # to find one
@@ -32,10 +32,20 @@ PLACE, MADE, VARIABLE, ARRAY = range(4)  # kinds of sources (core/run.cpp)
 
 def small_programs(parts: Sequence[Any]) -> list[Any]:
     """The programs of all parts of a plan for the core; none if one is not small."""
-    if native is None or not all(type(x) is Computed for x in parts):
+    if native is None or any(type(x) is Pulled and x.asked for x in parts):
         return []
-    programs = [x.program.small() for x in parts]
-    return [] if None in programs else programs
+    programs = []
+    for x in parts:
+        if isinstance(x, Computed):
+            program = x.program.small()
+        elif isinstance(x, Rowed):
+            program = x.rows.small
+        else:
+            program = x.rows.small_back(list(x.cotangents))
+        if program is None:
+            return []
+        programs.append(program)
+    return programs
 
 
 def at_once(plan: RunPlan, programs: Sequence[Any], nodes: int) -> Any:
@@ -43,20 +53,39 @@ def at_once(plan: RunPlan, programs: Sequence[Any], nodes: int) -> Any:
     it does what only Python can.
     """
     parts: Sequence[Any] = plan.parts
-    sources = [[_source(x) for x in part.sources] for part in parts]
-    if plan.rows or any(x is None for each in sources for x in each):
-        return None
     of: dict[Any, int] = {}
     steps = []
-    for part, program, part_sources in zip(parts, programs, sources, strict=True):
-        of |= dict(part.results)
-        results = [(k, int(slot)) for k, slot in part.results]
-        over = [(k, uses) for k, _, uses in part.reused]
-        steps.append((program, part_sources, results, over))
-    changes = [(x.variable, x.base, of[x.number]) for x in parts[-1].changes]
-    if any(type(x.variable).commit is not Variable.commit for x in parts[-1].changes):
+    forests = {x.number: x for x in parts if isinstance(x, Rowed)}
+    for part, program in zip(parts, programs, strict=True):
+        over = []
+        if isinstance(part, Computed):
+            of |= dict(part.results)
+            over = [(k, uses) for k, _, uses in part.reused]
+            wanted, results = part.sources, part.results
+        elif isinstance(part, Rowed):
+            wanted, exits = [*part.leaves, *part.shared], len(part.rows.exits.types)
+            slots = enumerate([slot for _, slot in part.ids], 1 + exits)
+            results = [(0, part.kept), *((1 + k, s) for k, s in part.exits), *slots]
+        else:
+            known = forests.get(part.number)
+            wanted, results = [*part.cotangents.values()], part.results
+            if known is not None:
+                wanted = [known.kept, *known.shared, *wanted]
+            else:  # what its run has kept is given after the nodes
+                count = 1 + len(part.rows.program.shared)
+                wanted = [*range(nodes, nodes + count), *wanted]
+                nodes += count
+        sources = [_source(x) for x in wanted]
+        if None in sources:
+            return None
+        places = [(k, int(slot)) for k, slot in results]
+        steps.append((program, sources, places, over))
+    changed = getattr(parts[-1], "changes", [])
+    changes = [(x.variable, x.base, of[x.number]) for x in changed]
+    if any(type(x.variable).commit is not Variable.commit for x in changed):
         return None
     cuts = [(-1 if s is None else s, place, leaf, 0) for s, place, leaf in plan.nodes]
+    cuts += [(slot, place, plan.spent, 0) for slot, place in plan.rows]
     kept, more, noted = plan.values or ((), (), None)
     values: list[Any] = [(slot, place, None, carried) for slot, place, carried in kept]
     if not any(carried for *_, carried in values):  # nobody will ask

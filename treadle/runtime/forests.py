@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
+from treadle.autodiff.tape import GradientPart, Row, Tape, keep_recipes
 from treadle.base.arrays import Numbers
+from treadle.base.caches import lazy
 from treadle.base.dtypes import is_inexact
 from treadle.base.types import Type
 from treadle.graph.leaves import Version
 from treadle.graph.resident import Futures
 from treadle.graph.serials import mark_run
-from treadle.graph.tensor import Tensor
+from treadle.graph.tensor import Tensor, leave_late
 
 if TYPE_CHECKING:
     from treadle.batch.forest import Forest
@@ -142,11 +144,39 @@ class Rows:
         self.order += [(serial, False) for serial in leaves.tolist()]
         self.order = list(dict.fromkeys(self.order))
         self.kind: int | None = None  # of plans that run them
+        self._back: dict[tuple[int, ...], Any] = {}
 
     def forget(self) -> None:
         """Let go of the nodes that these were made of; the numbers stay."""
         self.program.forest.forget()
         self.exits.forget()
+
+    @lazy
+    def small(self) -> Any:
+        """The way there for the core, as the engine has it; None where it is large."""
+        exits, joined = self.exits, len(self.exits.joined)
+        places = [(k, 0) for k in range(joined)] + [(0, 0)] * len(exits.one)
+        for k, (mine, _) in enumerate(exits.together, joined):
+            for row, n in enumerate(mine):
+                places[joined + n] = k, row
+        pairs = zip(places, exits.types, strict=True)
+        return self.program.small([(*place, t) for place, t in pairs])
+
+    def small_back(self, places: Sequence[int]) -> Any:
+        """The way back for the core, for cotangents of some exits, by the parts of the
+        gradient; None where it is large."""
+        known = self._back.get(tuple(places), self)
+        if known is self:
+            seeds = [self.exits.places(k) for k in places]
+            known = self.program.small_back(seeds, self.order)
+            self._back[tuple(places)] = known
+        return known
+
+    def count(self) -> None:
+        """Count a run."""
+        counts.runs += 1
+        counts.rows += self.rows
+        counts.groups += self.groups
 
     def run(
         self, leaves: Sequence[Any], shared: Sequence[Any], late: bool = False
@@ -157,9 +187,7 @@ class Rows:
         """
         program_run = self.program.run(leaves, shared, begin=True, late=late)
         mark_run()
-        counts.runs += 1
-        counts.rows += self.rows
-        counts.groups += self.groups
+        self.count()
         return RowsRun(self, program_run)
 
 
@@ -170,6 +198,13 @@ class RowsRun:
         self.rows = rows
         self.exits = rows.exits
         self.made = program_run
+
+    @property
+    def kept(self) -> list[Any]:
+        """The arrays that its gradient reads: all values, and what rows share."""
+        if self.made.futures is not None:
+            self.made.futures.wait()
+        return [self.made.values.bytes, *self.made.shared]
 
     @property
     def kind(self) -> int | None:
@@ -242,6 +277,41 @@ def rows_of(matrix: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
     if matrix.ndim > 1:
         return list(matrix)
     return [matrix[k, ...] for k in range(len(matrix))]
+
+
+def leave_rows(
+    exits: list[Tensor],
+    arrays: Sequence[Any],
+    futures: Futures | None,
+    tape: Tape | None,
+    again: bool,
+) -> None:
+    """Make leaves of the exits of a run, with their values, which may be yet to come;
+    how they were computed is noted if they may be derived `again`."""
+    if tape is not None:
+        tape.made(exits)
+    recipes = [(x.op, x.inputs) for x in exits] if again else []
+    leave_late(exits, arrays, futures, Row(tape))
+    if again:
+        keep_recipes(exits, recipes)
+
+
+def tape_for(rows_run: RowsRun, reads: Reads[Tensor]) -> Tape | None:
+    """The tape of a run, with the parts of its gradient, if it has one."""
+    if not rows_run.rows.program.gradient:
+        return None
+    parts = []
+    for serial, sparse in rows_run.rows.order:
+        node = reads.sources[serial]
+        if sparse:
+            every, t = rows_run.ids(serial), node.type
+            values = type(t)((every.shape[0], *t.shape[1:]), t.dtype)
+            parts.append(GradientPart(node, values, every))
+        else:
+            parts.append(GradientPart(node, node.type))
+    sources = {part.source.serial: part.source for part in parts}
+    data = {x.serial for x in reads.data}
+    return Tape(rows_run, list(sources.values()), parts, data)
 
 
 def _shared(forest: Forest) -> Iterable[Tensor]:

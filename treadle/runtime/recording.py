@@ -186,7 +186,7 @@ class PlanRecording(Recorder):
         self.reads.append(({id(variable_of(x)) for x in read_by}, serials))
         self.trained |= dict.fromkeys(serials, trainable(read_by))
         rows.kind = rows.kind or next(_kinds)
-        rowed = Rowed(number, rows, leaves, shared, exits, ids)
+        rowed = Rowed(number, rows, leaves, shared, exits, ids, self._slot(None))
         if self.values:
             rowed.places, rowed.again = reads.map(self._place), again
         self.parts.append(rowed)
@@ -200,7 +200,8 @@ class PlanRecording(Recorder):
         number = self.tapes.get(op.tape.number)  # None: of a run before this one
         place = self._place(pull) if number is None else None
         self.pulls |= {node.serial for _, node in results if node.serial in self.place}
-        self.parts.append(Pulled(number, place, cotangents, op.asked, slots))
+        rows = op.tape.run.rows
+        self.parts.append(Pulled(number, place, rows, cotangents, op.asked, slots))
 
     def plan(self) -> RunPlan | None:
         """The plan of what has run; None where it is not to be foretold."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from treadle.autodiff.tape import GradientPart, Row, Tape, keep_recipes
 from treadle.base.options import current
 from treadle.engines.base import Failed, engine
 from treadle.graph.resident import soon
-from treadle.graph.tensor import Tensor, forget, leave_late, settle
+from treadle.graph.tensor import Tensor, forget, settle
 from treadle.graph.traversal import pending
-from treadle.runtime.forests import Reads, Rows, RowsRun
+from treadle.runtime.forests import Reads, Rows, leave_rows, tape_for
 from treadle.runtime.recorder import recorder
 
 
@@ -34,21 +33,8 @@ def run(rows: Rows, reads: Reads[Tensor], every: list[Tensor], once: bool) -> No
     if record is not None:
         record.rows(rows, reads, tape, again)
     rows.forget()
-    leave_rows(reads.exits, rows_run, tape, again)
+    leave_rows(reads.exits, rows_run.arrays(), rows_run.futures, tape, again)
     forget(every)
-
-
-def leave_rows(
-    exits: list[Tensor], rows_run: RowsRun, tape: Tape | None, again: bool
-) -> None:
-    """Make leaves of the exits of a run, with their values; how they were computed is
-    noted if they may be derived `again`."""
-    if tape is not None:
-        tape.made(exits)
-    recipes = [(x.op, x.inputs) for x in exits] if again else []
-    leave_late(exits, rows_run.arrays(), rows_run.futures, Row(tape))
-    if again:
-        keep_recipes(exits, recipes)
 
 
 def _evaluate(nodes: Sequence[Tensor]) -> list[Tensor]:
@@ -69,21 +55,3 @@ def _evaluate(nodes: Sequence[Tensor]) -> list[Tensor]:
 def _arrays(nodes: Sequence[Tensor]) -> list[Any]:
     """The values of nodes, on the host, where they may be yet to come."""
     return [soon(x.stored) for x in nodes]
-
-
-def tape_for(rows_run: RowsRun, reads: Reads[Tensor]) -> Tape | None:
-    """The tape of a run, with the parts of its gradient, if it has one."""
-    if not rows_run.rows.program.gradient:
-        return None
-    parts = []
-    for serial, sparse in rows_run.rows.order:
-        node = reads.sources[serial]
-        if sparse:
-            every, t = rows_run.ids(serial), node.type
-            values = type(t)((every.shape[0], *t.shape[1:]), t.dtype)
-            parts.append(GradientPart(node, values, every))
-        else:
-            parts.append(GradientPart(node, node.type))
-    sources = {part.source.serial: part.source for part in parts}
-    data = {x.serial for x in reads.data}
-    return Tape(rows_run, list(sources.values()), parts, data)

@@ -9,6 +9,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from treadle.autodiff.tape import cut_pulled
+from treadle.base.caches import lazy
 from treadle.base.options import current, modes
 from treadle.engines.base import CompiledProgram, Failed, are_below, engine
 from treadle.engines.early import listener
@@ -22,10 +23,9 @@ from treadle.graph.resident import Future, Futures, LateError, Resident
 from treadle.graph.serials import mark_run
 from treadle.graph.tensor import Tensor, cut, leave, settle
 from treadle.graph.variable import Variable
-from treadle.runtime.forests import Reads, Rows
+from treadle.runtime.forests import Reads, Rows, RowsRun, leave_rows, tape_for
 from treadle.runtime.history import keep_residual, note_residual
 from treadle.runtime.moved import Moved, let_go
-from treadle.runtime.rowed import leave_rows, tape_for
 from treadle.runtime.sources import AsArgument, Slot, Slots, Source, Values
 from treadle.runtime.written import outdated
 
@@ -168,6 +168,7 @@ class Rowed:
     shared: list[Source]
     exits: Slots
     ids: Slots  # by serial of the table
+    kept: Slot  # all values, where the core runs it
     # Of a run of values, whose exits may be derived later, `again` even by recipes.
     places: Reads[int] | None = None
     again: bool = False
@@ -192,11 +193,20 @@ class Rowed:
 
     def leave(self, values: Values) -> None:
         """Make leaves of the exits, if they are rows of a tape from now on."""
-        if self.places is not None:
-            reads = self.places.map(values.look.nodes.__getitem__)
-            rows_run = values.rows[self.number]
-            tape = tape_for(rows_run, reads)
-            leave_rows(reads.exits, rows_run, tape, self.again)
+        run = values.rows.get(self.number)
+        if values.by_core:
+            self.rows.count()
+        if self.places is None:
+            return
+        if run is None:
+            shared = [values(x) for x in self.shared]
+            ids = [values.made[slot] for _, slot in self.ids]
+            made = self.rows.program.ran(values.made[self.kept], shared, ids)
+            run = RowsRun(self.rows, made)
+        reads = self.places.map(values.look.nodes.__getitem__)
+        arrays = [values.made[slot] for _, slot in self.exits]
+        tape = tape_for(run, reads)
+        leave_rows(reads.exits, arrays, run.futures, tape, self.again)
 
 
 @dataclass
@@ -206,6 +216,7 @@ class Pulled:
 
     number: int | None
     place: int | None
+    rows: Rows
     cotangents: dict[int, Source]
     asked: tuple[int, ...]
     results: Slots
@@ -214,16 +225,22 @@ class Pulled:
         if self.number is not None:
             rows_run = values.rows.pop(self.number)
         else:
-            op: Any = values.look.nodes[self.place or 0].op
-            rows_run = op.tape.run
-        if rows_run is None:  # the long way tells what became of it
-            raise Failed
+            rows_run = self.run_of(values.look)
         cotangents = {k: values(x, True) for k, x in self.cotangents.items()}
         parts, futures = rows_run.parts(cotangents, self.asked, True)
         values.put(parts, self.results)
         if futures:
             values.begun.append(futures)
             values.late |= dict.fromkeys([s for _, s in self.results], futures)
+
+    def run_of(self, look: Look) -> RowsRun:
+        """The run before this one that it is the gradient of."""
+        assert self.place is not None
+        op: Any = look.nodes[self.place].op
+        if op.tape.run is None:  # the long way tells what became of it
+            raise Failed
+        run: RowsRun = op.tape.run
+        return run
 
 
 Part = Computed | Rowed | Pulled
@@ -326,25 +343,47 @@ class RunPlan:
             if not still():
                 raise Failed
         nodes, now = look.nodes, engine(around.options.engine)
+        given, others = nodes, look.others
+        for part in self.forests:
+            if isinstance(part, Pulled) and part.number is None:
+                more = part.run_of(look).kept
+                given, others = [*given, *more], [*others, *[0] * len(more)]
         if self.open:
             now.derived([nodes[k] for k in self.open])
-        last: Any = self.parts[-1]
+        last = getattr(self.parts[-1], "program", None)
         updates = (top(), look.updates) if look.updates else ()
-        values = now.at_once(self.small, nodes, look.others, last.program, updates)
+        values = now.at_once(self.small, given, others, last, updates)
         if values is None:
             return None
         mark_run()
         for mark in (updates and updates[0].marks) or ():
             mark.carried_out(look.updates)
-        if self.outputs:
+        if self.outputs or self.forests:
             all_values = Values(look, self.slots)
-            all_values.made = values
+            all_values.made, all_values.by_core = values, True
+            self._leave(all_values)
+        if self.outputs:
             look.outputs = {n: all_values(source) for n, source in self.outputs}
         if self.values is None:
             return []
         for _, place, _ in self.values.more:
             note_residual(nodes[place])
         return [nodes[place] for _, place, _ in self.values.nodes]
+
+    @lazy
+    def forests(self) -> Sequence[Rowed | Pulled]:
+        """The parts that are rows or gradients of rows."""
+        return [x for x in self.parts if not isinstance(x, Computed)]
+
+    def _leave(self, values: Values) -> None:
+        """Give gradients of rows, and rows that stay, their values."""
+        for slot, place in self.pulled:
+            node = values.look.nodes[place]
+            settle(node, values.there(slot))
+            cut_pulled(node)
+        for part in self.forests:
+            if isinstance(part, Rowed):
+                part.leave(values)
 
     def _run(self, look: Look) -> list[Tensor]:
         values = Values(look, self.slots)
@@ -363,12 +402,7 @@ class RunPlan:
                 cut(nodes[place], leaf)
             if self.values is not None:
                 done = self.values.settle(nodes, arrays)
-            for slot, place in self.pulled:
-                settle(nodes[place], values.there(slot))
-                cut_pulled(nodes[place])
-            for part in self.parts:
-                if isinstance(part, Rowed):
-                    part.leave(values)
+            self._leave(values)
             if self.outputs and values.begun:
                 values.begun[-1].wait()
             look.outputs = {n: values(source) for n, source in self.outputs}

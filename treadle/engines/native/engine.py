@@ -196,7 +196,8 @@ class Native(Engine):
         if results == ():
             raise Failed
         self.programs.hits += 1
-        self._thread.latest = last
+        if last is not None:
+            self._thread.latest = last
         return results
 
     def derived(self, nodes: Sequence[Tensor]) -> None:

@@ -93,7 +93,7 @@ def _made(linked: Linked, scratch: int) -> Any:
     for number, n, t in interface.results:
         argument, copy = over.get(n, -1), linked.copies.get(n, -1)
         constant = linked.constants.get(n)
-        results.append((number, n, argument, copy, t.shape, t.dtype, constant))
+        results.append((number, n, 0, argument, copy, t.shape, t.dtype, constant))
     numbers = (
         linked.fixed,
         linked.table,

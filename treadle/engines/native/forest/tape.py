@@ -17,6 +17,7 @@ from treadle.engines.native.execution.limits import Held, Limit
 from treadle.engines.native.execution.pool import pool
 from treadle.engines.native.execution.run import beside
 from treadle.engines.native.execution.tables import memory_under, straight
+from treadle.engines.native.forest import small
 from treadle.engines.native.forest.assembly import StepTable
 from treadle.engines.native.forest.bases import (
     ARENA,
@@ -64,6 +65,26 @@ class Runnable(ForestProgram):
         Other runs may yet be writing the arrays.
         """
         return ForestRun(self, leaves, shared, begin, late)
+
+    def small(self, exits: Sequence[tuple[int, int, Type]]) -> Any:
+        """The way there for the core (`small.forward`)."""
+        return small.forward(self, exits)
+
+    def small_back(
+        self, seeds: Sequence[Spots], order: Sequence[tuple[int, bool]]
+    ) -> Any:
+        """The way back for the core (`small.backward`)."""
+        return small.backward(self, seeds, order)
+
+    def ran(
+        self, values: Array, shared: Sequence[Array], ids: Sequence[Array]
+    ) -> ForestRun:
+        """A run by the core, of which these are all values and the ids."""
+        run = ForestRun.__new__(ForestRun)
+        run.program, run.shared, run.leaves = self, [*shared], []
+        run.values = MatrixMemory(self.values, values, int(values.ctypes.data))
+        run.taken, run._ids, run.futures, run.late = [], [*ids], None, None
+        return run
 
 
 class ForestRun:
