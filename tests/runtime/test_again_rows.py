@@ -14,11 +14,19 @@ from tests.batch.nets import WORDS, Net, Tree, trees
 from tests.engines.test_pool import failing_after
 from treadle.engines.native.execution.pool import Pool
 from treadle.graph import look
+from treadle.runtime import planning
 from treadle.runtime.rows import counts
 
 F = td.nn.functional
 O = td.optim  # noqa: E741
 STEPS = 6
+
+
+@pytest.fixture(autouse=True, params=["at once", "part by part"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The core runs plans of small rows; others are gone through by Python."""
+    if request.param == "part by part":
+        monkeypatch.setattr(planning, "small_programs", lambda parts: [])
 
 
 def renamed(t: Tree, shift: int) -> Tree:
@@ -227,6 +235,7 @@ def test_an_update_that_fails_is_told_by_the_next_step(
     hits: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     net, optimizer = Net(), O.Adam(lr=0.1)
+    monkeypatch.setattr(planning, "small_programs", lambda parts: [])
 
     def step(shift: int) -> None:
         optimizer.step(Ways.joined(net, shift)[0])

@@ -36,8 +36,8 @@ from treadle.runtime.around import settings
 from treadle.runtime.evaluate import run
 from treadle.runtime.history import forget
 from treadle.runtime.moved import let_go
+from treadle.runtime.planning import PlanRecording
 from treadle.runtime.recorder import recording
-from treadle.runtime.recording import PlanRecording
 from treadle.runtime.rows import rerolled
 from treadle.runtime.store import Changes, updates_of
 

@@ -41,8 +41,8 @@ from treadle.optim.update import TracedUpdate, changed, next_value, release
 from treadle.runtime.again import Plans
 from treadle.runtime.around import settings
 from treadle.runtime.evaluate import run
+from treadle.runtime.planning import PlanRecording
 from treadle.runtime.recorder import recording
-from treadle.runtime.recording import PlanRecording
 from treadle.runtime.rows import rerolled
 from treadle.runtime.store import Changes, each_once, store, updates_of
 

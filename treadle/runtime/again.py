@@ -18,9 +18,9 @@ from treadle.engines.base import Failed
 from treadle.graph.look import Look, Owned
 from treadle.graph.tensor import Tensor
 from treadle.runtime.moved import Together, let_go
+from treadle.runtime.planning import PlanRecording
 from treadle.runtime.polymorphic import Sizes
 from treadle.runtime.recorder import recording
-from treadle.runtime.recording import PlanRecording
 from treadle.runtime.steps import RunPlan
 
 PLANS = 256  # of one caller: sentences have as many lengths

@@ -22,8 +22,9 @@ from treadle.graph.serials import mark_run
 from treadle.graph.tensor import Tensor, node_at, site
 from treadle.graph.variable import Variable, variable_of
 from treadle.runtime.around import settings
+from treadle.runtime.plan_parts import Computed, Pulled, Rowed
 from treadle.runtime.sources import Slot, Source
-from treadle.runtime.steps import Computed, Pulled, Rowed, RunPlan
+from treadle.runtime.steps import RunPlan
 
 CALLS = 8  # plans of calls of one body
 TRIES = 8  # to find one

@@ -22,7 +22,8 @@ from treadle.graph.extents import Open, family_of
 from treadle.graph.look import Look
 from treadle.graph.variable import Variable
 from treadle.runtime.at_once import at_once, small_programs
-from treadle.runtime.steps import Computed, RunPlan
+from treadle.runtime.plan_parts import Computed
+from treadle.runtime.steps import RunPlan
 
 FAMILIES = 64  # of one caller
 SEEN = 8  # graphs of a family

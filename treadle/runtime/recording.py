@@ -8,34 +8,24 @@ from functools import wraps
 from typing import Any, ParamSpec
 
 from treadle.autodiff.dependence import behind
-from treadle.autodiff.tape import Tape, is_spent, spent_by
+from treadle.autodiff.tape import Tape, spent_by
 from treadle.base.options import current
 from treadle.base.types import TupleType
 from treadle.engines.base import Found, chosen
 from treadle.graph.leaves import CONSTANT, LITERAL, Cut, Version, cut_of, is_older
 from treadle.graph.look import Look, Owned
 from treadle.graph.marks import NO_GRAD, PART
-from treadle.graph.op import Op
 from treadle.graph.resident import soon
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach, uses
 from treadle.graph.variable import Update, Variable, variable_of
-from treadle.runtime.at_once import at_once, small_programs
 from treadle.runtime.forests import Reads, Rows
 from treadle.runtime.history import carries, depends, stale_of, trainable
-from treadle.runtime.moved import Moved, Together
+from treadle.runtime.moved import Together
+from treadle.runtime.plan_parts import Change, Computed, Part, Pulled, Rowed
 from treadle.runtime.recorder import Recorder
 from treadle.runtime.sources import Slot, Source
-from treadle.runtime.steps import (
-    Change,
-    Computed,
-    Noted,
-    Part,
-    Pulled,
-    Rowed,
-    RunPlan,
-    Valued,
-)
+from treadle.runtime.steps import Noted
 
 _Told = ParamSpec("_Told")
 _kinds = itertools.count(1)  # of rows
@@ -45,7 +35,7 @@ class _Unforeseen(Exception):
     """Something that another run of a graph that looks alike would not read."""
 
 
-def _foreseen(tell: Callable[_Told, None]) -> Callable[_Told, None]:
+def foreseen(tell: Callable[_Told, None]) -> Callable[_Told, None]:
     """Give up at the first thing that is not foreseen."""
 
     @wraps(tell)
@@ -60,7 +50,7 @@ def _foreseen(tell: Callable[_Told, None]) -> Callable[_Told, None]:
     return wrapper
 
 
-class PlanRecording(Recorder):
+class RunRecording(Recorder):
     """A run of which a plan is made. What depends on the `chosen` Variables is cut, but
     for one of `values`. If it `spends` what it reads, that may be written over. A plan
     puts out the `outputs` besides: by numbers below zero, nodes that the run makes.
@@ -109,7 +99,7 @@ class PlanRecording(Recorder):
         self.together: dict[tuple[int, ...], Together] = {}
         self.possible, self.small, self.slots = True, False, 0
 
-    @_foreseen
+    @foreseen
     def program(self, nodes: Sequence[Tensor], keep: Set[int]) -> None:
         entry = chosen(current().engine, nodes).program(nodes, keep)
         if entry is None:
@@ -157,7 +147,7 @@ class PlanRecording(Recorder):
                 self.over[id(new.variable)] = k, new.variable
         self.parts.append(part)
 
-    @_foreseen
+    @foreseen
     def rows(
         self, rows: Rows, reads: Reads[Tensor], tape: Tape | None, again: bool
     ) -> None:
@@ -191,7 +181,7 @@ class PlanRecording(Recorder):
             rowed.places, rowed.again = reads.map(self._place), again
         self.parts.append(rowed)
 
-    @_foreseen
+    @foreseen
     def pulled(self, pull: Tensor, results: Sequence[tuple[int, Tensor]]) -> None:
         op: Any = pull.op
         pairs = zip(op.places, pull.inputs, strict=False)
@@ -202,169 +192,6 @@ class PlanRecording(Recorder):
         self.pulls |= {node.serial for _, node in results if node.serial in self.place}
         rows = op.tape.run.rows
         self.parts.append(Pulled(number, place, rows, cotangents, op.asked, slots))
-
-    def plan(self) -> RunPlan | None:
-        """The plan of what has run; None where it is not to be foretold."""
-        # A signal handler may have carried out what was assigned, after the look.
-        if not self.possible or not self.assigned <= self.made.keys():
-            return None
-        small = small_programs(self.parts)
-        self.small = bool(small)
-        plan = self._plan_of_values() if self.values else self._plan_of_changes()
-        if plan is None:
-            return None
-        self._put_out(plan)
-        if small:
-            plan.small = at_once(plan, small, len(self.place))
-            stills = [getattr(x, "still", None) for x in self.parts]
-            plan.still = [x for x in stills if x is not None]
-        return plan if self.possible else None
-
-    @_foreseen
-    def _put_out(self, plan: RunPlan) -> None:
-        plan.outputs = [(n, self._source(x)) for n, x in self.outputs.items()]
-
-    def _plan_of_changes(self) -> RunPlan | None:
-        """The plan where Variables change, or are about to by what is put out."""
-        if not self.parts or not (self.changes or self.outputs):
-            return None
-        serials, all_stale, empty = list(self.place), self._stale(), frozenset[int]()
-        values: list[tuple[Slot, int, bool]] = []
-        nodes, lasts = self._opened()
-        pulled: list[tuple[Slot, int]] = []
-        for k in [*range(self.asked), *self.held]:
-            serial = serials[k]
-            if k < self.asked and k in self.known:
-                continue
-            if serial in self.pulls:
-                pulled.append((self.made[serial], k))
-                continue
-            if serial not in self.leaves:
-                return None
-            leaf = self.leaves[serial]
-            if k >= self.asked:
-                mine = self.trained.get(serial, empty) <= self.chosen
-                lasts = lasts or (serial in all_stale and not mine)
-                if k in self.without:
-                    nodes.append((self.made[serial], k, self.without[k]))
-                    continue
-                if serial not in all_stale or not mine:
-                    if is_spent(leaf):
-                        return None
-                    values.append((self.made[serial], k, serial in self.carried))
-                    continue
-            else:  # others may be behind it
-                leaf = cut_of(leaf.of, leaf.carried)
-            nodes.append((self.made[serial], k, leaf))
-        kept = [s for s in self.kept if s not in all_stale]
-        if any(s not in self.place for s in kept):
-            return None
-        *before, last = self.parts
-        slots = {slot for _, slot in getattr(last, "results", ())}
-        if not slots >= self.changes.keys():
-            return None
-        for part in [x for x in before if isinstance(x, Computed)]:
-            part.begins = not self.small  # the run waits for them itself
-        if self.changes and isinstance(last, Computed):
-            last.changes = list(self.changes.values())
-            # Who reads what else it computes waits for it.
-            last.begins = slots == self.changes.keys() and not self.small
-            if lasts:  # what stays refers to versions of before
-                last.reused = []
-            elif len(self.over) == len(self.changes):
-                last.moved = self._moved(last.sources)
-        rows = [(s, k) for s, k, leaf in nodes if s is not None and is_spent(leaf)]
-        others = [x for x in nodes if x[0] is None or not is_spent(x[2])]
-        whole = any(k < self.asked for _, k in rows)
-        spent = spent_by(None if whole else self._trained_by())
-        more = None
-        if values or kept:
-            noted = self.noted if len(self.parts) == 1 else None
-            more = Valued(values, self._residuals(kept), noted)
-        rest = spent, list(self.open), more, pulled
-        return RunPlan(self.parts, self.slots, rows, others, *rest)
-
-    def _opened(self) -> tuple[list[tuple[Slot | None, int, Op]], bool]:
-        """Which values with recipes are cut to what, and whether one is not: others are
-        trained by it yet, so it keeps its recipe."""
-        nodes: list[tuple[Slot | None, int, Op]] = []
-        lasts = False
-        for k, (name, carried, trained) in self.open.items():
-            if k >= self.asked and self.chosen.isdisjoint(trained):
-                continue
-            if k >= self.asked and not trained <= self.chosen:
-                lasts = True
-                continue
-            by = None if k < self.asked else self._trained_by()
-            nodes.append((None, k, cut_of(name, carried, by)))
-        return nodes, lasts
-
-    def _residuals(self, kept: Sequence[int]) -> list[tuple[Slot, int, bool]]:
-        """The other values, of some serials, that are kept for gradients."""
-        places = [(s, k) for s in kept if (k := self.place[s]) not in self.without]
-        return [(self.made[s], k, s in self.carried) for s, k in places]
-
-    def _plan_of_values(self) -> RunPlan | None:
-        """The plan where values keep their recipes, and what was assigned before is
-        carried out."""
-        forests = [x for x in self.parts if isinstance(x, Rowed)]
-        if not self.parts:
-            return None
-        pulled: list[tuple[Slot, int]] = []
-        serials = list(self.place)
-        values = []
-        cuts: list[tuple[Slot | None, int, Op]] = []
-        rows, read = set[int](), set[int]()  # places
-        for x in forests:
-            assert x.places is not None
-            rows.update(x.places.exits)
-            read.update(x.places.expressions)
-        for k in dict.fromkeys([*range(self.asked), *self.held, *sorted(read)]):
-            if k not in self.known and k not in rows:
-                slot = self.made.get(serials[k])
-                if slot is None and self.asked:
-                    return None
-                if slot is None:  # where nothing is asked for, rows alone have run
-                    continue
-                if serials[k] in self.pulls:
-                    pulled.append((slot, k))
-                elif k in self.without:
-                    cuts.append((slot, k, self.without[k]))
-                else:
-                    values.append((slot, k, serials[k] in self.carried))
-        if any(s not in self.place for s in self.kept):
-            return None
-        last: Any = self.parts[-1]
-        slots = {slot for _, slot in getattr(last, "results", ())}
-        variables = [x.variable for x in self.changes.values()]
-        if any(type(v).commit is not Variable.commit for v in variables):
-            return None
-        if not slots >= self.changes.keys():
-            return None
-        for part in self.parts:
-            if isinstance(part, Computed):
-                part.waits = True
-        if self.changes:
-            last.changes = list(self.changes.values())
-        if self.changes and len(self.over) == len(self.changes):
-            last.moved = self._moved(last.sources)
-        noted = self.noted if len(self.parts) == 1 else None
-        valued = Valued(values, self._residuals(self.kept), noted)
-        rest = spent_by(None), list(self.open), valued, pulled
-        return RunPlan(self.parts, self.slots, [], cuts, *rest)
-
-    def _moved(self, sources: Sequence[Source]) -> Moved | None:
-        """The Variables of the last part, if that writes over all their arrays, and is
-        not done at once."""
-        if self.small or self.parts[-1].as_argument is not None:  # type: ignore[union-attr]
-            return None
-        variables = [x.variable for x in self.changes.values()]
-        if any(type(v).commit is not Variable.commit for v in variables):
-            return None
-        key, new = tuple(sorted(self.over)), Together(variables)
-        together = self.together.setdefault(key, new)
-        numbers = [self.over[id(v)][0] for v in together.variables]
-        return Moved(together, numbers, sources, self.uses)
 
     def _trained_by(self) -> frozenset[int] | None:
         """The serials behind the nodes that are cut, where nothing was cut before."""

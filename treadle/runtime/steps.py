@@ -2,258 +2,27 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from time import perf_counter
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from treadle.autodiff.tape import cut_pulled
 from treadle.base.caches import lazy
 from treadle.base.options import current, modes
-from treadle.engines.base import CompiledProgram, Failed, are_below, engine
+from treadle.engines.base import Failed, engine
 from treadle.engines.early import listener
 from treadle.graph.carried import Carried
-from treadle.graph.claim import Claim, InPlace
 from treadle.graph.frame import top
 from treadle.graph.look import Look
 from treadle.graph.op import Op
-from treadle.graph.references import counted, untouched
-from treadle.graph.resident import Future, Futures, LateError, Resident
+from treadle.graph.resident import Futures, LateError
 from treadle.graph.serials import mark_run
 from treadle.graph.tensor import Tensor, cut, leave, settle
-from treadle.graph.variable import Variable
-from treadle.runtime.forests import Reads, Rows, RowsRun, leave_rows, tape_for
 from treadle.runtime.history import keep_residual, note_residual
-from treadle.runtime.moved import Moved, let_go
-from treadle.runtime.sources import AsArgument, Slot, Slots, Source, Values
+from treadle.runtime.moved import let_go
+from treadle.runtime.plan_parts import Computed, Part, Pulled, Rowed
+from treadle.runtime.sources import Slot, Source, Values
 from treadle.runtime.written import outdated
-
-# A program is begun that took longer than so many seconds in each of some runs: to
-# begin takes a fifth of that.
-WORTH, RUNS = 250e-6, 3
-
-
-@dataclass
-class Computed:
-    """A program's part of a run; `reused` arguments may be written over, each with its
-    source and how often the graph reads that. It is only begun where nothing but
-    Variables gets its results, or later parts, or where it finds nothing wrong: if that
-    can be told, `needs` has what is to be below what. It takes what `as_argument` makes
-    of values. The last part makes the `changes`, by the numbers of results; of
-    Variables whose next values it makes in their place it has all in `moved`.
-    """
-
-    program: CompiledProgram
-    sources: list[Source]
-    results: Slots
-    reused: list[tuple[int, Source, int]]
-    needs: list[tuple[Source, int]] | None = None
-    as_argument: AsArgument | None = None
-    still: Callable[[], bool] | None = None  # whether it is what is wanted
-    begins: bool = False
-    waits: bool = False  # for what it makes, which somebody is about to look at
-    changes: list[Change] = field(default_factory=list)
-    moved: Moved | None = None
-    runs: int = 0  # that were waited for
-    seconds: float = math.inf  # that the quickest of them took
-
-    def run(self, values: Values) -> None:
-        if self.still is not None and not self.still():
-            raise Failed
-        begins = self.begins or (self._is_worth_it() and self.is_sure(values))
-        observer = listener()
-        if observer is not None:
-            observer.expect(self.results)
-        begins = begins and not self.waits and observer is None
-        if values.begun and not begins:
-            values.begun[-1].wait()
-        start = perf_counter()
-        results = self._made(values, begins)
-        values.put(results, [(k, slot) for k, slot in self.results if k in results])
-        if not begins:
-            self.runs += 1
-            self.seconds = min(self.seconds, perf_counter() - start)
-
-    def _made(self, values: Values, begins: bool) -> dict[int, Any]:
-        """The results; what changes is taken away first, and lies where it did if
-        nobody else refers to it."""
-        moved = self.moved
-        if modes.get().transactions:  # they hold what is there now
-            if moved is not None and moved.together.held is not None:
-                let_go(moved.together.ids)
-            moved = None
-        held = None if moved is None else moved.take(values.look)
-        if moved is not None and held is not None:
-            values.claim = held
-            return self._move(values, moved, held, held, begins)
-        claim, spent = None, set[int]()
-        if self.changes:
-            claim = values.claim = Claim([x.variable for x in self.changes])
-            self._take(claim, values.look)
-            if not modes.get().transactions:
-                spent = self._spent(values.look, claim)
-        if claim is not None and moved is not None and spent == moved.free:
-            held = moved.together.hold(claim)
-            return self._move(values, moved, held, claim, begins)
-        arrays = [values(x, begins, self.as_argument) for x in self.sources]
-        run = self.program.begin if begins else self.program.run
-        results = run(arrays, spent, None, claim if spent else None)
-        if claim is not None and claim.values is None:
-            claim.values = [results[k] for k in claim.keys]
-        return results
-
-    def _take(self, claim: Claim, look: Look) -> None:
-        """Take the versions before away from the Variables that are assigned."""
-        claim.keys = [x.number for x in self.changes]
-        places = [x.base for x in self.changes]
-        bases = [look.nodes[k] if k >= 0 else None for k in places]
-        changed = claim.take(bases)
-        if changed is not None and look.updates:  # the long way says what that means
-            raise Failed
-        if changed is not None:
-            raise outdated(changed).located("step", repr(changed.type))
-
-    def _move(
-        self, values: Values, moved: Moved, held: InPlace, claim: Claim, begins: bool
-    ) -> dict[int, Any]:
-        """The results besides the values that are written where those before lie."""
-        arrays = moved.arguments(held, [values(x, begins) for x in moved.rest])
-        run = self.program.begin if begins else self.program.run
-        results = run(arrays, moved.free, held, claim)
-        if begins:
-            values.begun.append(held.runs)
-        return results
-
-    def _is_worth_it(self) -> bool:
-        return self.runs >= RUNS and self.seconds > WORTH
-
-    def is_sure(self, values: Values) -> bool:
-        """True if nothing can be found wrong, as far as that is known beforehand."""
-        if self.needs is None:
-            return False
-        return all(are_below(values(x), n) for x, n in self.needs)
-
-    def _spent(self, look: Look, claim: Claim) -> set[int]:
-        """The arguments whose arrays are this graph's alone now."""
-        spent = set()
-        node: Tensor | None
-        for k, source, uses in self.reused:
-            if type(source) is int:
-                node = look.nodes[source]
-                inside = 1 + uses if look.others[source] <= 1 else -1
-            elif isinstance(source, Variable):
-                node, inside = claim.taken_from(source), 0
-            else:
-                continue
-            if node is None or not claim.has_taken(node):
-                continue
-            if type(node.stored) is Future:
-                node.stored.numpy()  # the step before may yet be writing it
-            elif isinstance(node.stored, Resident) and self.as_argument is None:
-                continue  # its copy at home may have readers
-            # The list of what is taken refers to it, and the name.
-            if counted([node]) == [inside + 2] and untouched(node):
-                spent.add(k)
-        return spent
-
-
-@dataclass
-class Rowed:
-    """A forest's part of a run: its rows, and of some tables the rows it has read."""
-
-    number: int
-    rows: Rows
-    leaves: list[Source]
-    shared: list[Source]
-    exits: Slots
-    ids: Slots  # by serial of the table
-    kept: Slot  # all values, where the core runs it
-    # Of a run of values, whose exits may be derived later, `again` even by recipes.
-    places: Reads[int] | None = None
-    again: bool = False
-
-    def run(self, values: Values) -> None:
-        leaves = [values(x, True) for x in self.leaves]
-        rows_run = self.rows.run(
-            leaves, [values(x, True) for x in self.shared], late=True
-        )
-        values.rows[self.number], values.sure[self.number] = rows_run, rows_run.is_sure
-        values.put(rows_run.arrays(), self.exits)
-        if rows_run.futures:
-            values.begun.append(rows_run.futures)
-            values.late |= dict.fromkeys(
-                [slot for _, slot in self.exits], rows_run.futures
-            )
-        values.put({k: rows_run.ids(k) for k, _ in self.ids}, self.ids)
-
-    def is_sure(self, values: Values) -> bool:
-        """True if nothing can be found wrong, as far as that is known beforehand."""
-        return values.sure[self.number]()
-
-    def leave(self, values: Values) -> None:
-        """Make leaves of the exits, if they are rows of a tape from now on."""
-        run = values.rows.get(self.number)
-        if values.by_core:
-            self.rows.count()
-        if self.places is None:
-            return
-        if run is None:
-            shared = [values(x) for x in self.shared]
-            ids = [values.made[slot] for _, slot in self.ids]
-            made = self.rows.program.ran(values.made[self.kept], shared, ids)
-            run = RowsRun(self.rows, made)
-        reads = self.places.map(values.look.nodes.__getitem__)
-        arrays = [values.made[slot] for _, slot in self.exits]
-        tape = tape_for(run, reads)
-        leave_rows(reads.exits, arrays, run.futures, tape, self.again)
-
-
-@dataclass
-class Pulled:
-    """The gradient of a forest of this run, which is let go of then, or of the one that
-    the TapeGradient at a `place` is of."""
-
-    number: int | None
-    place: int | None
-    rows: Rows
-    cotangents: dict[int, Source]
-    asked: tuple[int, ...]
-    results: Slots
-
-    def run(self, values: Values) -> None:
-        if self.number is not None:
-            rows_run = values.rows.pop(self.number)
-        else:
-            rows_run = self.run_of(values.look)
-        cotangents = {k: values(x, True) for k, x in self.cotangents.items()}
-        parts, futures = rows_run.parts(cotangents, self.asked, True)
-        values.put(parts, self.results)
-        if futures:
-            values.begun.append(futures)
-            values.late |= dict.fromkeys([s for _, s in self.results], futures)
-
-    def run_of(self, look: Look) -> RowsRun:
-        """The run before this one that it is the gradient of."""
-        assert self.place is not None
-        op: Any = look.nodes[self.place].op
-        if op.tape.run is None:  # the long way tells what became of it
-            raise Failed
-        run: RowsRun = op.tape.run
-        return run
-
-
-Part = Computed | Rowed | Pulled
-
-
-class Change(NamedTuple):
-    """A Variable that a plan assigns, the place of the version that it is made from, or
-    -1 where that is not in the graph, and the number of the result."""
-
-    variable: Variable
-    base: int
-    number: int
-
 
 # How nodes were made: a key, the numbers of some by place, and those that were given.
 Noted = tuple[Any, list[tuple[int, int]], Any]
