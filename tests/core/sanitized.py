@@ -27,6 +27,7 @@ TESTS = {
         *("tests/graph/test_calls.py", "tests/graph/test_look.py"),
         *("tests/graph/test_noted.py", "tests/runtime/test_at_once.py"),
         *("tests/runtime/test_spellings.py", "tests/batch/test_cells.py"),
+        "tests/batch/test_planned.py",
         "tests/engines/test_bodies.py",
     ],
     "thread": [
