@@ -23,7 +23,7 @@ from treadle.engines.native.forest.bases import (
     INDEX,
     SCRATCH,
     STATUS,
-    Where,
+    Addresses,
     number,
     split,
 )
@@ -33,7 +33,7 @@ from treadle.engines.native.forest.moves import ADD_GRAIN, GATHER_BYTES, moves
 from treadle.graph.body import Body
 from treadle.graph.origin import Origin
 
-NO_INDEX = Where.of(np.zeros(0, np.int64))
+NO_INDEX = Addresses.of(np.zeros(0, np.int64))
 
 
 @dataclass
@@ -78,7 +78,7 @@ class StepTable:
     that they are told end with an `index`, addresses that steps ask for, and a status.
     """
 
-    def __init__(self, assembly: Assembly, index: Where) -> None:
+    def __init__(self, assembly: Assembly, index: Addresses) -> None:
         steps, turns = assembly.steps, assembly.turns()
         parts = assembly.parts
         self.made = [x.like for x in parts]  # code and constants shall live as long
@@ -256,7 +256,7 @@ class Assembly:
         for k in like.copied:
             self.copy(order, table[:, like.results[k]], results[:, k], sizes[:, k])
 
-    def table(self, index: Where = NO_INDEX) -> StepTable | None:
+    def table(self, index: Addresses = NO_INDEX) -> StepTable | None:
         """All steps in one table, if there are any, which ask for the addresses of an
         `index`."""
         for part in self.parts:

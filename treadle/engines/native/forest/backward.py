@@ -13,7 +13,7 @@ from treadle.base.types import Type
 from treadle.batch.forest import Groups
 from treadle.batch.live import living
 from treadle.engines.native.forest.assembly import Assembly
-from treadle.engines.native.forest.bases import FIRST, GRADS, SPACE, Where, block
+from treadle.engines.native.forest.bases import FIRST, GRADS, SPACE, Addresses, block
 from treadle.engines.native.forest.matrices import aligned, outputs
 from treadle.engines.native.forest.parts import compiled
 from treadle.engines.native.forest.placed import Gathered, Placed
@@ -48,8 +48,8 @@ class Backward:
         self._sparse(program, steps)
         made = outputs(program.forest, program.cotangents.grads) + GRADS
         count = len(self.totals)
-        totals = Where(self._first + np.arange(count), np.zeros(count, np.int64))
-        where = Where.of(made, totals, program.cotangents.ends[::-1])
+        totals = Addresses(self._first + np.arange(count), np.zeros(count, np.int64))
+        where = Addresses.of(made, totals, program.cotangents.ends[::-1])
         self.table = steps.table(where.at(gathered.all()))
 
     def _add(

@@ -40,7 +40,7 @@ def split(addresses: Numbers) -> tuple[Numbers, Numbers]:
     return numbers, addresses - (numbers << _SHIFT)
 
 
-class Where(NamedTuple):
+class Addresses(NamedTuple):
     """The blocks that values lie in, and offsets in them; of so many values that no
     address has room for the numbers of all blocks."""
 
@@ -48,15 +48,15 @@ class Where(NamedTuple):
     offsets: Numbers
 
     @classmethod
-    def of(cls, *parts: Numbers | Where) -> Where:
+    def of(cls, *parts: Numbers | Addresses) -> Addresses:
         """Those of addresses, or of blocks, one part after the other."""
-        each = [x if isinstance(x, Where) else cls(*split(x)) for x in parts]
+        each = [x if isinstance(x, Addresses) else cls(*split(x)) for x in parts]
         blocks, offsets = zip(*each, strict=True)
         return cls(np.concatenate(blocks), np.concatenate(offsets))
 
-    def at(self, numbers: Numbers) -> Where:
+    def at(self, numbers: Numbers) -> Addresses:
         """Those of some values."""
-        return Where(self.blocks[numbers], self.offsets[numbers])
+        return Addresses(self.blocks[numbers], self.offsets[numbers])
 
 
 # Values of rows, their cotangents, what is summed later, cotangents of leaves, what

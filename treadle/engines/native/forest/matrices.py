@@ -18,7 +18,7 @@ from treadle.batch.units import LeafView, Leaves
 from treadle.engines.native.execution.addresses import addresses_of
 from treadle.engines.native.execution.run import memory_of
 from treadle.engines.native.execution.tables import memory_under, straight
-from treadle.engines.native.forest.bases import Where
+from treadle.engines.native.forest.bases import Addresses
 from treadle.engines.native.forest.moves import adds
 
 LINE = 64
@@ -91,14 +91,14 @@ class Read:
         self.place_views(addresses)
         return addresses, kept
 
-    def blocks(self, first: int) -> Where:
+    def blocks(self, first: int) -> Addresses:
         """The blocks of the leaves, of which those not inside others have their own;
         one numbered -k stands k-th from the end."""
         numbers, offsets = first + np.arange(self.count), np.zeros(self.count, np.int64)
         for view in self.views:
             numbers[view.leaf] = numbers[view.of]
             offsets[view.leaf] = offsets[view.of] + view.offset
-        return Where(numbers[::-1], offsets[::-1])
+        return Addresses(numbers[::-1], offsets[::-1])
 
     def place_views(self, addresses: Numbers) -> None:
         """Fill in where parts lie, from where that lies which they are part of."""

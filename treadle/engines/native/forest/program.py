@@ -17,7 +17,7 @@ from treadle.batch.signature import has_loops
 from treadle.engines.native.codegen.elements import is_float
 from treadle.engines.native.forest.assembly import Assembly
 from treadle.engines.native.forest.backward import Backward
-from treadle.engines.native.forest.bases import FIRST, VALUES, Where, block
+from treadle.engines.native.forest.bases import FIRST, VALUES, Addresses, block
 from treadle.engines.native.forest.matrices import outputs
 from treadle.engines.native.forest.moves import adds
 from treadle.engines.native.forest.placed import Gathered, Needs, Placed, compiled_part
@@ -134,7 +134,7 @@ class Forward:
         # The blocks of leaves come after those of all results.
         self.leaves = FIRST + len(program.shared) + len(self.types) + len(self.ids)
         made = outputs(program.forest, program.values) + VALUES
-        where = Where.of(made, program.read.blocks(self.leaves))
+        where = Addresses.of(made, program.read.blocks(self.leaves))
         self.table = steps.table(where.at(gathered.all()))
 
     def _look(
