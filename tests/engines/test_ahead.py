@@ -18,7 +18,7 @@ from treadle.engines.native.execution.limits import Held, Limit
 from treadle.engines.native.execution.pool import Pool, pool
 from treadle.engines.native.execution.run import Run
 from treadle.engines.native.forest.positions import Positions
-from treadle.runtime import steps
+from treadle.runtime import plan_parts
 
 __all__ = ["pools"]  # a fixture
 F = td.nn.functional
@@ -87,7 +87,7 @@ def trained(net: Any, opt: Any, look: bool) -> tuple[list[Any], list[Any]]:
 def begun(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What has begun beside Python, of programs, however small."""
     found, begin = [], Run.begin
-    monkeypatch.setattr(steps, "WORTH", 0.0)
+    monkeypatch.setattr(plan_parts, "WORTH", 0.0)
 
     def noted(run: Run, *given: Any) -> Any:
         found.append(run.linked)
@@ -281,7 +281,7 @@ def test_whatever_is_done_between_steps(story: list[tuple[str, int, int]]) -> No
     found = []
     for threads in (0, 1):
         with td.options(threads=threads), pytest.MonkeyPatch.context() as patch:
-            patch.setattr(steps, "WORTH", 0.0)
+            patch.setattr(plan_parts, "WORTH", 0.0)
             told = Story()
             for action, which, k in story:
                 told.do(action, which, k)

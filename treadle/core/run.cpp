@@ -593,6 +593,7 @@ class Running {
     for (auto& [place, mark] : unmarked_) put(nodes.mark, node(place), mark);
     for (size_t k = 0; k < plan_.values.size(); k++) {
       const Settled& x = plan_.values[k];
+      if (!made_[static_cast<size_t>(x.slot)]) continue;  // nothing is there to be kept
       PyObject* own = node(x.place);
       put(nodes.stored, own, made_[static_cast<size_t>(x.slot)]);
       put(nodes.mark, own, marks_[k]);

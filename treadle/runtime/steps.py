@@ -49,7 +49,8 @@ class Valued(NamedTuple):
             settle(nodes[place], values[slot])
             nodes[place].mark = {**marks, "carried": carried}
         for slot, place, carried in self.more:
-            keep_residual(nodes[place], values[slot], carried)
+            if values[slot] is not None:
+                keep_residual(nodes[place], values[slot], carried)
         return [nodes[place] for _, place, _ in self.nodes]
 
 
@@ -135,8 +136,9 @@ class RunPlan:
             look.outputs = {n: all_values(source) for n, source in self.outputs}
         if self.values is None:
             return []
-        for _, place, _ in self.values.more:
-            note_residual(nodes[place])
+        for slot, place, _ in self.values.more:
+            if values[slot] is not None:
+                note_residual(nodes[place])
         return [nodes[place] for _, place, _ in self.values.nodes]
 
     @lazy
