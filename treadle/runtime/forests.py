@@ -144,7 +144,6 @@ class Rows:
         self.order += [(serial, False) for serial in leaves.tolist()]
         self.order = list(dict.fromkeys(self.order))
         self.kind: int | None = None  # of plans that run them
-        self._back: dict[tuple[int, ...], Any] = {}
 
     def forget(self) -> None:
         """Let go of the nodes that these were made of; the numbers stay."""
@@ -165,12 +164,8 @@ class Rows:
     def small_back(self, places: Sequence[int]) -> Any:
         """The way back for the core, for cotangents of some exits, by the parts of the
         gradient; None where it is large."""
-        known = self._back.get(tuple(places), self)
-        if known is self:
-            seeds = [self.exits.places(k) for k in places]
-            known = self.program.small_back(seeds, self.order)
-            self._back[tuple(places)] = known
-        return known
+        seeds = [self.exits.places(k) for k in places]
+        return self.program.small_back(seeds, self.order)
 
     def count(self) -> None:
         """Count a run."""

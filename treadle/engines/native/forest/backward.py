@@ -46,10 +46,10 @@ class Backward:
             self._totals(program, steps, gathered, number)
         self._add_leaves(program, steps, gathered)
         self._sparse(program, steps)
-        made = outputs(program.forest, program.cotangents.grads) + GRADS
+        values = outputs(program.forest, program.cotangents.grads) + GRADS
         count = len(self.totals)
         totals = Addresses(self._first + np.arange(count), np.zeros(count, np.int64))
-        where = Addresses.of(made, totals, program.cotangents.ends[::-1])
+        where = Addresses.of(values, totals, program.cotangents.ends[::-1])
         self.table = steps.table(where.at(gathered.all()))
 
     def _add(

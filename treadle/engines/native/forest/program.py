@@ -133,8 +133,8 @@ class Forward:
             self._tell_ids(program, steps)
         # The blocks of leaves come after those of all results.
         self.leaves = FIRST + len(program.shared) + len(self.types) + len(self.ids)
-        made = outputs(program.forest, program.values) + VALUES
-        where = Addresses.of(made, program.read.blocks(self.leaves))
+        values = outputs(program.forest, program.values) + VALUES
+        where = Addresses.of(values, program.read.blocks(self.leaves))
         self.table = steps.table(where.at(gathered.all()))
 
     def _look(

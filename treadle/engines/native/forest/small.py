@@ -36,26 +36,26 @@ def forward(program: ForestProgram, exits: Sequence[tuple[int, int, Any]]) -> An
     then come the exits, each with what is `taken`, the row of it and the type, and the
     ids that are told. None where it is too large, or ids of a table are of two types.
     """
-    made = program.forward
-    serials = [serial for serial, *_ in made.ids]
+    there = program.forward
+    serials = [serial for serial, *_ in there.ids]
     size = program.values.size
     if size > KEPT or len(set(serials)) < len(serials):
         return None
     first = FIRST + len(program.shared)
     results: list[Result] = [(0, number(VALUES), 0, (size,), np.dtype(np.uint8))]
-    for k, (t, places) in enumerate(zip(made.types, program.taken, strict=True)):
+    for k, (t, places) in enumerate(zip(there.types, program.taken, strict=True)):
         results.append((-1, first + k, 0, (len(places), *t.shape), t.dtype))
     for k, (taken, row, t) in enumerate(exits, 1):
         results.append((k, first + taken, row * t.nbytes, t.shape, t.dtype))
-    for k, (_, count, t) in enumerate(made.ids):
-        block = first + len(made.types) + k
+    for k, (_, count, t) in enumerate(there.ids):
+        block = first + len(there.types) + k
         results.append((1 + len(exits) + k, block, 0, (count,), t.dtype))
-    leaves = [made.leaves + k for k in program.read.whole]
+    leaves = [there.leaves + k for k in program.read.whole]
     arguments = [*leaves, *range(FIRST, first)]
     zeros = [
         (number(VALUES), begin, end - begin) for begin, end in program.values.unused
     ]
-    return _program(made.table, arguments, results, {}, zeros)
+    return _program(there.table, arguments, results, {}, zeros)
 
 
 def backward(
@@ -64,18 +64,18 @@ def backward(
     """The way back for cotangents of some values, of all values, what rows share, and
     these: by the numbers of an `order` what each source gets, or the rows of a table.
     """
-    made, places = program.backward(seeds), program.cotangents
+    back, places = program.backward(seeds), program.cotangents
     first = FIRST + len(program.shared) + len(seeds)
     results: list[Result] = []
     zeros = _whole(places.grads) + _whole(places.leaves)
-    zeros += _whole(places.fresh) if made.partial else _rest(places.fresh)
+    zeros += _whole(places.fresh) if back.partial else _rest(places.fresh)
     sizes = {m.base: m.size for m in (places.grads, places.fresh)}
     leaves = number(places.leaves.base)
     results.append((-1, leaves, 0, (places.leaves.size,), np.dtype(np.uint8)))
     sizes |= {SINK: program.read.most, SPACE: places.space}
-    totals = {serial: first + k for k, serial in enumerate(made.totals)}
+    totals = {serial: first + k for k, serial in enumerate(back.totals)}
     tables = {
-        s: (first + len(totals) + k, n, t) for k, (s, n, t) in enumerate(made.sparse)
+        s: (first + len(totals) + k, n, t) for k, (s, n, t) in enumerate(back.sparse)
     }
     for k, (serial, sparse) in enumerate(order):
         if sparse:
@@ -84,14 +84,14 @@ def backward(
             results.append((k, block, 0, (rows, *t.shape), t.dtype))
             zeros.append((block, count * t.nbytes, (rows - count) * t.nbytes))
         elif serial in totals:
-            t = made.totals[serial]
+            t = back.totals[serial]
             results.append((k, totals[serial], 0, t.shape, t.dtype))
         else:
-            place = made.leaves[serial], ("leaf", 0)
+            place = back.leaves[serial], ("leaf", 0)
             t = places.leaves.types[place]
             results.append((k, leaves, places.leaves.offsets[place], t.shape, t.dtype))
     arguments = [number(VALUES), *range(FIRST, first)]
-    return _program(made.table, arguments, results, sizes, zeros)
+    return _program(back.table, arguments, results, sizes, zeros)
 
 
 def _whole(matrices: Matrices) -> list[tuple[int, int, int]]:
