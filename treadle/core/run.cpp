@@ -452,7 +452,7 @@ class Running {
   bool is_plain() const {
     for (const Change& x : plan_.changes) {
       PyObject* now = variables.committed.of(x.variable.get());
-      if (!now || !is_array(nodes.stored.of(now))) return false;
+      if (!now || !is_whole(nodes.stored.of(now))) return false;
       if (x.base >= 0 && now != node(static_cast<size_t>(x.base))) return false;
     }
     for (const Part& part : plan_.parts)
@@ -654,6 +654,11 @@ class Running {
     return true;
   }
 
+  // Whether a value is an array that no run is writing.
+  static bool is_whole(PyObject* value) {
+    return value && has_arrived(value) && is_array(array_behind(value));
+  }
+
   static bool is_straight(PyObject* x) {
     return x && is_array(x) && PyArray_IS_C_CONTIGUOUS(array_of(x));
   }
@@ -673,7 +678,10 @@ class Running {
     if (listed && is_read_later(source.number)) return false;
     PyObject* version =
         listed ? node(source.number) : variables.committed.of(source.object.get());
-    return Py_REFCNT(version) == 1 + listed + x.uses && is_alone(nodes.stored.of(version));
+    PyObject* stored = nodes.stored.of(version);
+    PyObject* array = array_behind(stored);
+    return Py_REFCNT(version) == 1 + listed + x.uses && is_alone(array) &&
+           (stored == array || Py_REFCNT(stored) == 1);
   }
 
   // An array for a result: of its own, over that of an argument, or what is there.

@@ -44,7 +44,7 @@ def let_go(variables: Set[int]) -> None:
     """Have these Variables, by their ids, lie anywhere: whoever makes new values of
     them otherwise may write over the old ones.
     """
-    for x in list(_holding):
+    for x in list(_holding) if _holding else ():
         if not variables.isdisjoint(x.ids):
             x.held = None
             _holding.discard(x)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -112,6 +112,7 @@ class RunPlan:
         for still in self.still:
             if not still():
                 raise Failed
+        let_go(self.changed)
         nodes, now = look.nodes, engine(around.options.engine)
         given, others = nodes, look.others
         for part in self.forests:
@@ -140,6 +141,12 @@ class RunPlan:
             if values[slot] is not None:
                 note_residual(nodes[place])
         return [nodes[place] for _, place, _ in self.values.nodes]
+
+    @lazy
+    def changed(self) -> Set[int]:
+        """The Variables that it assigns, by their ids."""
+        changes = getattr(self.parts[-1], "changes", ())
+        return frozenset([id(x.variable) for x in changes])
 
     @lazy
     def forests(self) -> Sequence[Rowed | Pulled]:

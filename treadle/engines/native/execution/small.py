@@ -21,8 +21,9 @@ from treadle.graph.claim import latest_turn
 if TYPE_CHECKING:
     from treadle.engines.native.execution.linked import Linked
 
-PARTS = 256  # of some microseconds each: less than Python lets a thread wait
-BYTES = 1 << 20  # of arena and scratch, which stay with the process
+PARTS = 512  # of some microseconds each: less than Python lets a thread wait
+STEPS = 1024
+BYTES = 1 << 22  # of arena and scratch, which stay with the process
 SAVED = 5_000  # ns of steps that need not run again, which are worth a look each time
 PACKED = 16  # bytes of panels that are copied in a ns
 # Bytes: larger results have memory that is used again, unless they replace arguments.
@@ -42,7 +43,7 @@ def is_brief(records: Numbers) -> bool:
     starves the threads that wait (CPython wakes them too late, each time).
     """
     parts = records[:, 2] / np.maximum(records[:, 3], 1)
-    return len(records) <= PARTS and bool(parts.sum() <= PARTS)
+    return len(records) <= STEPS and bool(parts.sum() <= PARTS)
 
 
 def small(linked: Linked) -> Any:

@@ -33,9 +33,6 @@ KEPT = 1024  # row counts of a body
 BODIES = 512
 VARIANTS = 16  # of a body
 
-Filled = tuple[Compiled, Numbers]
-
-
 class _Translated:
     """The program of a body, and where its arguments and results are the body's."""
 
@@ -62,12 +59,18 @@ def _inside(array: Any) -> Any:
     return np.ascontiguousarray(array)
 
 
-def _alone(body: Body) -> Filled:
+class _Alone:
     """The steps of a body for its number of rows alone."""
-    part = _Translated(body)
-    order: Any = part.order
-    steps = Compiled(part.made, order, part.outputs)
-    return steps, steps.numbers
+
+    def __init__(self, body: Body) -> None:
+        part = _Translated(body)
+        order: Any = part.order
+        self._steps = Compiled(part.made, order, part.outputs)
+        self.numbers = self._steps.numbers
+
+    def like(self, n: int) -> Compiled:
+        """The steps: there is one number of rows."""
+        return self._steps
 
 
 class _Variant:
@@ -86,27 +89,26 @@ class _Variant:
         self.order, self.outputs = part.order, part.outputs
         # By the most rows: how memory is planned, and arrays within.
         self._likes: dict[int, Compiled] = {}
-        if self._like(n).numbers.size == 0:
+        if self.like(n).numbers.size == 0:
             raise Unsized  # a loop is driven from outside
 
     def at(self, n: int) -> Filled | None:
-        """The steps for n rows, if they are these."""
+        """The steps and their numbers for n rows, if they are these."""
         values = self.sized.values([n])
         if values is None:
             return None
         whole = self.sized.whole
         table, rest = whole.written(values), whole.rest_at(values)
-        like = self._like(n)
         numbers = (
             table.records[:, :OWN].ravel(),
             table.table,
             table.shifts,
             [rest.scratch],
         )
-        return like, np.concatenate(numbers)
+        return self, np.concatenate(numbers)
 
-    def _like(self, n: int) -> Compiled:
-        """The steps for as many rows, or some more: a power of two."""
+    def like(self, n: int) -> Compiled:
+        """The steps for up to n rows, or some more: a power of two."""
         most = 1 << (n - 1).bit_length()
         steps = self._likes.get(most)
         if steps is None:
@@ -122,6 +124,9 @@ class _Variant:
                 linked.needs = None  # what positions are below of differs with n
             steps = self._likes[most] = Compiled(linked, order, self.outputs)
         return steps
+
+
+Filled = tuple[_Alone | _Variant, Numbers]
 
 
 class RowKernels:
@@ -142,8 +147,12 @@ class RowKernels:
                 self._records = sum(count for _, count in linked.spans)
         return self._records
 
-    def at(self, n: int) -> Filled:
+    def at(self, n: int) -> tuple[Compiled, Numbers]:
         """The steps for n rows: what they are like, and their numbers."""
+        steps, numbers = self._at(n)
+        return steps.like(n), numbers
+
+    def _at(self, n: int) -> Filled:
         filled = self.known.get(n)
         if filled is None:
             with self.lock, tracing("rows"):
@@ -160,18 +169,15 @@ class RowKernels:
         """The steps for some numbers of rows, where these differ in numbers alone: what
         they are like, a row of numbers for each, and which of the counts these are.
         """
-        filled = [self.at(n) for n in counts.tolist()]
-        families = {id(like): like for like, _ in filled}
-        if len(families) == 1:
-            yield (
-                filled[0][0],
-                np.array([numbers for _, numbers in filled]),
-                slice(None),
-            )
-            return
-        for like in families.values():
-            members = [k for k, x in enumerate(filled) if x[0] is like]
-            yield like, np.array([filled[k][1] for k in members]), members
+        filled = [self._at(n) for n in counts.tolist()]
+        families = {id(steps): steps for steps, _ in filled}
+        for steps in families.values():
+            members: Any = [k for k, x in enumerate(filled) if x[0] is steps]
+            numbers = np.array([filled[k][1] for k in members])
+            most = int(counts[members].max())
+            if len(families) == 1:
+                members = slice(None)
+            yield steps.like(most), numbers, members
 
     def _made(self, n: int) -> Filled:
         filled = None
@@ -180,7 +186,10 @@ class RowKernels:
             if filled is None:
                 variant = partial(_Variant, self.make, n)
                 filled = self.variants.add(variant, lambda v: v.at(n))
-        return _alone(self.make(n)) if filled is None else filled
+        if filled is None:
+            alone = _Alone(self.make(n))
+            filled = alone, alone.numbers
+        return filled
 
 
 _lock = lock()

@@ -26,7 +26,7 @@ from treadle.engines.native.forest.bases import (
 from treadle.engines.native.forest.matrices import Matrices, aligned
 from treadle.engines.native.forest.program import ForestProgram
 
-KEPT = 1 << 18  # bytes of values, which a run makes memory for
+KEPT = 1 << 20  # bytes of values, which a run makes memory for
 # A result: its number, the block that it lies in and how far, its shape and dtype.
 Result = tuple[int, int, int, tuple[int, ...], DType]
 
