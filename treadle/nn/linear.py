@@ -18,6 +18,7 @@ from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Parameter
 from treadle.nn import functional as F
 from treadle.nn import init
+from treadle.nn.bags import embedding
 from treadle.nn.module import Module
 from treadle.ops.cast import addend
 from treadle.ops.contract import matmul, matmul_transposed
@@ -263,7 +264,7 @@ class Embedding(Module):
         return table
 
     def forward(self, ids: Any) -> Tensor:
-        return F.embedding(
+        return embedding(
             ids,
             self.weight,
             self.padding_index,

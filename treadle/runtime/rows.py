@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.autodiff.tape import Row, TapeGradient
 from treadle.base.arrays import Numbers
 from treadle.base.caches import Cache
 from treadle.base.options import current, modes
@@ -218,10 +219,9 @@ def _looks(table: Columns, asked: Container[int]) -> Any:
     ops = dict(zip(table.ops.tolist(), table.nodes, strict=True))
     types = dict(zip(table.types.tolist(), table.nodes, strict=True))
     numbers = []
-    for x in ops.values():  # of which Variable something is a version decides nothing
+    for x in ops.values():  # of which Variable or run something is decides nothing
         kind = type(x.op)
-        versions = kind is Update or kind is Version
-        numbers.append(number(kind) if versions else number_of(x.op))
+        numbers.append(number(kind) if kind in _ANY else number_of(x.op))
     numbers += [number(x.type) for x in types.values()]
     opened = family(numbers, table.nodes)
     return (
@@ -229,6 +229,9 @@ def _looks(table: Columns, asked: Container[int]) -> Any:
         tuple(wanted),
         tuple(numbers) if opened is None else opened[0],
     )
+
+
+_ANY = (Update, Version, Row, TapeGradient)
 
 
 def _exits(forest: Forest, roots: Sequence[Tensor], held: Numbers) -> Exits:
