@@ -12,7 +12,12 @@ import pytest
 
 import treadle as td
 from tests.core.twins import needs_core
+from treadle.autodiff.tape import TapeGradient
+from treadle.batch.columns import columns
+from treadle.graph.numbers import number_of
 from treadle.graph.op import registry
+from treadle.graph.traversal import pending
+from treadle.runtime.rows import _looks
 
 
 @pytest.fixture
@@ -103,6 +108,20 @@ def test_a_batched_run_is_freed_by_counts(counting: None, gradient: bool) -> Non
     refs = [weakref.ref(x) for x in (*roots, total, total.inputs[0])]
     del roots, total
     assert not any(ref() for ref in refs)
+
+
+def test_no_table_keeps_a_batched_run(counting: None) -> None:
+    join, table, weight = cells()
+    total = td.stack(forest(join, table)).sum()
+    (gradient,) = td.grad(total, [weight])
+    pulled = [x for x in pending([gradient]) if type(x.op) is TapeGradient]
+    rows_of = columns([gradient])
+    _looks(rows_of, ())
+    for x in pulled:
+        number_of(x.op)
+    (tape,) = {weakref.ref(x.op.tape) for x in pulled}
+    del total, gradient, pulled, rows_of, x
+    assert tape() is None
 
 
 @needs_core

@@ -83,6 +83,11 @@ class Tape:
         self.data = frozenset(data) - {x.serial for x in sources}
         self._rows: list[weakref.ref[Tensor]] = []
 
+    @property
+    def sign(self) -> tuple[str, int]:
+        """What it is known by in tables that stay."""
+        return "tape", self.number
+
     def made(self, rows: Sequence[Tensor]) -> None:
         """Know of the rows, in the order of their numbers, as long as they live."""
         self._rows = list(map(weakref.ref, rows))

@@ -26,6 +26,7 @@ Arrays = Sequence[np.ndarray[Any, Any]]
 _numbers = itertools.count()
 _fields: dict[type[Op], tuple[str, ...]] = {}
 _has_body: dict[type[Op], bool] = {}
+_has_sign: dict[type[Op], bool] = {}  # whether an attribute is known by a sign of it
 SHARED = 1024  # bodies kept so that the same one is found again
 SIGNS = 4096  # structures of bodies that are known again
 LARGE = 4096  # bytes of the constants of a body that is
@@ -162,7 +163,9 @@ def _names(op: Op) -> tuple[str, ...]:
     names = _fields.get(kind)
     if names is None:
         names = _fields[kind] = tuple(f.name for f in fields(op))  # type: ignore[arg-type]
-        _has_body[kind] = any(isinstance(getattr(op, n), Body) for n in names)
+        values = [getattr(op, n) for n in names]
+        _has_body[kind] = any(isinstance(x, Body) for x in values)
+        _has_sign[kind] = any(hasattr(x, "sign") for x in values)
     return names
 
 
@@ -203,15 +206,15 @@ def with_bodies(op: Op, make: Callable[[Body], Body]) -> Op:
 
 
 def sign_of(op: Op) -> Any:
-    """The key by which an op is equal, without its bodies themselves: for tables that
-    stay."""
+    """The key by which an op is equal, without its bodies or its tape themselves: for
+    tables that stay."""
     kind, names = type(op), _names(op)
     if not names:
         return kind
-    if not _has_body[kind]:
+    if not _has_sign[kind]:
         return op
     values = [getattr(op, name) for name in names]
-    return kind, *[v.sign if isinstance(v, Body) else v for v in values]
+    return kind, *[getattr(x, "sign", x) for x in values]
 
 
 @dataclass(frozen=True)
