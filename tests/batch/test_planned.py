@@ -166,7 +166,7 @@ SPELLINGS: dict[str, Callable[[Net], list[Any]]] = {
         *(without_gradients, held, frozen_and_not, twice),
     )
 }
-LONG = {"looked_at", "twice"}  # a derivative goes on through rows that ran before
+LONG = {"twice"}  # a derivative goes on through rows that ran before
 
 
 @pytest.fixture

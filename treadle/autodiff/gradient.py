@@ -207,14 +207,18 @@ def _derived(node: Tensor, seed: Tensor) -> tuple[list[Variable], list[Tensor]]:
     return [parameters[k] for k in order], [by_position[k] for k in order]
 
 
-def untrained(y: Tensor) -> GradientError:
-    """The error of a loss that depends on no trainable parameter."""
-    reads = any(v.trainable for v in variables(y))
+def untrained(y: Tensor, of: str = "") -> GradientError:
+    """The error of a loss that depends on no trainable parameter, or none `of` some."""
+    text = f"the loss depends on no trainable parameter{of}"
+    if not any(v.trainable for v in variables(y)):
+        text = "the loss reads no trainable parameter"
+    elif not of:
+        text += (
+            ": each one that it reads is behind a stop_gradient, a comparison, whole "
+            "numbers or td.no_grad()"
+        )
     return GradientError(
-        "the loss reads no trainable parameter"
-        if not reads
-        else "the loss depends on no trainable parameter: each one that it reads is "
-        "behind a stop_gradient, a comparison, whole numbers or td.no_grad()",
+        text,
         hint="make what is to be learned with td.param(...), and let the loss follow "
         "from it by ops with a derivative",
     )

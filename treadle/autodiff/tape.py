@@ -20,6 +20,7 @@ from treadle.graph.leaves import Cut, Leaf, constant_node, cut_of
 from treadle.graph.numbers import number
 from treadle.graph.op import Cotangents, Op, op
 from treadle.graph.tensor import Tensor, cut, remade
+from treadle.graph.traversal import reach
 from treadle.ops.families import Output
 from treadle.ops.lookup import RowsToDense
 
@@ -147,6 +148,11 @@ if native is not None:  # how a graph looks hangs on whether it reads some
 def tape_of(node: Tensor) -> Tape | None:
     """The tape that a node is a row of."""
     return node.op.tape if type(node.op) is Row else None
+
+
+def reads_rows(node: Tensor) -> bool:
+    """Return True if a node with a value was computed from rows of a tape."""
+    return node.stored is not None and any(map(tape_of, reach([node])))
 
 
 RECIPE = "recipe"  # the mark of rows

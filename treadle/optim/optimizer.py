@@ -8,8 +8,9 @@ from itertools import chain
 from typing import Any
 
 from treadle.autodiff.derivative import analyze, endangered, recorded
-from treadle.autodiff.gradient import graded, gradings, variables
+from treadle.autodiff.gradient import graded, gradings, untrained
 from treadle.autodiff.reverse import seed_for
+from treadle.autodiff.tape import reads_rows
 from treadle.autodiff.targets import Trainable
 from treadle.base.collector import collector_paused
 from treadle.base.errors import GradientError, RunError
@@ -26,7 +27,6 @@ from treadle.ops.create import zeros
 from treadle.optim.controls import Controls, LossScale, kept_where
 from treadle.optim.gradients import NormAverage, prepare
 from treadle.optim.groups import (
-    Group,
     GroupMaker,
     Now,
     Rate,
@@ -179,12 +179,18 @@ class Optimizer(OptimizerState):
     def _stepped(self, loss: Any, only: set[int] | None) -> Any:
         """A step of all or some parameters; only with a schedule its rates differ."""
         now = self._scheduled()
-        seen = self._seen(loss, only, now.roots() if now else [])
+        rates = now.roots() if now else []
+        work = self._accumulated(only) if loss is None else []
+        seen = self._seen(loss, only, rates, work)
+        if seen is None and loss is not None and reads_rows(as_tensor(loss)):
+            work = self._derived(as_tensor(loss), only)  # which can be looked at
+            seen = self._seen(loss, only, rates, work)
         if seen is not None and self._plans.run(*seen[:2]) is not None:
             return None if loss is None else Awaited(seen[1].nodes[0].stored)
         if loss is not None and rerolled([as_tensor(loss)], seen and seen[1]):
             return self._stepped(loss, only)
-        return self._step_anew(loss, only, now, seen and self._plans.note(*seen))
+        note = seen and self._plans.note(*seen)
+        return self._step_anew(loss, only, now, note, work=work)
 
     @collector_paused
     def _step_anew(
@@ -194,12 +200,13 @@ class Optimizer(OptimizerState):
         now: Now | None,
         note: PlanRecording | None,
         more: Sequence[tuple[Variable, Any]] = (),
+        work: Work | None = None,
     ) -> Any:
         """A step that follows no plan, and makes `more` changes at once; one is made of
         it, if there is a `note`."""
         with recording(note):
             now = now or self._now()
-            roots, finite, changes, since, chosen = self._asked(loss, only, now)
+            roots, finite, changes, since, chosen = self._asked(loss, only, now, work)
             changes += more
         if top().tracing:
             self.controls.refuse_traces()
@@ -210,9 +217,10 @@ class Optimizer(OptimizerState):
         updates = updates_of(changes, since)
         watched = self.controls.raised(finite)
         del changes, finite, now  # what these alone hold would be asked for
+        spent = roots if loss is None else roots[:1]
         with self._plans.kept(note, chosen):
-            run([*roots, *updates, *watched], spent=roots)
-        release(roots, chosen)
+            run([*roots, *updates, *watched], spent=spent)
+        release(spent, chosen)
         if watched and not watched[0].item():
             raise RunError(
                 f"the gradients of step {int(self.count) + 1} are not finite",
@@ -279,20 +287,17 @@ class Optimizer(OptimizerState):
                 return graded(self._since)
         return []
 
-    def candidates(self, group: Group, read: Sequence[Variable]) -> Sequence[Variable]:
-        """The parameters of a group; one without a list takes those nobody names."""
-        if group.parameters is not None:
-            return group.parameters
-        named = {id(p) for other in self.groups for p in other.parameters or ()}
-        return [p for p in read if id(p) not in named]
-
     def _asked(
-        self, loss: Any, only: set[int] | None, now: Now
+        self, loss: Any, only: set[int] | None, now: Now, work: Work | None = None
     ) -> tuple[list[Tensor], Tensor | None, Changes, int, set[int]]:
-        """The roots of a step, what `_changes` gives, and the ids of what changes."""
+        """The roots of a step, what `_changes` gives, and the ids of what changes;
+        `work` has the gradients where they are known."""
         roots = [] if loss is None else [as_tensor(loss)]
-        work = self._derived(roots[0], only) if roots else self._accumulated(only)
-        roots = roots or [*{x.serial: x for x in chain(*self._read(work))}.values()]
+        if loss is None or work:
+            work = work or self._accumulated(only)
+            roots = [*{x.serial: x for x in chain(roots, *self._read(work))}.values()]
+        else:
+            work = self._derived(roots[0], only)
         chosen = {id(p) for _, p, _ in work}
         return roots, *self._changes(work, now), chosen
 
@@ -311,12 +316,7 @@ class Optimizer(OptimizerState):
             seed = self.loss_scale.scale.node().astype(loss.type.dtype)
         gradients = recorded(below, [whole], [seed], [p for _, p in pairs])
         if not gradients:
-            error = GradientError(
-                "the loss reads no trainable parameter"
-                if not any(v.trainable for v in variables(loss))
-                else "the loss depends on no trainable parameter of this optimizer",
-                hint="make what is to be learned with td.param(...)",
-            )
+            error = untrained(loss, " of this optimizer")
             raise error.located("step", repr(loss.type), loss.line)
         return [(*pairs[k], gradients[k]) for k in sorted(gradients)]
 
@@ -343,25 +343,26 @@ class Optimizer(OptimizerState):
         return [(g,) if sums else group.read(p, g, wanted) for group, p, g in work]
 
     def _seen(
-        self, loss: Any, only: set[int] | None, rates: Sequence[Tensor]
+        self, loss: Any, only: set[int] | None, rates: Sequence[Tensor], work: Work
     ) -> tuple[Any, Look, Owned] | None:
         """How a step looks, by its graph, that of its `rates`, and all else that
-        decides what it does; None where it cannot be told."""
+        decides what it does; None where it cannot be told. `work` has the gradients
+        where they are not yet to be derived of the loss."""
         sign, around = self._sign(), settings()
         if sign is None or around is None:
             return None
-        work = self._accumulated(only) if loss is None else []
-        read = self._read(work)
-        asked = [*chain(*read)] if loss is None else [as_tensor(loss)]
+        read, derived = self._read(work), loss is not None and not work
+        asked = [*([] if loss is None else [as_tensor(loss)]), *chain(*read)]
         asked += endangered(asked)
         number = {x.serial: k for k, x in enumerate(asked)}
-        counts = tuple(map(len, read))  # of nodes that are read, in this order
+        # Of nodes that are read, in this order.
+        counts = loss is not None, *map(len, read)
         if len(number) < len(asked):
             counts += tuple([number[x.serial] for x in chain(*read)])
             asked = [*{x.serial: x for x in asked}.values()]
         mine, pending = self._owned(), top().pending
         mine = {**assigned(pending), **mine} if pending else mine
-        columns = look(asked, rates, mine, loss is not None, pending, True)
+        columns = look(asked, rates, mine, derived, pending, True)
         if columns is None or [p for _, p, _ in work if p.frozen is not None]:
             return None
         chosen = None if only is None else frozenset(only)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -17,7 +17,7 @@ from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
 from treadle.nn.state import Keys, Rename, choose, compare
 from treadle.optim.controls import Controls
-from treadle.optim.groups import GroupMaker, Now, ParameterGroup, Work
+from treadle.optim.groups import Group, GroupMaker, Now, ParameterGroup, Work
 from treadle.optim.transform import Transform
 from treadle.optim.update import MASTER
 from treadle.runtime.evaluate import evaluate
@@ -240,6 +240,13 @@ class OptimizerState:
         if controls is None or None in groups:
             return None
         return controls, groups, self.sparse_updates, self._parted
+
+    def candidates(self, group: Group, read: Sequence[Variable]) -> Sequence[Variable]:
+        """The parameters of a group; one without a list takes those nobody names."""
+        if group.parameters is not None:
+            return group.parameters
+        named = {id(p) for other in self.groups for p in other.parameters or ()}
+        return [p for p in read if id(p) not in named]
 
     def _own_states(self) -> list[Variable]:
         """The states of all parameters, each once."""
