@@ -218,14 +218,19 @@ def rows_given(node: Tensor) -> list[Tensor] | None:
     return rows if rows is not None and all(map(has_recipe, rows)) else None
 
 
-def cut_pulled(node: Tensor) -> None:
-    """Make a leaf of an evaluated result of a TapeGradient; how it was computed is
-    noted if it can be derived again.
+def cut_pulled(nodes: Sequence[Tensor]) -> None:
+    """Make leaves of evaluated results of TapeGradients; how they were computed is
+    noted where they can be derived again.
     """
-    recipe = node.op, node.inputs
-    cut(node, Cut(TWICE, True))
-    if rows_given(recipe[1][0]) is not None:
-        keep_recipes([node], [recipe])
+    again: dict[int, bool] = {}  # by TapeGradient: rows may be thousands
+    for node in nodes:
+        recipe = node.op, node.inputs
+        below = node.inputs[0]
+        if below.serial not in again:
+            again[below.serial] = rows_given(below) is not None
+        cut(node, Cut(TWICE, True))
+        if again[below.serial]:
+            keep_recipes([node], [recipe])
 
 
 @op()

@@ -326,7 +326,7 @@ def _pull_tapes(wanted: Sequence[Tensor], begin: bool) -> list[Tape]:
             record.pulled(first, results)
         for k, node in results:
             settle(node, gradients[k])
-            cut_pulled(node)
+        cut_pulled([node for _, node in results])
 
 
 def _settle_all(roots: Sequence[Tensor], begin: bool) -> None:

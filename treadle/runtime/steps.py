@@ -155,10 +155,10 @@ class RunPlan:
 
     def _leave(self, values: Values) -> None:
         """Give gradients of rows, and rows that stay, their values."""
-        for slot, place in self.pulled:
-            node = values.look.nodes[place]
+        pulled = [values.look.nodes[place] for _, place in self.pulled]
+        for node, (slot, _) in zip(pulled, self.pulled, strict=True):
             settle(node, values.there(slot))
-            cut_pulled(node)
+        cut_pulled(pulled)
         for part in self.forests:
             if isinstance(part, Rowed):
                 part.leave(values)
