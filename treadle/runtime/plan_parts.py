@@ -186,11 +186,8 @@ class Rowed:
 
     def leave(self, values: Values) -> None:
         """Make leaves of the exits, if they are rows of a tape from now on."""
+        assert self.places is not None
         run = values.rows.get(self.number)
-        if values.by_core:
-            self.rows.count()
-        if self.places is None:
-            return
         if run is None:
             shared = [values(x) for x in self.shared]
             ids = [values.made[slot] for _, slot in self.ids]

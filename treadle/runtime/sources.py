@@ -39,7 +39,6 @@ class Values:
         self.late: dict[Slot, Futures] = {}  # what arrays of rows are yet to come of
         self.begun: list[Futures] = []  # what goes on beside this, in order
         self.claim: Claim | None = None  # of what the last part makes
-        self.by_core = False  # which has run all parts at once
 
     def __call__(
         self, source: Source, begin: bool = False, as_argument: AsArgument | None = None

@@ -115,10 +115,9 @@ class RunPlan:
         let_go(self.changed)
         nodes, now = look.nodes, engine(around.options.engine)
         given, others = nodes, look.others
-        for part in self.forests:
-            if isinstance(part, Pulled) and part.number is None:
-                more = part.run_of(look).kept
-                given, others = [*given, *more], [*others, *[0] * len(more)]
+        for part in self.later:
+            more = part.run_of(look).kept
+            given, others = [*given, *more], [*others, *[0] * len(more)]
         if self.open:
             now.derived([nodes[k] for k in self.open])
         last = getattr(self.parts[-1], "program", None)
@@ -129,9 +128,11 @@ class RunPlan:
         mark_run()
         for mark in (updates and updates[0].marks) or ():
             mark.carried_out(look.updates)
-        if self.outputs or self.forests:
+        for rowed in self.rowed:
+            rowed.rows.count()
+        if self.outputs or self.pulled or self.leaves:
             all_values = Values(look, self.slots)
-            all_values.made, all_values.by_core = values, True
+            all_values.made = values
             self._leave(all_values)
         if self.outputs:
             look.outputs = {n: all_values(source) for n, source in self.outputs}
@@ -149,9 +150,19 @@ class RunPlan:
         return frozenset([id(x.variable) for x in changes])
 
     @lazy
-    def forests(self) -> Sequence[Rowed | Pulled]:
-        """The parts that are rows or gradients of rows."""
-        return [x for x in self.parts if not isinstance(x, Computed)]
+    def rowed(self) -> Sequence[Rowed]:
+        """The parts that are rows."""
+        return [x for x in self.parts if isinstance(x, Rowed)]
+
+    @lazy
+    def leaves(self) -> Sequence[Rowed]:
+        """Those whose exits are leaves after a run."""
+        return [x for x in self.rowed if x.places is not None]
+
+    @lazy
+    def later(self) -> Sequence[Pulled]:
+        """The gradients of rows that ran before."""
+        return [x for x in self.parts if isinstance(x, Pulled) and x.number is None]
 
     def _leave(self, values: Values) -> None:
         """Give gradients of rows, and rows that stay, their values."""
@@ -159,9 +170,8 @@ class RunPlan:
         for node, (slot, _) in zip(pulled, self.pulled, strict=True):
             settle(node, values.there(slot))
         cut_pulled(pulled)
-        for part in self.forests:
-            if isinstance(part, Rowed):
-                part.leave(values)
+        for part in self.leaves:
+            part.leave(values)
 
     def _run(self, look: Look) -> list[Tensor]:
         values = Values(look, self.slots)
