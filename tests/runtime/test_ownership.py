@@ -17,6 +17,8 @@ import pytest
 import treadle as td
 from tests.runtime.threads import Campaign, in_python
 from treadle.base.locks import is_mine, locks
+from treadle.graph import thread as of_threads
+from treadle.graph.frame import top
 
 PACKAGE = str(Path(td.__file__).parent)
 ROOM = 20_000
@@ -285,6 +287,27 @@ def test_a_step_says_what_was_assigned_before_it_and_keeps_what_comes_later(
 def test_threads_that_do_everything_at_once() -> None:
     """A second of the campaign in threads.py, which is to run for longer by hand."""
     assert not Campaign(1.0, seed=1).run()
+
+
+def test_others_assign_while_it_is_asked_who_else_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    p, *rest = [td.param(f"p{k}", init=0.0) for k in range(9)]
+    others: list[Any] = []
+
+    def slow(x: Any) -> int:
+        if len(others) < len(rest):  # as if it had lost its turn here
+            others.append(rest[len(others)])
+            assigns = threading.Thread(target=others[-1].assign, args=(1.0,))
+            assigns.start()
+            assigns.join()
+        return id(x)
+
+    p.assign(2.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(of_threads, "id", slow, raising=False)
+        top().alone()
+    assert others and all(float(q) == 1.0 for q in others) and float(p) == 2.0
 
 
 def test_what_two_threads_assign_and_fail_to_carry_out_is_gone() -> None:

@@ -106,7 +106,8 @@ class Frame:
         if modes.get().transactions:
             return False
         newest = {id(x.op.variable): id(x) for x in self.pending}  # type: ignore[attr-defined]
-        return newest == {k: id(x) for k, x in self.versions.items()}
+        seen = self.versions.copy()  # other threads assign
+        return newest == {k: id(x) for k, x in seen.items()}
 
     def drop(self, updates: Sequence[Tensor]) -> None:
         """See what was carried out no more."""

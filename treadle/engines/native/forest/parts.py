@@ -33,6 +33,7 @@ KEPT = 1024  # row counts of a body
 BODIES = 512
 VARIANTS = 16  # of a body
 
+
 class _Translated:
     """The program of a body, and where its arguments and results are the body's."""
 
