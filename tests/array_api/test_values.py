@@ -140,6 +140,10 @@ def test_differences_and_scans_with_their_beginning() -> None:
     assert np.array_equal(y, np.cumulative_sum(x, axis=1, include_initial=True))
     back = td.cumulative_prod([2.0, 3.0], include_initial=True, reverse=True)
     assert back.tolist() == [6.0, 3.0, 1.0]
+    for scan in (td.cumulative_sum, td.cumulative_prod):
+        assert scan([2, 3], axis=None).tolist() == scan([2, 3]).tolist()
+        with pytest.raises(td.AxisError, match="None"):
+            scan(x, axis=None)
     assert td.searchsorted([3.0, 1.0], [2.0], sorter=[1, 0]).tolist() == [1]
     assert float(td.var([1.0, 3.0], correction=0.5)) == pytest.approx(2 / 1.5)
 

@@ -113,6 +113,11 @@ class CumulativeSum(Running):
         return (CumulativeSum(self.axis, not self.reverse, self.exclusive)(g),)
 
 
+def _along(axis: Any, type_: Type) -> int:
+    """The position of an axis, which is None for the only one of a vector."""
+    return resolve_axis(0 if axis is None and type_.ndim == 1 else axis, type_)
+
+
 @provide
 def cumulative_sum(
     x: Any,
@@ -125,13 +130,14 @@ def cumulative_sum(
 ) -> Tensor:
     """The sum up to each place along `axis`; `dtype` as in `sum`.
 
+    None is the axis of a vector, as in the array API standard.
     With `include_initial` one more, of nothing, is where the scan begins.
 
     >>> td.cumulative_sum([1.0, 2.0, 3.0]).tolist()
     [1.0, 3.0, 6.0]
     """
     node = summand(x, dtype)
-    op = CumulativeSum(resolve_axis(axis, node.type), reverse, exclusive)
+    op = CumulativeSum(_along(axis, node.type), reverse, exclusive)
     return op.with_initial(node) if include_initial else op(node)
 
 
@@ -172,7 +178,7 @@ def cumulative_prod(
     [1.0, 2.0, 6.0]
     """
     node = summand(x, dtype)
-    op = CumulativeProd(resolve_axis(axis, node.type), reverse, exclusive)
+    op = CumulativeProd(_along(axis, node.type), reverse, exclusive)
     return op.with_initial(node) if include_initial else op(node)
 
 
