@@ -6,6 +6,8 @@ import json
 import re
 import shutil
 import subprocess
+from base64 import b64encode
+from collections import Counter
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -35,10 +37,37 @@ addEventListener("error", note, true);
 </script>"""
 
 
-def browse(
-    page: str, folder: Path, script: str, *, picture: str = ""
-) -> dict[str, Any]:
-    """What a script puts into `found` in a page; with `picture` a PNG is made, too.
+COLORS = """
+const image = document.images[0];
+const canvas = new OffscreenCanvas(image.naturalWidth, image.naturalHeight);
+const context = canvas.getContext("2d");
+context.drawImage(image, 0, 0);
+const { data } = context.getImageData(0, 0, canvas.width, canvas.height);
+const counts = new Uint32Array(1 << 24);
+for (let k = 0; k < data.length; k += 4)
+  counts[(data[k] << 16) | (data[k + 1] << 8) | data[k + 2]] += 1;
+found.colors = [];
+counts.forEach((count, color) => count > 99 && found.colors.push([color, count]));
+image.remove();
+"""
+
+
+def painted(page: str, folder: Path, height: int = 850) -> Counter[str]:
+    """How many pixels of each color, "#rrggbb", a picture of a page has: 100 or more.
+
+    What is drawn on a canvas is no part of a document, so only a picture tells of it.
+    """
+    path, picture = folder / "page.html", folder / "page.png"
+    path.write_text(page)
+    _run(path, folder, f"--screenshot={picture}", f"--window-size=1300,{height}")
+    data = b64encode(picture.read_bytes()).decode()
+    shown = f"<head></head><body><img src='data:image/png;base64,{data}'></body>"
+    colors = browse(shown, folder, COLORS)["colors"]
+    return Counter({f"#{color:06x}": n for color, n in colors})
+
+
+def browse(page: str, folder: Path, script: str) -> dict[str, Any]:
+    """What a script puts into `found` in a page.
 
     `found["errors"]` has what the page failed by.
     """
@@ -46,8 +75,6 @@ def browse(
     begun = page.replace("<head>", ERRORS, 1)
     path.write_text(begun.replace("</body>", REPORT % script + "</body>"))
     dom = _run(path, folder, "--dump-dom")
-    if picture:
-        _run(path, folder, f"--screenshot={folder / picture}", "--window-size=1300,850")
     match = re.search(r'data-found="([^"]*)"', dom)
     assert match, dom[-2000:]
     found: dict[str, Any] = json.loads(unescape(match[1]))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import treadle as td
-from tests.browser import browse, needs_browser
+from tests.browser import browse, needs_browser, painted
 from treadle.base.notebook import brief_traceback, table
 from treadle.train import progress
 
@@ -145,10 +145,17 @@ def test_a_notebook_is_seen_in_a_browser(book: Any, tmp_path: Path) -> None:
       .map((one) => one.getBoundingClientRect().height);
     const inner = document.querySelector("iframe").contentDocument;
     found.boxes = inner.body.dataset.shown;
+    const cell = document.querySelector("iframe").parentElement;
+    found.over = cell.scrollWidth - cell.clientWidth;
     """
     found = browse(page, tmp_path, script)
     assert found["curves"] >= 4 and found["tables"] >= 4
     assert min(found["heights"]) > 10 and int(found["boxes"]) >= 5
+    assert found["over"] == 0, "a bar below the page of a graph"
+    colors = painted(page, tmp_path, height=3600)
+    curves, graph = ("#2f6fb0", "#d9772b"), ("#fde68a", "#fbcfe8")
+    assert min(colors[one] for one in curves) > 500
+    assert min(colors[one] for one in graph) > 3000, "parameters and products"
 
 
 def test_displays_are_html_whatever_names_hold() -> None:

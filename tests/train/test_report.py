@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import treadle as td
-from tests.browser import browse, needs_browser
+from tests.browser import browse, needs_browser, painted
 from treadle.train import Confusion, Report, confusion_matrix
 
 
@@ -70,6 +70,8 @@ def test_a_report_has_curves_epochs_and_confusion(tmp_path: Path) -> None:
     assert "Confusion of 200 examples" in found["text"]
     assert "the least val_loss" in found["text"] and "val_accuracy" in found["text"]
     assert "15 parameters" in found["text"]
+    colors = painted(page, tmp_path)
+    assert min(colors["#2f6fb0"], colors["#d9772b"]) > 250, "two curves in two figures"
 
 
 def test_a_report_without_examples_or_epochs_is_a_page() -> None:

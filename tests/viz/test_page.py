@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import treadle as td
-from tests.browser import browse, needs_browser
+from tests.browser import browse, needs_browser, painted
 from treadle.viz.explorer import entries_of, explorer
 from treadle.viz.page import Page
 from treadle.viz.tree import NodeGroup, contiguous, grouped
@@ -89,6 +89,14 @@ def test_modules_open_and_close_and_a_search_goes_into_them(tmp_path: Path) -> N
     assert "found" in found["hits"] and "Softmax" in found["hits"]
     assert found["chosen"].startswith("Softmax") and found["selected"] == 1
     assert found["more"] > found["first"].__len__()
+
+
+@needs_browser
+def test_a_picture_of_943_nodes_has_boxes_and_edges(tmp_path: Path) -> None:
+    colors = painted(page_of(transformer(), tmp_path), tmp_path)
+    assert colors["#e2e8f0"] > 10_000, "eight groups"
+    assert colors["#dcfce7"] > 1000, "the sum"
+    assert colors["#a9b0b7"] > 1000, "edges"
 
 
 @needs_browser

@@ -39,7 +39,8 @@ class Page:
     def _repr_html_(self) -> str:
         return (
             f'<iframe srcdoc="{html.escape(self.html)}" width="100%" '
-            f'height="{self.height}" style="border: 1px solid #8886"></iframe>'
+            f'height="{self.height}" '
+            'style="border: 1px solid #8886; box-sizing: border-box"></iframe>'
         )
 
     def __repr__(self) -> str:
