@@ -22,6 +22,8 @@ import numpy as np
 
 import treadle as td
 
+__all__ = ["Row", "apart", "feed_of", "files", "row_of", "session_of"]
+
 Feed = dict[str, np.ndarray[Any, Any]]
 
 NARROW = 1e-4  # the greatest difference that is let pass
@@ -57,7 +59,10 @@ def files(path: Path) -> Iterator[tuple[str, bytes]]:
         with zipfile.ZipFile(path) as wheel:
             for name in wheel.namelist():
                 if name.endswith(".onnx"):
-                    yield f"{path.name.split('-')[0]}/{Path(name).name}", wheel.read(name)
+                    yield (
+                        f"{path.name.split('-')[0]}/{Path(name).name}",
+                        wheel.read(name),
+                    )
     else:
         for file in sorted(path.rglob("*.onnx")) if path.is_dir() else [path]:
             yield file.name, file.read_bytes()
@@ -118,15 +123,20 @@ def feed_of(session: Any) -> Feed:
 
 def _difference(values: Any, wanted: Any) -> float:
     pairs = zip(values, wanted, strict=True)
-    return max(_apart(np.asarray(y), np.asarray(want)) for y, want in pairs)
+    return max(apart(np.asarray(y), np.asarray(want)) for y, want in pairs)
 
 
-def _apart(y: np.ndarray[Any, Any], want: np.ndarray[Any, Any]) -> float:
+def apart(y: np.ndarray[Any, Any], want: np.ndarray[Any, Any]) -> float:
+    """The greatest difference over the greatest finite value, which is at least 1."""
     if y.shape != want.shape or y.dtype != want.dtype:
         return float("inf")
-    if not np.array_equal(np.isnan(y), np.isnan(want)):
+    y, want = y.astype(float), want.astype(float)
+    finite = np.isfinite(want)
+    if not np.array_equal(y[~finite], want[~finite], equal_nan=True):
         return float("inf")
-    y, want = np.nan_to_num(y.astype(float)), np.nan_to_num(want.astype(float))
+    y, want = y[finite], want[finite]
+    if not np.isfinite(y).all():
+        return float("inf")
     return float(np.max(abs(y - want), initial=0) / np.max(abs(want), initial=1))
 
 
@@ -146,11 +156,10 @@ def row_of(name: str, model: bytes, runs: int, threads: int) -> Row:
     """One file, loaded, compared and measured."""
     session = session_of(model, threads)
     feed = feed_of(session)
+    inputs = list(feed.values())
     try:
         net = td.from_onnx(model)
-        result = net(**feed) if _plain(feed) else net(*feed.values())
-        results = result if isinstance(result, tuple) else (result,)
-        values = [np.asarray(y) for y in results]
+        values = _arrays(net(*inputs))
     except td.TreadleError as error:
         return Row(name, reason=f"refused: {error.message}")
     difference = _difference(values, session.run(None, feed))
@@ -158,17 +167,12 @@ def row_of(name: str, model: bytes, runs: int, threads: int) -> Row:
         unfused = session_of(model, threads, fused=False)
         difference = min(difference, _difference(values, unfused.run(None, feed)))
 
-    def call() -> None:
-        y = net(*feed.values())
-        for one in y if isinstance(y, tuple) else (y,):
-            np.asarray(one)
-
-    ours, theirs = _medians(runs, call, lambda: session.run(None, feed))
-    return Row(name, difference, ours, theirs)
+    calls = lambda: _arrays(net(*inputs)), lambda: session.run(None, feed)
+    return Row(name, difference, *_medians(runs, *calls))
 
 
-def _plain(feed: Feed) -> bool:
-    return all(name.isidentifier() for name in feed)
+def _arrays(result: Any) -> list[np.ndarray[Any, Any]]:
+    return [np.asarray(y) for y in (result if isinstance(result, tuple) else (result,))]
 
 
 def main() -> None:
