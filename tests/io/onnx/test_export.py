@@ -109,6 +109,12 @@ NETS = {
         (2, 3, 8, 8),
     ),
     "norm": (lambda: nn.Sequential(nn.LayerNorm(6), nn.GELU()), (2, 6)),
+    "rectifiers": (
+        lambda: nn.Sequential(
+            nn.Linear(4, 8), nn.Hardswish(), nn.ELU(), nn.LeakyReLU(), nn.ReLU6()
+        ),
+        (3, 4),
+    ),
 }
 
 

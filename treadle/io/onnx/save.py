@@ -17,7 +17,7 @@ from treadle.base.types import Type
 from treadle.graph.leaves import as_tensor
 from treadle.graph.variable import Placeholder
 from treadle.io.files import PathLike, guarded, write_atomically
-from treadle.io.onnx import exports_elements, exports_structure
+from treadle.io.onnx import exports_activations, exports_elements, exports_structure
 from treadle.io.onnx.dynamic import (
     Axes,
     OpenExtents,
@@ -32,7 +32,7 @@ from treadle.io.onnx.writer import LAST, OPSET, Writer
 from treadle.runtime.computation import Computation
 
 _IR = {OPSET: 9, LAST: 11}  # the versions of the format that have these ops
-_TABLES = (exports_elements, exports_structure)  # each fills EXPORTS
+_TABLES = (exports_activations, exports_elements, exports_structure)  # fill EXPORTS
 
 
 def to_onnx(

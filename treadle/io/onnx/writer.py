@@ -141,6 +141,7 @@ class Writer:
         plain = without_calls(body)
         results = inner.body(plain, [*inputs, *outside])
         outputs = [inner.add("Identity", y) for y in results]
+        inner.drop_unread(outputs)
         self._count = inner._count
         self.opset = max(self.opset, inner.opset)
         helper = self.onnx.helper

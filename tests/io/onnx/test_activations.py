@@ -1,0 +1,117 @@
+"""Activations that are smaller ops here are written as ONNX's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treadle as td
+from treadle import nn
+
+pytest.importorskip("onnx")
+
+import onnx
+
+from tests.io.onnx.models import by_onnx, by_treadle
+
+X = np.linspace(-8, 8, 24, dtype=np.float32).reshape(2, 3, 4)
+SLOPES = np.array([[0.5], [-1.0], [2.0]], np.float32)
+
+Activation = Callable[[Any], Any]
+ONE: dict[str, tuple[str, Activation]] = {
+    "relu6": ("Clip", td.relu6),
+    "hardtanh": ("Clip", nn.Hardtanh(-2.0, 3.0)),
+    "hard_sigmoid": ("HardSigmoid", td.hard_sigmoid),
+    "another ramp": ("HardSigmoid", lambda x: _between(x * 0.25 + 0.75, 0.0, 1.0)),
+    "hard_swish": ("HardSwish", td.hard_swish),
+    "elu": ("Elu", lambda x: td.elu(x, 0.5)),
+    "celu": ("Celu", lambda x: td.celu(x, 0.5)),
+    "leaky_relu": ("LeakyRelu", lambda x: td.leaky_relu(x, 0.1)),
+    "prelu": ("PRelu", nn.PReLU(3)),
+    "slopes": ("PRelu", lambda x: td.leaky_relu(x, td.asarray(SLOPES))),
+    "gelu_tanh": ("Gelu", td.gelu_tanh),
+}
+# What looks like one and is none: another number, or a result of another shape.
+OTHERS: dict[str, tuple[str, Activation]] = {
+    "ends in the wrong order": ("Where", lambda x: _between(x, 1.0, -1.0)),
+    "other values at the ends": (
+        "Where",
+        lambda x: td.where(x <= 0.0, 1.0, td.where(x >= 2.0, 2.0, x)),
+    ),
+    "a leak from 1 on": ("Where", lambda x: td.where(x > 1.0, x, x * 0.1)),
+    "an elu from 1 on": (
+        "Where",
+        lambda x: td.where(x > 1.0, x, td.expm1(td.minimum(x, 0.0)) * 2.0),
+    ),
+    "slopes that widen": (
+        "Where",
+        lambda x: td.leaky_relu(x[:1], td.asarray(SLOPES[None] * X[:, :1, :1])),
+    ),
+    "a steeper gate": ("HardSigmoid", lambda x: x * _between(x * 0.5 + 0.5, 0.0, 1.0)),
+    "another curve": (
+        "Tanh",
+        lambda x: x * 0.5 * (td.tanh((x + x * x * x * 0.04) * 0.8) + 1.0),
+    ),
+}
+
+
+def _between(x: Any, low: float, high: float) -> Any:
+    return td.where(x <= low, low, td.where(x >= high, high, x))
+
+
+def written(f: Activation, path: Path, x: Any) -> list[str]:
+    """The ops of the file of a function, but for constants, shapes and names."""
+    td.to_onnx(f, path, x, inputs=["x"])
+    kinds = [node.op_type for node in onnx.load(path).graph.node]
+    return [kind for kind in kinds if kind not in ("Constant", "Identity", "Reshape")]
+
+
+def is_right(f: Activation, path: Path, x: Any) -> None:
+    want = f(td.asarray(x)).numpy()
+    for run in (by_onnx, by_treadle):
+        (y,) = run(path, {"x": x})
+        np.testing.assert_allclose(np.asarray(y), want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ONE)
+def test_an_activation_is_one_node(name: str, tmp_path: Path) -> None:
+    kind, f = ONE[name]
+    assert written(f, tmp_path / "m.onnx", X) == [kind]
+    is_right(f, tmp_path / "m.onnx", X)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_looks_like_an_activation_is_written_out(
+    name: str, tmp_path: Path
+) -> None:
+    kind, f = OTHERS[name]
+    assert kind in written(f, tmp_path / "m.onnx", X)
+    assert len(written(f, tmp_path / "m.onnx", X)) > 1
+    is_right(f, tmp_path / "m.onnx", X)
+
+
+@pytest.mark.parametrize("name", ["hard_swish", "elu", "leaky_relu", "gelu_tanh"])
+def test_activations_in_double_precision_are_written_out(
+    name: str, tmp_path: Path
+) -> None:
+    kind, f = ONE[name]
+    x = X.astype(np.float64)
+    assert kind not in written(f, tmp_path / "m.onnx", x)
+    is_right(f, tmp_path / "m.onnx", x)
+
+
+def test_what_a_form_leaves_over_is_in_no_loop(tmp_path: Path) -> None:
+    def net(x: Any) -> Any:
+        return td.scan(lambda h, v: (td.relu6(h + v),) * 2, td.zeros(4), x)[1]
+
+    td.to_onnx(net, tmp_path / "m.onnx", X[0], inputs=["x"])
+    nodes = onnx.load(tmp_path / "m.onnx").graph.node
+    (scan,) = [node for node in nodes if node.op_type == "Scan"]
+    (body,) = [a.g for a in scan.attribute if a.name == "body"]
+    kinds = {node.op_type for node in body.node}
+    assert "Clip" in kinds and "Where" not in kinds and "LessOrEqual" not in kinds
+    is_right(net, tmp_path / "m.onnx", X[0])
