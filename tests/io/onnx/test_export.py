@@ -350,6 +350,15 @@ def test_state_and_draws_are_refused(tmp_path: Path) -> None:
         td.to_onnx(3, tmp_path / "m.onnx")
 
 
+def test_what_was_assigned_before_is_written(tmp_path: Path) -> None:
+    net = nn.Linear(3, 2)
+    x = np.ones((1, 3), np.float32)
+    td.optim.SGD(net, lr=0.1).step(td.sum(net(x) ** 2))
+    net.weight.assign(net.weight * 2.0)
+    td.to_onnx(net, tmp_path / "m.onnx", x, inputs=["x"])
+    same(by_onnx(tmp_path / "m.onnx", {"x": x}), [net(x).numpy()])
+
+
 def test_names_that_meet_are_told_apart(tmp_path: Path) -> None:
     x = td.placeholder((2,), name="y")
     a, b = td.param("w", init=[1.0, 2.0]), td.param("w", init=[3.0, 4.0])

@@ -1,4 +1,4 @@
-"""Exporters of activations that are smaller ops here, and one node in ONNX.
+"""Forms of activations that are smaller ops here, and one node in ONNX.
 
 They are known by their form, so it does not matter who has written it. Attributes are
 single floats there, and runtimes have few of these ops in double precision.
@@ -13,10 +13,11 @@ import numpy as np
 
 from treadle.base.types import broadcast_shapes
 from treadle.graph.tensor import Tensor
-from treadle.io.onnx.writer import Writer, export
+from treadle.io.onnx.writer import Writer
 from treadle.rewrite.pattern import Found, Pattern, captures, of
 
 _SINGLE = ("bfloat16", "float16", "float32")  # an attribute holds all their values
+_CLIPPED = (*_SINGLE, "float64", "int32", "int64")
 
 where, greater, tanh, expm1 = of("Select"), of("Greater"), of("Tanh"), of("Expm1")
 at_most, at_least = of("LessEqual"), of("GreaterEqual")
@@ -97,7 +98,7 @@ FORMS = {
             where(at_most(x, low), low_, where(at_least(x, high), high_, x)),
             alike=(("low", "low_"), ("high", "high_")),
             inputs=("low", "high"),
-            dtypes=(*_SINGLE, "float64"),
+            dtypes=_CLIPPED,
         ),
         ActivationForm(
             "Elu",
@@ -126,6 +127,7 @@ FORMS = {
             inputs=("slope",),
         ),
     ),
+    "Minimum": (ActivationForm("Clip", near, inputs=("low", "high"), dtypes=_CLIPPED),),
     "Multiply": (
         ActivationForm("HardSwish", x * gate, {**UNIT, "a": 1 / 6, "b": 0.5}),
         ActivationForm(
@@ -143,12 +145,9 @@ FORMS = {
         ),
     ),
 }
-_ELSE = {"Select": "Where", "Multiply": "Mul"}
 
 
-@export(*FORMS)
-def _form(w: Writer, node: Tensor, *names: str) -> str:
-    """An op that may be the last one of a form."""
-    kind = node.op.name
-    written = (form.written(w, node) for form in FORMS[kind])
-    return next(filter(None, written), None) or w.add(_ELSE[kind], *names)
+def as_activation(w: Writer, node: Tensor) -> str | None:
+    """The one node of an op that is the last one of a form, None if it is not."""
+    written = (form.written(w, node) for form in FORMS.get(node.op.name, ()))
+    return next(filter(None, written), None)

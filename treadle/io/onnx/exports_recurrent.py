@@ -208,3 +208,47 @@ def with_channel_bias(w: Writer, node: Tensor, product: str) -> str | None:
     op: Any = parts[0].op
     kind = "Conv" if op.name == "Conv" else "ConvTranspose"
     return w.with_bias(product, w.name_of(parts[1]), kind)
+
+
+def as_instance_norm(w: Writer, node: Tensor) -> str | None:
+    """Channels normalized apart, with scale and bias, None if it is not that."""
+    ndim = node.type.ndim
+    shifted = _parts(node, "Add", ndim)
+    scaled = shifted and _parts(shifted[0], "Multiply", ndim)
+    if not shifted or not scaled or scaled[0].op.name != "Standardize":
+        return None
+    op: Any = scaled[0].op
+    x, small = scaled[0].inputs
+    if ndim < 3 or {*op.axes} != {*range(2, ndim)} or node.type.dtype.name != "float32":
+        return None
+    if small.stored is None or small.inputs:
+        return None
+    names = [w.name_of(v) for v in (x, scaled[1], shifted[1])]
+    epsilon = float(np.asarray(small.array))
+    return w.add("InstanceNormalization", *names, epsilon=epsilon)
+
+
+def _normalized(node: Tensor) -> tuple[int, ...]:
+    """The extents that a node of normalized values has along the axes of it."""
+    op: Any = node.op
+    return node.type.shape[min(a % node.type.ndim for a in op.axes) :]
+
+
+def with_norm_scale(w: Writer, node: Tensor) -> str | None:
+    """A layer normalization with the scale that its values are multiplied by."""
+    for x, scale in (node.inputs, node.inputs[::-1]):
+        is_norm = x.op.name == "Standardize" and w.used_once(x)
+        if is_norm and scale.type.shape == _normalized(x):
+            return w.with_scale(w.name_of(x), w.name_of(scale))
+    return None
+
+
+def with_norm_bias(w: Writer, node: Tensor) -> str | None:
+    """A layer normalization with scale, and the bias that is added to its values."""
+    for scaled, bias in (node.inputs, node.inputs[::-1]):
+        for x in scaled.inputs if scaled.op.name == "Multiply" else ():
+            is_norm = x.op.name == "Standardize" and w.used_once(scaled)
+            if is_norm and bias.type.shape == _normalized(x):
+                name = w.name_of(scaled)
+                return w.with_bias(name, w.name_of(bias), "LayerNormalization")
+    return None

@@ -10,12 +10,22 @@ import numpy as np
 
 from treadle.base.types import TupleType, broadcast_shapes
 from treadle.graph.tensor import Tensor
+from treadle.io.onnx.exports_activations import as_activation, number_of
 from treadle.io.onnx.exports_elements import number, type_of
 from treadle.io.onnx.exports_recurrent import (
     as_batch_norm,
+    as_instance_norm,
     as_layer,
     in_parts,
     with_channel_bias,
+    with_norm_bias,
+    with_norm_scale,
+)
+from treadle.io.onnx.exports_windows import (
+    as_blocks,
+    as_border,
+    as_interpolation,
+    as_repeats,
 )
 from treadle.io.onnx.file import CODES
 from treadle.io.onnx.writer import LAST, Names, Writer, export, export_all
@@ -29,6 +39,9 @@ _MOST_STEPS = 4096
 
 @export("Reshape")
 def _reshape(w: Writer, node: Tensor, x: str) -> str:
+    form = as_repeats(w, node) or as_blocks(w, node)
+    if form is not None:
+        return form
     zero = int(0 in node.type.shape)
     return w.add("Reshape", x, w.integers(node.type.shape), allowzero=zero)
 
@@ -91,6 +104,9 @@ def _wide(w: Writer, ids: str) -> str:
 def _index(w: Writer, node: Tensor, x: str, *ids: str) -> str:
     op: Any = node.op
     if op.axes == (op.place,):
+        border = as_border(w, node)
+        if border is not None:
+            return border
         return w.add("Gather", x, _wide(w, ids[0]), axis=op.place)
     t, shape = type_of(node), broadcast_shapes(*[i.type.shape for i in node.inputs[1:]])
     count, every = len(shape), w.integers(shape)
@@ -178,8 +194,14 @@ def _attention(w: Writer, node: Tensor, *xs: str) -> str | None:
 
 @export("Add")
 def _add(w: Writer, node: Tensor, x: str, y: str) -> str:
-    """A sum; where it ends a product with a bias, or a batch normalization, that."""
-    known = as_batch_norm(w, node) or with_channel_bias(w, node, x)
+    """A sum, or the node of what it ends: a product with a bias, a normalization."""
+    known = (
+        as_batch_norm(w, node)
+        or as_instance_norm(w, node)
+        or with_channel_bias(w, node, x)
+        or with_norm_bias(w, node)
+        or as_interpolation(w, node)
+    )
     if known is not None:
         return known
     for product, bias, (p, t) in (
@@ -192,6 +214,28 @@ def _add(w: Writer, node: Tensor, x: str, y: str) -> str:
             if whole is not None:
                 return whole
     return w.add("Add", x, y)
+
+
+@export("Multiply")
+def _multiply(w: Writer, node: Tensor, x: str, y: str) -> str:
+    return as_activation(w, node) or with_norm_scale(w, node) or w.add("Mul", x, y)
+
+
+@export("Divide")
+def _divide(w: Writer, node: Tensor, x: str, y: str) -> str:
+    sums, count = node.inputs
+    op: Any = sums.op
+    if op.name == "SumPool" and number_of(count) == math.prod(op.kernel):
+        return _average_pool(w, sums, w.name_of(sums.inputs[0]))
+    return w.add("Div", x, y)
+
+
+export_all(
+    {
+        name: lambda w, node, *xs, kind=kind: as_activation(w, node) or w.add(kind, *xs)
+        for name, kind in (("Select", "Where"), ("Minimum", "Min"))
+    }
+)
 
 
 def _sliding(op: Any) -> dict[str, Any]:
@@ -217,9 +261,8 @@ def _conv_back(w: Writer, node: Tensor, x: str, weight: str) -> str:
     )
 
 
-@export("SumPool")
-def _sum_pool(w: Writer, node: Tensor, x: str) -> str:
-    # A sum is the average times the count; a border of zeros is written out.
+def _average_pool(w: Writer, node: Tensor, x: str) -> str:
+    """Averages of the windows of a SumPool; a border of zeros is written out."""
     op: Any = node.op
     fields = _sliding(op)
     widths = ((0, 0), (0, 0), *op.padding)
@@ -230,8 +273,16 @@ def _sum_pool(w: Writer, node: Tensor, x: str) -> str:
     fields["pads"] = [0] * len(fields["pads"])
     if set(op.dilation) == {1}:
         del fields["dilations"]
-    average = w.add("AveragePool", x, kernel_shape=op.kernel, **fields)
-    return w.add("Mul", average, number(w, node, math.prod(op.kernel)))
+    return w.add("AveragePool", x, kernel_shape=op.kernel, **fields)
+
+
+@export("SumPool")
+def _sum_pool(w: Writer, node: Tensor, x: str) -> str:
+    # A sum is the average times the count.
+    op: Any = node.op
+    return w.add(
+        "Mul", _average_pool(w, node, x), number(w, node, math.prod(op.kernel))
+    )
 
 
 # -- loops -------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from treadle.base.types import Type
 from treadle.graph.leaves import as_tensor
 from treadle.graph.variable import Placeholder
 from treadle.io.files import PathLike, guarded, write_atomically
-from treadle.io.onnx import exports_activations, exports_elements, exports_structure
+from treadle.io.onnx import exports_elements, exports_structure
 from treadle.io.onnx.dynamic import (
     Axes,
     OpenExtents,
@@ -30,9 +30,10 @@ from treadle.io.onnx.dynamic import (
 from treadle.io.onnx.file import BUFFERS, CODES, MAX_FILE
 from treadle.io.onnx.writer import LAST, OPSET, Writer
 from treadle.runtime.computation import Computation
+from treadle.runtime.evaluate import run
 
 _IR = {OPSET: 9, LAST: 11}  # the versions of the format that have these ops
-_TABLES = (exports_activations, exports_elements, exports_structure)  # fill EXPORTS
+_TABLES = (exports_elements, exports_structure)  # each fills EXPORTS
 
 
 def to_onnx(
@@ -145,6 +146,7 @@ def _computation(
     """What is to be written, with a placeholder for each example."""
     if isinstance(what, Computation):
         return what
+    run([])  # what was assigned before is of the state, not of the network
     placeholders = [
         Placeholder(shape_at(name, t.shape, axes, at), t.dtype, name=name, axes=t.axes)
         for name, t in types.items()

@@ -118,19 +118,33 @@ class Writer:
         return self._readers[node.serial] == 1
 
     def with_bias(self, product: str, bias: str, kind: str) -> str | None:
-        """The node of this kind written for a product, with a bias; None if it has one.
+        """The node of this kind that gives a product, with a bias if it had none."""
+        node = self._last(product, kind)
+        if node is None:
+            return None
+        node.input.append(bias)
+        return product
 
-        The node goes to the end, for the bias may be computed after the product.
+    def with_scale(self, normalized: str, scale: str) -> str | None:
+        """The layer normalization of this name, which has no bias yet, with a scale."""
+        node = self._last(normalized, "LayerNormalization")
+        if node is None:
+            return None
+        node.input[1] = scale
+        return normalized
+
+    def _last(self, output: str, kind: str) -> Any:
+        """The node of this kind and two inputs that gives an output; None if none is.
+
+        It goes to the end, for another input may be computed after it.
         """
         for k in range(len(self.nodes) - 1, -1, -1):
             node = self.nodes[k]
-            if product in node.output:
+            if output in node.output:
                 if node.op_type != kind or len(node.input) > 2:
                     return None
-                del self.nodes[k]
-                node.input.append(bias)
-                self.nodes.append(node)
-                return product
+                self.nodes.append(self.nodes.pop(k))
+                return node
         return None
 
     def graph(self, body: Body, name: str, outside: Sequence[str], count: int) -> Any:

@@ -1,0 +1,187 @@
+"""Forms of ops on positions of pictures that are one node in ONNX."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from treadle.graph.tensor import Tensor
+from treadle.io.onnx.writer import Writer
+
+_RESIZED = ("float16", "float32")  # what runtimes resize
+_BORDERS: dict[Any, str] = {"reflect": "reflect", "edge": "edge"}  # as NumPy, as ONNX
+
+
+def as_repeats(w: Writer, node: Tensor) -> str | None:
+    """Each element repeated along some axes as a Resize to the nearest one."""
+    (wide,) = node.inputs
+    if wide.op.name != "BroadcastTo" or wide.inputs[0].op.name != "Reshape":
+        return None
+    split = wide.inputs[0]
+    (x,) = split.inputs
+    if x.type.dtype.name not in _RESIZED or x.type.ndim != node.type.ndim:
+        return None
+    counts = _repeats(x.type.shape, split.type.shape, wide.type.shape)
+    if counts is None or set(counts[:2]) != {1}:  # runtimes resize pictures alone
+        return None
+    if node.type.shape != tuple(
+        n * m for n, m in zip(x.type.shape, counts, strict=True)
+    ):
+        return None
+    return w.add(
+        "Resize",
+        w.name_of(x),
+        "",
+        w.array(counts, np.float32),
+        mode="nearest",
+        coordinate_transformation_mode="asymmetric",
+        nearest_mode="floor",
+    )
+
+
+def _repeats(
+    shape: tuple[int, ...], split: tuple[int, ...], wide: tuple[int, ...]
+) -> list[int] | None:
+    """How often the elements along each axis come; None if that is not the form."""
+    if len(split) != len(wide):
+        return None
+    counts, k = [], 0
+    for n in shape:
+        if k == len(wide) or split[k] != n or wide[k] != n:
+            return None
+        k += 1
+        is_repeated = k < len(wide) and split[k] == 1 and wide[k] > 1
+        counts.append(wide[k] if is_repeated else 1)
+        k += is_repeated
+    return counts if k == len(wide) else None
+
+
+def as_blocks(w: Writer, node: Tensor) -> str | None:
+    """Channels laid out as blocks of pixels: DepthToSpace."""
+    (turned,) = node.inputs
+    op: Any = turned.op
+    if op.name != "PermuteDims" or op.order != (0, 1, 4, 2, 5, 3):
+        return None
+    (split,) = turned.inputs
+    if split.op.name != "Reshape" or split.inputs[0].type.ndim != 4:
+        return None
+    (x,) = split.inputs
+    n, channels, r, r_, height, width = split.type.shape
+    before = (n, channels * r * r_, height, width)
+    after = (n, channels, height * r, width * r)
+    if r != r_ or x.type.shape != before or node.type.shape != after:
+        return None
+    return w.add("DepthToSpace", w.name_of(x), blocksize=r, mode="CRD")
+
+
+def as_border(w: Writer, node: Tensor) -> str | None:
+    """Rows of an axis with some before and after them as a Pad, of several as one."""
+    pads: dict[int, tuple[int, int]] = {}
+    modes: set[str] = set()
+    x = node
+    while x.op.name == "Index" and (x is node or w.used_once(x)):
+        border = _border(x)
+        if border is None or len(modes | {border[0]}) > 1 or border[1] in pads:
+            break
+        mode, axis, widths = border
+        modes.add(mode)
+        pads[axis] = widths
+        x = x.inputs[0]
+    if not pads:
+        return None
+    each = [pads.get(k, (0, 0)) for k in range(x.type.ndim)]
+    ends = w.integers([before for before, _ in each] + [after for _, after in each])
+    return w.add("Pad", w.name_of(x), ends, mode=_BORDERS[modes.pop()])
+
+
+def _border(node: Tensor) -> tuple[str, int, tuple[int, int]] | None:
+    """The mode, axis and widths of the border that constant places make."""
+    op: Any = node.op
+    x, ids = node.inputs[0], node.inputs[-1]
+    if op.axes != (op.place,) or ids.stored is None or ids.inputs or ids.type.ndim != 1:
+        return None
+    (axis,) = op.axes
+    n, places = x.type.shape[axis], np.asarray(ids.array)
+    if x.type.dtype.kind != "f" or not isinstance(n, int) or len(places) <= n or n < 2:
+        return None
+    for mode in _BORDERS:
+        before = int(places[0])
+        if mode == "edge":
+            before = int(np.argmax(places > 0)) - 1
+        after = len(places) - n - before
+        if before < 0 or after < 0 or (mode == "reflect" and max(before, after) >= n):
+            continue
+        if np.array_equal(np.pad(np.arange(n), (before, after), mode=mode), places):
+            return mode, axis, (before, after)
+    return None
+
+
+def as_interpolation(w: Writer, node: Tensor) -> str | None:
+    """Means of two neighbors along some axes of pictures as a linear Resize."""
+    x, modes, axes = node, set[str](), set[int]()
+    while (line := _interpolated(x)) is not None:
+        mode, axis, inner = line
+        if len(modes | {mode}) > 1 or axis in axes:
+            break
+        modes.add(mode)
+        axes.add(axis)
+        x = inner
+    if not axes or min(axes) < 2 or x.type.ndim != 4:
+        return None
+    if x.type.dtype.name not in _RESIZED:
+        return None
+    return w.add(
+        "Resize",
+        w.name_of(x),
+        "",
+        "",
+        w.integers(node.type.shape),
+        mode="linear",
+        coordinate_transformation_mode=modes.pop(),
+    )
+
+
+def _interpolated(node: Tensor) -> tuple[str, int, Tensor] | None:
+    """How positions are read, the axis and the values of a mean of two neighbors."""
+    if node.op.name != "Add":
+        return None
+    low, high = map(_weighted, node.inputs)
+    if low is None or high is None:
+        return None
+    (x, axis, first, less), (other, axis_, second, more) = low, high
+    if x is not other or axis != axis_:
+        return None
+    steps = second - first
+    if abs(less + more - 1).max() > 1e-6 or not {*steps.tolist()} <= {0, 1}:
+        return None
+    n, m = x.type.shape[axis], len(first)
+    places, k = first + steps * more, np.arange(m)
+    ways = {
+        "half_pixel": np.clip((k + 0.5) * n / m - 0.5, 0, n - 1),
+        "align_corners": k * (n - 1) / max(m - 1, 1),
+    }
+    for mode, expected in ways.items():
+        if abs(places - expected).max() < 1e-5:
+            return mode, axis, x
+    return None
+
+
+def _weighted(node: Tensor) -> tuple[Tensor, int, Any, Any] | None:
+    """The values, axis, places and weights of rows of an axis times constants."""
+    if node.op.name != "Multiply":
+        return None
+    rows, factors = node.inputs
+    op: Any = rows.op
+    if op.name != "Index" or op.axes != (op.place,):
+        return None
+    ids = rows.inputs[-1]
+    shape = [1] * rows.type.ndim
+    shape[op.place] = rows.type.shape[op.place]
+    for constant in (ids, factors):
+        if constant.stored is None or constant.inputs:
+            return None
+    if ids.type.ndim != 1 or factors.type.shape != tuple(shape) or not ids.type.size:
+        return None
+    weights = np.asarray(factors.array, np.float64).reshape(-1)
+    return rows.inputs[0], op.place, np.asarray(ids.array), weights
