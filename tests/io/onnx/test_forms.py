@@ -140,3 +140,19 @@ def test_a_layer_is_one_node_for_any_batch(name: str, tmp_path: Path) -> None:
     assert kind in kinds_of(tmp_path / "m.onnx")
     for rows in (X[:1], np.concatenate([X, X[:1]])):
         is_right(f, tmp_path / "m.onnx", rows)
+
+
+PICTURES = [name for name in ONE if "layer norm" not in name]
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_layer_is_one_node_for_pictures_of_any_size(
+    name: str, tmp_path: Path
+) -> None:
+    kind, f = ONE[name]
+    open_ = {"x": {2: "h", 3: "w"}}
+    td.to_onnx(f, tmp_path / "m.onnx", X, inputs=["x"], dynamic=open_)
+    assert kind in kinds_of(tmp_path / "m.onnx")
+    for height, width in ((4, 8), (9, 6)):
+        x = np.resize(X, (2, 4, height, width))
+        is_right(f, tmp_path / "m.onnx", x)
