@@ -192,6 +192,14 @@ def test_norms_and_ranks_of_nothing_are_0(shape: tuple[int, ...]) -> None:
     assert np.array_equal(td.linalg.matrix_rank(x).numpy(), np.zeros(shape[:-2]))
 
 
+def test_ranks_of_a_stack_have_a_bound_each() -> None:
+    x = np.eye(2) * [1.0, 0.1] * np.ones((2, 1, 1))
+    bounds = np.array([0.5, 0.01])
+    found = td.linalg.matrix_rank(x, rtol=bounds)
+    assert found.tolist() == np.linalg.matrix_rank(x, rtol=bounds).tolist() == [1, 2]
+    assert td.linalg.matrix_rank(x[:0], rtol=bounds[:0]).shape == (0,)
+
+
 def test_half_floats_and_integers_are_taken() -> None:
     x = np.array([[2, 1], [1, 3]])
     assert la.inv(x).dtype == td.float32

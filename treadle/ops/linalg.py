@@ -222,7 +222,8 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> T
 def matrix_rank(x: Any, rtol: Any = None) -> Tensor:
     """The rank of matrices: how many singular values exceed `rtol` times the largest.
 
-    `rtol` is by default max(m, n) units of rounding.
+    `rtol` is one number, or one for each matrix of a stack; by default max(m, n) units
+    of rounding.
 
     >>> int(td.linalg.matrix_rank([[1.0, 2.0], [2.0, 4.0]]))
     1
@@ -231,7 +232,8 @@ def matrix_rank(x: Any, rtol: Any = None) -> Tensor:
     values = svdvals(node)
     if rtol is None:
         rtol = max(node.type.shape[-2:]) * 2 * unit(node.type.dtype)
-    large = values > greatest(values, -1, keepdims=True) * rtol
+    bound = functions.expand_dims(greatest(values, -1) * rtol, -1)
+    large = values > bound
     return large.astype("int64").sum(-1)
 
 
