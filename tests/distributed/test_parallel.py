@@ -18,7 +18,7 @@ from treadle.core import native
 from treadle.distributed import fixed
 from treadle.distributed.buffers import Statistics
 from treadle.distributed.layout import GradientLayout
-from treadle.distributed.share import Buffers, RowGradients, shards_of
+from treadle.distributed.share import Buffers, row_numbers, shards_of
 from treadle.distributed.sums import ShardSums
 from treadle.runtime.again import Plans
 from treadle.runtime.steps import RunPlan
@@ -439,14 +439,14 @@ def test_shards_add_up_as_the_tree_says(shards: int, seed: int) -> None:
         dense.append(draws.normal(size=3).astype(np.float32))
         ids = np.flatnonzero(draws.random(6) < 0.5)
         values = draws.normal(size=(len(ids), 2)).astype(np.float32)
-        rows.append(RowGradients(ids, values))
+        rows.append(dict(zip(row_numbers(numbers[1]), (ids, values), strict=True)))
         means.append(draws.normal(size=2))
         counts.append(draws.integers(0, 9))
         store([(mean, means[-1]), (count, counts[-1])])
         if k < shards - 1:
             target = sums.target
             store(sums.changes(target, {numbers[0]: td.constant(dense[-1])}))
-            sums.add(frozenset(numbers), {numbers[1]: rows[-1]})
+            sums.add(frozenset(numbers), rows[-1])
             assert mean.tolist() == [0.0, 0.0] and int(count) == 0
     assert sums.count == shards - 1
     wanted = fixed.tree(dense, np.add)
@@ -455,9 +455,9 @@ def test_shards_add_up_as_the_tree_says(shards: int, seed: int) -> None:
     assert total.tobytes() == wanted.tobytes()
     (graph,) = sums.totals(sums.rest, {numbers[0]: td.constant(dense[-1])}).values()
     assert graph.numpy().tobytes() == wanted.tobytes()
-    last = sums.rows({numbers[1]: rows[-1]})[numbers[1]]
-    assert last.ids.tolist() == [k for x in rows for k in x.ids]
-    assert last.values.tolist() == [v for x in rows for v in x.values.tolist()]
+    every = sums.rows(rows[-1])
+    for n in row_numbers(numbers[1]):
+        assert every[n].tolist() == [v for x in rows for v in x[n].tolist()]
     made = sums.buffers(Buffers(means[-1], np.array([counts[-1]])))
     assert made.floats.tobytes() == fixed.tree(means, np.add).tobytes()
     assert made.integers.tolist() == [max(counts)]

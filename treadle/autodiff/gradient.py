@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -27,6 +28,7 @@ __all__ = [
     "grad",
     "graded",
     "gradings",
+    "held_gradients",
     "put_gradients",
     "trainable_variables",
     "value_and_grad",
@@ -190,6 +192,21 @@ def put_gradients(parameters: Sequence[Variable], gradients: Sequence[Tensor]) -
         known = table.pop(key, None)  # the order is that in which they were given last
         alive = weakref.ref(p, partial(table.pop, key)) if known is None else known[0]
         table[key] = alive, n
+
+
+@contextmanager
+def held_gradients(
+    parameters: Sequence[Variable], gradients: Sequence[Tensor]
+) -> Iterator[None]:
+    """A block in which parameters hold gradients as if `backward` had made them; none
+    after it, and `gradings()` is what it was: nobody has to look for them."""
+    calls = _graded.calls
+    put_gradients(parameters, gradients)
+    try:
+        yield
+    finally:
+        give_gradients(parameters)
+        _graded.calls = calls
 
 
 def _derived(node: Tensor, seed: Tensor) -> tuple[list[Variable], list[Tensor]]:

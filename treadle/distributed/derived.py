@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from treadle.autodiff.derivative import analyze, endangered, recorded
-from treadle.autodiff.gradient import graded, gradings, put_gradients, untrained
+from treadle.autodiff.gradient import graded, gradings, held_gradients, untrained
 from treadle.autodiff.reverse import seed_for
 from treadle.autodiff.targets import Trainable
 from treadle.base.changes import changes as stamp
@@ -18,8 +18,8 @@ from treadle.base.collector import collector_paused
 from treadle.base.dtypes import accumulator
 from treadle.base.errors import GradientError
 from treadle.distributed.layout import GradientLayout
-from treadle.distributed.share import RowGradients
-from treadle.distributed.sums import Rows, ShardSums, SumTarget
+from treadle.distributed.share import Rows, row_numbers
+from treadle.distributed.sums import ShardSums, SumTarget
 from treadle.graph.frame import top
 from treadle.graph.gradients import give_gradients
 from treadle.graph.leaves import constant_node
@@ -70,39 +70,32 @@ class LossGradients:
         the shards before."""
         target = self.sums.target
         seen = self._seen(loss, (_ADDED, target.key))
-        outputs: Mapping[int, Any]
         if seen is not None and self.plans.run(*seen[:2]) is not None:
-            about, outputs = seen[1].about, seen[1].outputs
+            self.sums.add(seen[1].about, seen[1].outputs)
         elif loss is not None and rerolled([loss], seen and seen[1]):
-            return self.add(loss)
+            self.add(loss)
         else:
-            about, outputs = self._added(loss, seen, target)
-        used, rows = about
-        self.sums.add(
-            used, {k: RowGradients.of([outputs[n] for n in x]) for k, x in rows.items()}
-        )
+            self.sums.add(*self._added(loss, seen, target))
 
     @collector_paused
     def _added(
         self, loss: Tensor | None, seen: Seen | None, target: SumTarget
-    ) -> tuple[tuple[frozenset[int], Parts], Mapping[int, Any]]:
+    ) -> tuple[frozenset[int], Rows]:
         """The same by a derivative that is recorded now, of which a plan is made: the
-        parameters that are used, and the arrays of rows."""
+        parameters that are used, and rows."""
         derived = self.derived(loss, seen)
-        rows = {k: x for k, x in derived.numbers.items() if self._is_sparse(k)}
-        about = frozenset(derived.asked), rows
-        with self.plans.kept(derived.note, derived.chosen, derived.outputs, about):
+        used, rows = frozenset(derived.asked), derived.rows
+        with self.plans.kept(derived.note, derived.chosen, derived.outputs, used):
             derived.run_inside()
-            outputs = {n: derived.outputs[n] for parts in rows.values() for n in parts}
             changes = self.sums.changes(target, derived.dense)
             updates = updates_of([*derived.assigned(changes), *changes])
             del changes  # what it alone holds would be asked for
             if derived.note is not None:
-                derived.note.outputs = outputs  # the next part alone reads others
+                derived.note.outputs = rows  # the next part alone reads others
                 derived.note.owned = {**derived.note.owned, **self._owned()}
             if updates:
                 run(updates)
-        return about, {n: x.array for n, x in outputs.items()}
+        return used, {n: np.asarray(x.array) for n, x in rows.items()}
 
     # -- an update of their own --------------------------------------------------------
 
@@ -113,11 +106,10 @@ class LossGradients:
         sign = optimizer._sign()
         if sign is None:
             return False
-        now, rows = optimizer._scheduled(), sums.row_nodes()
-        numbers = tuple([tuple(x) for x in rows])
-        key = _UPDATED, sums.rest.key, sums.count, self._trainable(), sign, numbers
-        leaves = [node for x in rows for pair in x.values() for node in pair]
-        seen = self._seen(loss, key, [*(now.roots() if now else ()), *leaves])
+        now = optimizer._scheduled()
+        rows = {n: constant_node(x) for n, x in sums.rows({}).items()}
+        key = _UPDATED, sums.rest.key, sums.count, self._trainable(), sign, *rows
+        seen = self._seen(loss, key, [*(now.roots() if now else ()), *rows.values()])
         if seen is None or optimizer._plans.run(*seen[:2]) is None:
             if rerolled([loss], seen and seen[1]):
                 return self.update(loss)
@@ -131,7 +123,7 @@ class LossGradients:
         loss: Tensor,
         seen: Seen | None,
         now: Any,
-        rows: Sequence[Mapping[int, list[Tensor]]],
+        rows: Mapping[int, Tensor],
     ) -> None:
         derived = self.derived(loss, seen, self.optimizer._plans)
         note, sums, rest = derived.note, self.sums, self.sums.rest
@@ -142,7 +134,7 @@ class LossGradients:
             derived.run_inside()
             totals = self._means(sums.totals(rest, derived.dense))
             of = sums.statistics
-            joined = self._joined([*rows, derived.rows])
+            joined = self._joined([rows, derived.rows])
             means = of.means(sums.statistics_of(rest), sums.count + 1)
             roots = [*totals.values(), *means, *(x for y in joined.values() for x in y)]
             run(roots)
@@ -152,13 +144,10 @@ class LossGradients:
         pairs = [(self.layout.places[k].variable, x) for k, x in totals.items()]
         pairs = [(p, x) for p, x in pairs if p.trainable]
         variables = [p for p, _ in pairs]
-        put_gradients(variables, [x for _, x in pairs])
         more = of.changes(means)
         more = [*derived.assigned([*pairs, *more]), *more]
-        try:
+        with held_gradients(variables, [x for _, x in pairs]):
             self.optimizer._step_anew(None, None, now, note, more)
-        finally:
-            give_gradients(variables)
 
     def _means(self, totals: Mapping[int, Tensor]) -> dict[int, Tensor]:
         """Sums over all shards, as means."""
@@ -171,14 +160,14 @@ class LossGradients:
         }
 
     def _joined(
-        self, shards: Sequence[Mapping[int, list[Tensor]]]
+        self, shards: Sequence[Mapping[int, Tensor]]
     ) -> dict[int, tuple[Tensor, Tensor]]:
         """The ids and values of sparse gradients over all shards, as means."""
         ids, values = dict[int, Tensor](), dict[int, Tensor]()
-        for k in sorted({k for x in shards for k in x}):
-            parts = [x[k] for x in shards if k in x]
-            ids[k] = functions.concat([x[0] for x in parts])
-            values[k] = functions.concat([x[-1] for x in parts])
+        for k in filter(self._is_sparse, range(len(self.layout.places))):
+            for n, joined in zip(row_numbers(k), (ids, values), strict=True):
+                if parts := [x[n] for x in shards if n in x]:
+                    joined[k] = functions.concat(parts)
         means = self._means(values)
         return {k: (ids[k], means[k]) for k in ids}
 
@@ -327,34 +316,27 @@ class DerivedGradients:
     @property
     def numbers(self) -> Parts:
         """The numbers that a plan has for the arrays."""
-        return {
-            k: [~(2 * k + j) for j in range(len(xs))] for k, xs in self.asked.items()
-        }
+        return {k: [*row_numbers(k)][-len(xs) :] for k, xs in self.asked.items()}
 
     @property
     def outputs(self) -> dict[int, Tensor]:
         """The nodes by these numbers."""
         return {
-            ~(2 * k + j): x for k, xs in self.asked.items() for j, x in enumerate(xs)
+            n: x
+            for k, numbers in self.numbers.items()
+            for n, x in zip(numbers, self.asked[k], strict=True)
         }
 
     @property
     def dense(self) -> dict[int, Tensor]:
         """The gradients that are no rows."""
-        places = self.owner.layout.places
-        return {
-            k: xs[-1] for k, xs in self.asked.items() if not places[k].variable.sparse
-        }
+        return {k: xs[0] for k, xs in self.asked.items() if len(xs) == 1}
 
     @property
-    def rows(self) -> dict[int, list[Tensor]]:
-        """The gradients that are: ids and values."""
-        places = self.owner.layout.places
-        every = [(k, x) for k, x in self.asked.items() if places[k].variable.sparse]
-        return {
-            k: x if len(x) > 1 else [constant_node(np.arange(x[0].type.shape[0])), *x]
-            for k, x in every
-        }
+    def rows(self) -> dict[int, Tensor]:
+        """The gradients that are, by `row_numbers`."""
+        dense = {row_numbers(k)[1] for k in self.dense}
+        return {n: x for n, x in self.outputs.items() if n not in dense}
 
     def run(self) -> Mapping[int, Any]:
         """The arrays by the serials of their nodes."""
@@ -370,21 +352,12 @@ class DerivedGradients:
         release(roots, self.chosen)
 
 
-def rows_of(layout: GradientLayout, parts: Parts, arrays: Mapping[int, Any]) -> Rows:
-    """The rows of sparse parameters that arrays are, by their numbers."""
-    return {
-        k: RowGradients.of([np.asarray(arrays[n]) for n in numbers])
-        for k, numbers in parts.items()
-        if layout.places[k].variable.sparse
-    }
-
-
 def _asked(p: Variable, gradient: Tensor, dtype: Any) -> list[Tensor]:
     """A gradient in the dtype that it is summed in; of a sparse parameter the ids of
     its rows before them."""
     gradient = plain(gradient)
-    rows = sparse_rows(gradient) if p.sparse else None
-    if rows is None:
+    if not p.sparse:
         return [gradient.astype(dtype)]
-    ids, values = rows
+    every = constant_node(np.arange(p.shape[0])), gradient
+    ids, values = sparse_rows(gradient) or every
     return [ids, values.astype(dtype)]

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from treadle.base.arrays import Array
+from treadle.base.dtypes import int64
 from treadle.distributed.communicator import Communicator, DistributedError
 from treadle.distributed.fixed import all_reduce, gather_parts, reduce_part
-from treadle.distributed.layout import Bucket, GradientLayout
-from treadle.distributed.share import Buffers, RowGradients, Share
+from treadle.distributed.layout import Bucket, GradientLayout, Place
+from treadle.distributed.share import Buffers, Rows, Share, row_numbers
 from treadle.graph.origin import Origin, describe
 from treadle.graph.variable import Variable
 from treadle.runtime.store import store
@@ -133,11 +134,10 @@ class GradientExchange:
         total.count, total.used = self._count, self._used
         if comm.size == 1 or not self._count:
             return
-        rows = {
-            k: _rows(comm, total.rows.get(k), place.variable, place.dtype)
-            for k, place in enumerate(self.layout.places)
-            if self._used[k] and place.variable.sparse
-        }
+        rows: Rows = {}
+        for k, place in enumerate(self.layout.places):
+            if self._used[k] and place.variable.sparse:
+                rows |= _rows(comm, total.rows, k, place)
         buffers = Buffers(
             all_reduce(comm, total.buffers.floats),
             all_reduce(comm, total.buffers.integers, "max"),
@@ -165,22 +165,15 @@ def _check(heads: Array) -> None:
             )
 
 
-def _rows(
-    comm: Communicator, rows: RowGradients | None, p: Variable, dtype: Any
-) -> RowGradients:
+def _rows(comm: Communicator, rows: Rows, k: int, place: Place) -> Rows:
     """The rows of one parameter's gradient on all ranks, in the order of these."""
-    shape = p.type.shape[1:]
-    if rows is None:
-        rows = RowGradients(np.zeros(0, np.int64), np.zeros((0, *shape), dtype))
-    ids = comm.messages(rows.ids.astype(np.int64).tobytes())
-    values = comm.messages(np.ascontiguousarray(rows.values).tobytes())
-    every = []
-    for a, b in zip(ids, values, strict=True):
-        known = np.frombuffer(a, np.int64)
-        every.append(
-            RowGradients(known, np.frombuffer(b, dtype).reshape(len(known), *shape))
-        )
-    return RowGradients.joined(every)
+    received = []
+    for n, dtype in zip(row_numbers(k), (int64, place.dtype), strict=True):
+        x = rows.get(n, np.zeros(0)).astype(dtype, copy=False)
+        received.append(np.frombuffer(b"".join(comm.messages(x.tobytes())), dtype))
+    ids, values = received
+    values = values.reshape(len(ids), *place.variable.shape[1:])
+    return dict(zip(row_numbers(k), (ids, values), strict=True))
 
 
 def send_variables(comm: Communicator, variables: Sequence[Variable]) -> None:

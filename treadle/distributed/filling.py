@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from treadle.base.arrays import Array
-from treadle.distributed.derived import Parts, rows_of
+from treadle.distributed.derived import Parts
 from treadle.distributed.exchange import GradientExchange
 from treadle.distributed.layout import GradientLayout
-from treadle.distributed.share import Share
+from treadle.distributed.share import Share, row_numbers
 from treadle.distributed.sums import ShardSums
 from treadle.engines.early import Listener
 
@@ -68,6 +68,11 @@ class Filling:
     def finish(self, arrays: Mapping[int, Any]) -> None:
         """Fill in the whole share, of the arrays of the last run, by their numbers."""
         self._place(range(len(self.layout.places)), arrays)
-        rows = rows_of(self.layout, self.parts, arrays)
-        self.share.rows = self.sums.rows(rows)
+        last = {
+            n: np.asarray(arrays[made])
+            for k, numbers in self.parts.items()
+            if self.layout.places[k].variable.sparse
+            for n, made in zip(row_numbers(k), numbers, strict=True)
+        }
+        self.share.rows = self.sums.rows(last)
         self.share.buffers = self.sums.buffers(self.share.buffers)

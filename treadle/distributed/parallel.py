@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from treadle import __version__
-from treadle.autodiff.gradient import put_gradients
+from treadle.autodiff.gradient import held_gradients
 from treadle.base.arrays import Array
 from treadle.base.errors import ArgumentError
 from treadle.base.options import current
@@ -28,12 +28,11 @@ from treadle.distributed.exchange import GradientExchange, send_variables
 from treadle.distributed.filling import Filling
 from treadle.distributed.layout import GradientLayout
 from treadle.distributed.sharded import ShardedUpdate
-from treadle.distributed.share import Share, shards_of
+from treadle.distributed.share import Share, row_numbers, shards_of
 from treadle.distributed.sums import ShardSums
 from treadle.distributed.world import world
 from treadle.engines.early import listening
 from treadle.graph.awaited import Awaited
-from treadle.graph.gradients import give_gradients
 from treadle.graph.leaves import as_tensor, constant_node
 from treadle.graph.origin import capture
 from treadle.graph.tensor import Tensor
@@ -321,23 +320,20 @@ class DataParallel:
             if not share.used[k] or not p.trainable:
                 continue
             if p.sparse:
-                rows = share.rows[k]
-                values = constant_node(rows.values * scale.astype(place.dtype))
-                gradient = RowsToDense(p.shape[0])(constant_node(rows.ids), values)
+                ids, values = (share.rows[n] for n in row_numbers(k))
+                mean = constant_node(values * scale.astype(place.dtype))
+                gradient = RowsToDense(p.shape[0])(constant_node(ids), mean)
             else:
                 part = share.flat[place.dtype][place.start : place.stop]
                 gradient = constant_node(part.reshape(p.shape))
             variables.append(p)
             gradients.append(gradient)
             numbers.append(k)
-        put_gradients(variables, gradients)
-        try:
+        with held_gradients(variables, gradients):
             if self._shards is None:
                 self.optimizer.step()
             else:
                 self._shards.step(share, numbers)
-        finally:
-            give_gradients(variables)
 
     @contextmanager
     def evaluating(self) -> Iterator[Callable[[int], None]]:

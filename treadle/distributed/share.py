@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -13,36 +11,20 @@ from treadle.base.dtypes import DType
 from treadle.base.errors import ArgumentError
 from treadle.distributed.layout import GradientLayout
 
+# The gradients of sparse parameters as rows, one for each look-up, by `row_numbers`:
+# ids, of which one may come several times, and values. Those of several shards stand
+# one after the other: an update sums the rows of an id in this order.
+Rows = dict[int, Array]
 
-class RowGradients(NamedTuple):
-    """Rows of the gradient of a sparse parameter, one for each look-up: ids, of which
-    one may come several times, and values.
 
-    Those of several shards stand one after the other. An update sums the rows of an id
-    in this order, which no number of ranks changes.
+def row_numbers(k: int) -> tuple[int, int]:
+    """The numbers of the ids and of the values of a parameter's rows, as plans have
+    them.
 
-    >>> a = RowGradients.of([np.array([1, 4]), np.array([[1.0], [2.0]])])
-    >>> b = RowGradients.of([np.array([[5.0], [6.0]])])
-    >>> RowGradients.joined([a, b]).ids.tolist()
-    [1, 4, 0, 1]
+    >>> row_numbers(0), row_numbers(1)
+    ((-1, -2), (-3, -4))
     """
-
-    ids: Array
-    values: Array
-
-    @classmethod
-    def of(cls, parts: Sequence[Array]) -> RowGradients:
-        """The rows that arrays are: ids and values, or the values of all rows."""
-        values = parts[-1]
-        return cls(parts[0] if len(parts) > 1 else np.arange(len(values)), values)
-
-    @classmethod
-    def joined(cls, parts: Sequence[RowGradients]) -> RowGradients:
-        """The rows of some shards, in their order."""
-        if len(parts) == 1:
-            return parts[0]
-        ids = np.concatenate([x.ids for x in parts])
-        return cls(ids, np.concatenate([x.values for x in parts]))
+    return ~(2 * k), ~(2 * k + 1)
 
 
 @dataclass(frozen=True)
@@ -61,13 +43,13 @@ class Buffers:
 
 @dataclass
 class Share:
-    """Sums over `count` shards: flat gradients by dtype, rows by the number of their
-    parameter, which parameters were `used`, and buffers. They are filled in."""
+    """Sums over `count` shards: flat gradients by dtype, rows, which parameters were
+    `used`, and buffers. They are filled in."""
 
     count: int
     used: Array
     flat: dict[DType, Array]
-    rows: dict[int, RowGradients]
+    rows: Rows
     buffers: Buffers
 
     @classmethod

@@ -10,13 +10,11 @@ import numpy as np
 from treadle.base.arrays import Array
 from treadle.distributed.buffers import Statistics
 from treadle.distributed.layout import GradientLayout
-from treadle.distributed.share import Buffers, RowGradients, levels
+from treadle.distributed.share import Buffers, Rows, levels
 from treadle.graph.leaves import constant_node
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
 from treadle.runtime.store import Changes
-
-Rows = dict[int, RowGradients]
 
 
 @dataclass(frozen=True)
@@ -120,20 +118,8 @@ class ShardSums:
     def rows(self, last: Rows) -> Rows:
         """The rows of all shards, of which these are the last one's."""
         every = [*self._rows, last]
-        return {
-            k: RowGradients.joined([x[k] for x in every if k in x])
-            for k in sorted({k for x in every for k in x})
-        }
-
-    def row_nodes(self) -> list[dict[int, list[Tensor]]]:
-        """The rows of each shard so far as nodes: ids and values."""
-        return [
-            {
-                k: [constant_node(x.ids), constant_node(x.values)]
-                for k, x in each.items()
-            }
-            for each in self._rows
-        ]
+        numbers = sorted(set[int]().union(*every))
+        return {n: np.concatenate([x[n] for x in every if n in x]) for n in numbers}
 
     def changes(self, target: SumTarget, gradients: Mapping[int, Tensor]) -> Changes:
         """The assignments that add a shard's dense gradients and statistics, and have
