@@ -32,8 +32,8 @@ from benchmarks.workloads import workload
 __all__ = ["measure"]
 
 SHARDS = 4
-PAIRS = {"plain": 15, "perturbed": 15, "tiny": 2}
-SMALL = 7  # times as many pairs of small networks
+PAIRS = {"plain": 9, "perturbed": 9, "tiny": 2}
+SMALL = 20  # times as many pairs of small networks
 WARM = 3
 SHORT = 5  # updates of a small network in a pair; of a large one it is one
 SETTLED = 10  # updates of a small network before

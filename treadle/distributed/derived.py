@@ -61,7 +61,8 @@ class LossGradients:
         self.plans, self._since = Plans(), gradings()
         self._parameters = [x.variable for x in layout.places]
         self._trained: tuple[int, tuple[bool, ...]] = -1, ()  # as of a stamp
-        self._numbers: tuple[Any, Owned] = None, {}  # as of what there was
+        self._numbers: Owned = {}
+        self._of: tuple[Owned, int] = self._numbers, 0  # the optimizer's, and of sums
 
     # -- added to the sums -------------------------------------------------------------
 
@@ -247,23 +248,23 @@ class LossGradients:
         around = settings()
         if loss is None or around is None or graded(self._since):
             return None
-        asked = [*{x.serial: x for x in (loss, *endangered([loss]))}.values()]
-        pending = top().pending
-        mine = self._owned()
-        mine = {**assigned(pending), **mine} if pending else mine
+        mine, pending = self._owned(), top().pending
+        if pending and not (others := assigned(pending)).keys() <= mine.keys():
+            mine = {**others, **mine}
+        asked = [loss, *endangered([loss])]
         columns = look(asked, rates, mine, True, pending, True)
         return None if columns is None else ((columns.key, key, around), columns, mine)
 
     def _owned(self) -> Owned:
         """Numbers for all Variables that plans read or assign."""
-        theirs = self.optimizer._owned()
-        signature = self.sums.size, id(theirs), len(theirs)
-        if self._numbers[0] != signature:
+        theirs, size = self.optimizer._owned(), self.sums.size
+        if self._of[0] is not theirs or self._of[1] != size:
             scale, of = self.optimizer.loss_scale, self.sums.statistics
             every = [*self._parameters, *([] if scale is None else [scale.scale])]
             every += [*of.variables, *of.kept, *self.sums.variables]
-            self._numbers = signature, {**theirs, **numbered(every, "shard")}
-        return self._numbers[1]
+            self._of = theirs, size
+            self._numbers = {**theirs, **numbered(every, "shard")}
+        return self._numbers
 
     def _trainable(self) -> tuple[bool, ...]:
         """Which parameters train."""

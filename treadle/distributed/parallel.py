@@ -208,9 +208,13 @@ class DataParallel:
 
         Without a loss the gradient is what `loss.backward()` has added into p.grad.
         """
-        value = self._shard(loss)
+        root = None if loss is None else as_tensor(loss)
+        if self._sums.count + 1 < self._local:
+            self._gradients.add(root)
+        elif not self._updated(root):
+            self._exchanged(root)
         self._place_draws()
-        return value
+        return None if root is None else Awaited(root.stored)
 
     def join(self) -> None:
         """Take part in the updates of others, without a batch, until all ranks have
@@ -232,16 +236,6 @@ class DataParallel:
         if self._shards is not None:
             return self._shards.flush()
         return self.optimizer.flush()
-
-    def _shard(self, loss: Any) -> Any:
-        """Compute the loss and the gradient of a shard, and add it to the sum; this
-        rank's last one ends the update."""
-        root = None if loss is None else as_tensor(loss)
-        if self._sums.count + 1 < self._local:
-            self._gradients.add(root)
-        elif not self._updated(root):
-            self._exchanged(root)
-        return None if root is None else Awaited(root.stored)
 
     def _updated(self, root: Tensor | None) -> bool:
         """Update by the last shard's loss in one run, where there are no other ranks;

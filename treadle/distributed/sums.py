@@ -117,9 +117,11 @@ class ShardSums:
 
     def rows(self, last: Rows) -> Rows:
         """The rows of all shards, of which these are the last one's."""
-        every = [*self._rows, last]
-        numbers = sorted(set[int]().union(*every))
-        return {n: np.concatenate([x[n] for x in every if n in x]) for n in numbers}
+        parts = dict[int, list[Array]]()
+        for each in (*self._rows, last):
+            for n, array in each.items():
+                parts.setdefault(n, []).append(array)
+        return {n: np.concatenate(x) for n, x in parts.items()}
 
     def changes(self, target: SumTarget, gradients: Mapping[int, Tensor]) -> Changes:
         """The assignments that add a shard's dense gradients and statistics, and have

@@ -31,9 +31,8 @@ AsArgument = Callable[[Any, Tensor | None], Any]
 class Values:
     """The arrays of one run, by their sources."""
 
-    def __init__(self, look: Look, slots: int) -> None:
-        self.look = look
-        self.made: list[Any] = [None] * slots
+    def __init__(self, look: Look, made: list[Any]) -> None:
+        self.look, self.made = look, made
         self.rows: dict[int, RowsRun] = {}
         self.sure: dict[int, Callable[[], bool]] = {}  # of rows
         self.late: dict[Slot, Futures] = {}  # what arrays of rows are yet to come of

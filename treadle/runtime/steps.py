@@ -131,10 +131,8 @@ class RunPlan:
         for rowed in self.rowed:
             rowed.rows.count()
         if self.outputs or self.pulled or self.leaves:
-            all_values = Values(look, self.slots)
-            all_values.made = values
+            all_values = Values(look, values)
             self._leave(all_values)
-        if self.outputs:
             look.outputs = {n: all_values(source) for n, source in self.outputs}
         if self.values is None:
             return []
@@ -174,7 +172,7 @@ class RunPlan:
             part.leave(values)
 
     def _run(self, look: Look) -> list[Tensor]:
-        values = Values(look, self.slots)
+        values = Values(look, [None] * self.slots)
         done: list[Tensor] = []
         try:
             self._run_parts(values)
