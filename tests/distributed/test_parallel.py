@@ -460,7 +460,7 @@ def test_shards_add_up_as_the_tree_says(shards: int, seed: int) -> None:
         counts.append(draws.integers(0, 9))
         store([(mean, means[-1]), (count, counts[-1])])
         if k < shards - 1:
-            target = sums.target
+            target = sums.state.target
             store(sums.changes(target, {numbers[0]: td.constant(dense[-1])}))
             sums.add(frozenset(numbers), rows[-1])
             assert mean.tolist() == [0.0, 0.0] and int(count) == 0
@@ -469,7 +469,9 @@ def test_shards_add_up_as_the_tree_says(shards: int, seed: int) -> None:
     total = np.empty_like(dense[-1])
     sums.complete(numbers[0], dense[-1], total)
     assert total.tobytes() == wanted.tobytes()
-    (graph,) = sums.totals(sums.rest, {numbers[0]: td.constant(dense[-1])}).values()
+    (graph,) = sums.totals(
+        sums.state.rest, {numbers[0]: td.constant(dense[-1])}
+    ).values()
     assert graph.numpy().tobytes() == wanted.tobytes()
     every = sums.rows(rows[-1])
     for n in row_numbers(numbers[1]):
@@ -477,7 +479,7 @@ def test_shards_add_up_as_the_tree_says(shards: int, seed: int) -> None:
     made = sums.buffers(Buffers(means[-1], np.array([counts[-1]])))
     assert made.floats.tobytes() == fixed.tree(means, np.add).tobytes()
     assert made.integers.tolist() == [max(counts)]
-    mean_sum, greatest = sums.statistics_of(sums.rest)
+    mean_sum, greatest = sums.statistics_of(sums.state.rest)
     assert mean_sum.numpy().tobytes() == made.floats.tobytes()
     assert int(greatest) == max(counts)
 

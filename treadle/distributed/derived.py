@@ -69,7 +69,7 @@ class LossGradients:
     def add(self, loss: Tensor | None) -> None:
         """Add the gradients of a loss, or without one those in p.grad, to the sums of
         the shards before."""
-        target = self.sums.target
+        target = self.sums.state.target
         seen = self._seen(loss, (_ADDED, target.key))
         if seen is not None and self.plans.run(*seen[:2]) is not None:
             self.sums.add(seen[1].about, seen[1].outputs)
@@ -109,7 +109,7 @@ class LossGradients:
             return False
         now = optimizer._scheduled()
         rows = {n: constant_node(x) for n, x in sums.rows({}).items()}
-        key = _UPDATED, sums.rest.key, sums.count, self._trainable(), sign, *rows
+        key = _UPDATED, sums.state.rest.key, sums.count, self._trainable(), sign, *rows
         seen = self._seen(loss, key, [*(now.roots() if now else ()), *rows.values()])
         if seen is None or optimizer._plans.run(*seen[:2]) is None:
             if rerolled([loss], seen and seen[1]):
@@ -127,7 +127,7 @@ class LossGradients:
         rows: Mapping[int, Tensor],
     ) -> None:
         derived = self.derived(loss, seen, self.optimizer._plans)
-        note, sums, rest = derived.note, self.sums, self.sums.rest
+        note, sums, rest = derived.note, self.sums, self.sums.state.rest
         if note is not None:
             note.chosen, note.outputs = derived.chosen, derived.outputs
         let_go(derived.chosen)
@@ -257,11 +257,11 @@ class LossGradients:
 
     def _owned(self) -> Owned:
         """Numbers for all Variables that plans read or assign."""
-        theirs, size = self.optimizer._owned(), self.sums.size
+        theirs, size = self.optimizer._owned(), len(self.sums.variables)
         if self._of[0] is not theirs or self._of[1] != size:
             scale, of = self.optimizer.loss_scale, self.sums.statistics
             every = [*self._parameters, *([] if scale is None else [scale.scale])]
-            every += [*of.variables, *of.kept, *self.sums.variables]
+            every += [*of.variables, *of.kept, *self.sums.variables.values()]
             self._of = theirs, size
             self._numbers = {**theirs, **numbered(every, "shard")}
         return self._numbers

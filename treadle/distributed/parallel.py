@@ -273,7 +273,7 @@ class DataParallel:
     def _share(self, numbers: Sequence[int], count: int) -> Share:
         """The share of this rank, yet to be filled in: its last shard, if there is one,
         uses the parameters of these numbers."""
-        used = self._sums.used(self._sums.rest, frozenset(numbers))
+        used = self._sums.used(self._sums.state.rest, frozenset(numbers))
         count += self._sums.count
         share = Share.empty(self.layout, self._statistics.absent, count)
         share.used[list(used)] = True

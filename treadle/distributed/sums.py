@@ -84,30 +84,11 @@ class ShardSums:
         self, layout: GradientLayout, statistics: Statistics, shards: int
     ) -> None:
         self.layout, self.statistics = layout, statistics
-        self._first = self._state = SumState([], levels(shards))
+        self._first = self.state = SumState([], levels(shards))
         self._rows: list[Rows] = []  # of each shard that has some
-        self._sums: dict[tuple[int, int], Variable] = {}
+        # By memory and parameter, in the order in which they were made.
+        self.variables: dict[tuple[int, int], Variable] = {}
         self.count = 0  # shards so far
-
-    @property
-    def variables(self) -> list[Variable]:
-        """The Variables that hold sums, in the order in which they were made."""
-        return list(self._sums.values())
-
-    @property
-    def size(self) -> int:
-        """How many Variables hold sums."""
-        return len(self._sums)
-
-    @property
-    def rest(self) -> SumTarget:
-        """All sums so far, which the last shard ends."""
-        return self._state.rest
-
-    @property
-    def target(self) -> SumTarget:
-        """The sum that the next shard is to end, of several."""
-        return self._state.target
 
     def used(self, target: SumTarget, used: frozenset[int]) -> frozenset[int]:
         """The parameters that a shard or one before it uses."""
@@ -144,7 +125,7 @@ class ShardSums:
             zero = constant_node(np.zeros((), place.dtype))
             total = gradients.get(k, zero)
             for x in target.merged:
-                before = self._sums[x.memory, k].node() if k in x.used else zero
+                before = self.variables[x.memory, k].node() if k in x.used else zero
                 total = before + total
             totals[k] = total
         return totals
@@ -154,29 +135,29 @@ class ShardSums:
         totals = []
         for j, total in enumerate(self.statistics.wide()):
             for x in target.merged:
-                before = self._sums[x.memory, ~j].node()
+                before = self.variables[x.memory, ~j].node()
                 total = self.statistics.combined(j, before, total)
             totals.append(total)
         return totals
 
     def _sum(self, target: SumTarget, k: int, like: Tensor) -> Variable:
         """The Variable of a parameter's sum, or of that of buffer ~k."""
-        known = self._sums.get((target.memory, k))
+        known = self.variables.get((target.memory, k))
         if known is None:
             zeros = np.zeros(like.type.shape, like.type.dtype)
             known = Variable(zeros, dtype=like.type.dtype, copy=False)
-            self._sums[target.memory, k] = known
+            self.variables[target.memory, k] = known
         return known
 
     def _value(self, partial: Partial, k: int) -> Array:
         """The value of a sum, by no run: it may be asked for within one."""
-        array = self._sums[partial.memory, k].committed.array
+        array = self.variables[partial.memory, k].committed.array
         assert array is not None
         return array
 
     def add(self, used: frozenset[int], rows: Rows) -> None:
         """The dense gradients and statistics of the next shard have been added."""
-        self._state = self._state.after(used)
+        self.state = self.state.after(used)
         if rows:
             self._rows.append(rows)
         self.count += 1
@@ -185,7 +166,7 @@ class ShardSums:
         """Put the last shard's flat gradient with the sums before where it lies."""
         zero = total.dtype.type(0)
         x = zero if gradient is None else gradient
-        for y in self.rest.merged:
+        for y in self.state.rest.merged:
             before = self._value(y, k).reshape(-1) if k in y.used else zero
             with np.errstate(all="ignore"):
                 x = np.add(before, x, out=total)
@@ -194,7 +175,7 @@ class ShardSums:
 
     def buffers(self, last: Buffers) -> Buffers:
         """The statistics of all shards, of which these are the last one's."""
-        for x in self.rest.merged:
+        for x in self.state.rest.merged:
             known = range(len(self.statistics.variables))
             sums = [self._value(x, ~j) for j in known]
             last = self.statistics.vectors(sums).plus(last)
@@ -202,4 +183,4 @@ class ShardSums:
 
     def clear(self) -> None:
         """Begin anew; the memory stays."""
-        self._state, self._rows, self.count = self._first, [], 0
+        self.state, self._rows, self.count = self._first, [], 0
