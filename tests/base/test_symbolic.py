@@ -148,6 +148,18 @@ def test_what_equalities_tell_holds_in_sums_and_products() -> None:
     assert len(trace.guards) == 2
 
 
+def test_what_equalities_tell_holds_in_quotients() -> None:
+    """An index runs on along an axis though one size in it is a number by now."""
+    trace = SymbolicTrace([16, 5])
+    n, m = trace.symbols
+    before = call(pow, 16, m)
+    assert n == 16
+    assert type(16 % n) is int and type(48 // n) is int and 48 // n == 3
+    assert is_same(n // m, 16 // m) and is_same(n % m, 16 % m)
+    assert is_same(call(pow, n, m), before)
+    assert len(trace.guards) == 1
+
+
 def test_what_stays_below_is_guarded_where_it_is_far() -> None:
     trace = SymbolicTrace([3, 12, 40])
     few, some, many = trace.symbols

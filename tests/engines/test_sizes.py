@@ -134,7 +134,34 @@ def rows(n: int) -> Sequence[Any]:
     return [td.take(table, ids, axis=0) - td.combine_rows(ids, data(n, 6))]
 
 
+def beside(n: int) -> Sequence[Any]:
+    """A sum over several axes, beside what hinders that they are merged."""
+    x, row = td.asarray(data(n, 8, 9)), td.asarray(data(9))
+    y = x / (td.abs(x) + 0.5)
+    z = x + row
+    return [y.mean(), z]
+
+
+def columns(n: int) -> Sequence[Any]:
+    """The same of a sum of columns."""
+    x, factors = td.asarray(data(n, 7, 9)), td.asarray(data(7, 1))
+    y = x / (td.abs(x) + 0.5)
+    z = x * factors
+    return [y.mean((0, 1)), z]
+
+
+def constants(n: int) -> Sequence[Any]:
+    """Gradients that are constants but for their sizes: of a slice, a scan, an end."""
+    x = td.asarray(data(n, 4))
+    part = x[1:, 1:].sum() + td.cumulative_sum(x, 0).sum()
+    ends = td.pad(x[:-1], ((1, 2), (0, 0))).sum()
+    return gradient(part + ends + td.tanh(x).sum(), x)
+
+
 GRAPHS = {
+    "beside": beside,
+    "beside columns": columns,
+    "constants": constants,
     "rows": rows,
     "sum": cross_entropy("sum"),
     "mean": cross_entropy("mean"),
@@ -165,7 +192,17 @@ def test_every_size_has_the_bits_of_what_is_compiled_for_it(
                 assert x.tobytes() == y.tobytes(), n
 
 
-EVEN = ["sum", "mean", "rows", "variance", "product", "joined", "within", "pairs"]
+EVEN = [
+    "constants",
+    "sum",
+    "mean",
+    "rows",
+    "variance",
+    "product",
+    "joined",
+    "within",
+    "pairs",
+]
 
 
 @pytest.mark.parametrize("name", [*EVEN, "image"])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from operator import ge
 
 from treadle.base.symbolic import at_least, is_same
 from treadle.base.types import TupleType
@@ -17,7 +18,9 @@ from treadle.graph.tensor import Tensor
 from treadle.loops.index import Index, LoopAxis
 from treadle.loops.lower import At, is_virtual
 from treadle.loops.region import Region
+from treadle.ops.extrema import Prod
 from treadle.ops.families import Output, Reduction
+from treadle.ops.reduce import Sum
 from treadle.program.places import (
     carried_up,
     domain,
@@ -50,10 +53,12 @@ class Grouping:
         fuses: Callable[[Tensor], bool],
         operands: Callable[[Tensor], Sequence[Tensor]],
         most: int,
+        summed: Sequence[int] = (),
     ) -> None:
         self.fuses = fuses
         self.operands = operands  # of what no kernel computes with others
         self.most = most
+        self.summed = summed  # elements of what is summed over several axes
         self.units: list[Unit] = []
         self.sizes: dict[int, int] = {}  # elements of operands
         self.unit_of: dict[int, Unit] = {}
@@ -81,14 +86,17 @@ class Grouping:
         region = unit.region
         assert region is not None
         size = math.prod([a.extent for a in region.axes])
-        if not at_least(size, MANY):
+        # Bits of a sum over several axes hang on it: what is done beside it tells which
+        # of them are one loop.
+        enough = ge if any(is_same(size, n) for n in self.summed) else at_least
+        if not enough(size, MANY):
             return
         near = self.units[-NEAR - 1 : -1]
         for other in reversed(near):
             if other.region is None or not other.nodes:
                 continue
             shared = unit.operands & other.operands
-            if any(at_least(self.sizes[x], size) for x in shared):
+            if any(enough(self.sizes[x], size) for x in shared):
                 self._unite(unit, other)
                 if not other.nodes:
                     return
@@ -311,10 +319,18 @@ def group(
     `fuses` tells which nodes a kernel can compute; the others are units by themselves,
     of which `operands` has what they read from memory.
     """
-    grouping = Grouping(fuses, operands, most)
+    summed = dict.fromkeys(n.inputs[0].type.size for n in nodes if _sums_several(n))
+    grouping = Grouping(fuses, operands, most, [*summed])
     for node in nodes:
         grouping.add(node)
     return ordered([u for u in grouping.units if u.nodes])
+
+
+def _sums_several(node: Tensor) -> bool:
+    """Whether a node folds over several axes: the order may hang on its kernel."""
+    if not isinstance(node.op, (Sum, Prod)) or node.type.dtype.kind not in "fV":
+        return False
+    return len(node.op.axes) > 1 or is_virtual(node.inputs[0])
 
 
 def ordered(units: Sequence[Unit]) -> list[Unit]:

@@ -224,7 +224,8 @@ def call(function: Callable[..., int], *arguments: Any) -> Any:
     if trace is None:
         return function(*arguments)
     value = function(*[x.value if type(x) is Symbolic else x for x in arguments])
-    atom = trace.atom(("call", function, tuple(map(form_of, arguments))))
+    own = tuple([trace.known(form_of(x)) for x in arguments])
+    atom = trace.atom(("call", function, own))
     return trace.make(value, atom)
 
 
@@ -272,11 +273,13 @@ def _defined(name: str, form: Callable[[SymbolicTrace, Form, Form], Form]) -> No
 
 
 def _quotient(trace: SymbolicTrace, x: Form, y: Form) -> Form:
+    x, y = trace.known(x), trace.known(y)
     exact = forms.quotient(x, y)
     return trace.atom(("//", x, y)) if exact is None else exact
 
 
 def _remainder(trace: SymbolicTrace, x: Form, y: Form) -> Form:
+    x, y = trace.known(x), trace.known(y)
     if forms.quotient(x, y) is not None:
         return ()
     by = forms.constant(y)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
 from treadle.base.dtypes import OWN
 from treadle.base.errors import TreadleError
-from treadle.base.symbolic import SymbolicNumber
-from treadle.base.types import TupleType, Type
+from treadle.base.symbolic import Symbolic, SymbolicNumber
+from treadle.base.types import Shape, TupleType, Type
 from treadle.graph.body import effect_of
 from treadle.graph.leaves import LITERAL
 from treadle.graph.meaning import compute
@@ -25,6 +26,7 @@ from treadle.rewrite.rule import Match, Rule, RuleSet
 x, y, z = captures("x y z")
 (c,) = numbers("c")
 select, cast, logical_not = of("Select"), of("Cast"), of("LogicalNot")
+SINGLE = (int, float, str, np.dtype, type(None), Symbolic)  # that hold no other size
 FOLDED = 4096  # elements of a folded constant that may be more than its operands have
 
 
@@ -43,8 +45,21 @@ def _array(x: Tensor) -> Any:
         inner = x.inputs[0].array
         if inner is None or inner.shape:
             return None
-        return np.broadcast_to(inner, x.type.shape)
+        return _repeated(inner, x.type.shape)
     return x.array
+
+
+def _repeated(number: Any, shape: Shape) -> Any:
+    """An array of one number; symbolic if that or a size is."""
+    if type(number) is SymbolicNumber or Symbolic in map(type, shape):
+        array = SymbolicNumber(_broadcast, number, *shape)
+        array.shape = shape
+        return array
+    return np.broadcast_to(number, shape)
+
+
+def _broadcast(number: Any, *shape: int) -> Any:
+    return np.broadcast_to(number, shape)
 
 
 def _folded(m: Match) -> Tensor | None:
@@ -77,21 +92,48 @@ def _folded(m: Match) -> Tensor | None:
 
 
 def _of_sizes(op: Op, t: Type, arrays: list[Any]) -> Tensor | None:
-    """The value of an op on numbers that are computed from sizes."""
-    if t.shape or not all(a.size == 1 for a in arrays):
+    """The value of an op on arrays that are computed from sizes."""
+    leaves: list[Any] = []
+    parts = tuple([_parted(getattr(op, f.name), leaves) for f in fields(op)])  # type: ignore[arg-type]
+    if not all(isinstance(x, SINGLE) for x in leaves):
         return None
-    return constant(SymbolicNumber(_Computed(op, t), *arrays))
+    function = _Computed(type(op), parts, len(arrays))
+    value = SymbolicNumber(function, *arrays, *leaves)
+    value.shape = t.shape
+    return constant(value)
+
+
+def _parted(x: Any, leaves: list[Any]) -> Any:
+    """The tuples of an attribute, what stands in them taken out."""
+    if isinstance(x, tuple):
+        return tuple([_parted(y, leaves) for y in x])
+    leaves.append(x)
+    return None
+
+
+def _joined(parts: Any, leaves: Iterator[Any]) -> Any:
+    """An attribute of its tuples and of what stands in them."""
+    if isinstance(parts, tuple):
+        return tuple([_joined(p, leaves) for p in parts])
+    return next(leaves)
 
 
 @dataclass(frozen=True)
 class _Computed:
-    """An op on arrays without dimensions, as a function."""
+    """An op on arrays, as a function of these and of what stands in its attributes."""
 
-    op: Op
-    type: Type
+    kind: type[Op]
+    parts: tuple[Any, ...]
+    operands: int
 
-    def __call__(self, *arrays: Any) -> Any:
-        return np.array(compute(self.op, self.type, arrays))
+    def __call__(self, *arguments: Any) -> Any:
+        arrays, leaves = arguments[: self.operands], iter(arguments[self.operands :])
+        op = self.kind(*[_joined(p, leaves) for p in self.parts])
+        return np.array(compute(op, op.infer(*map(_type, arrays)), arrays))
+
+
+def _type(array: Any) -> Type:
+    return Type(array.shape, OWN[array.dtype])
 
 
 def _scalar(x: Tensor) -> Tensor:
