@@ -294,9 +294,11 @@ def test_others_assign_while_it_is_asked_who_else_has(
 ) -> None:
     p, *rest = [td.param(f"p{k}", init=0.0) for k in range(9)]
     others: list[Any] = []
+    mine = threading.current_thread()
 
     def slow(x: Any) -> int:
-        if len(others) < len(rest):  # as if it had lost its turn here
+        # As if this thread had lost its turn here.
+        if threading.current_thread() is mine and len(others) < len(rest):
             others.append(rest[len(others)])
             assigns = threading.Thread(target=others[-1].assign, args=(1.0,))
             assigns.start()
