@@ -86,7 +86,7 @@ class Tape:
 
     @property
     def sign(self) -> tuple[str, int]:
-        """What it is known by in tables that stay."""
+        """The key of a tape in tables that stay."""
         return "tape", self.number
 
     def made(self, rows: Sequence[Tensor]) -> None:

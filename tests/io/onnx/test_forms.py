@@ -14,9 +14,8 @@ from treadle import nn
 
 pytest.importorskip("onnx")
 
-import onnx
 
-from tests.io.onnx.models import by_onnx, by_treadle
+from tests.io.onnx.models import is_right, kinds_of
 
 X = np.random.default_rng(0).normal(size=(2, 4, 5, 6)).astype(np.float32)
 SCALE = np.linspace(0.5, 2, 6, dtype=np.float32)
@@ -102,19 +101,6 @@ OTHERS: dict[str, tuple[str, Layer]] = {
     ),
 }
 WEIGHTS = np.array([0.5, 0.25], np.float32).reshape(1, 1, 2, 1)
-
-
-def kinds_of(path: Path) -> list[str]:
-    """The ops of a file, but for constants, shapes and names."""
-    kinds = [node.op_type for node in onnx.load(path).graph.node]
-    return [kind for kind in kinds if kind not in ("Constant", "Identity", "Reshape")]
-
-
-def is_right(f: Layer, path: Path, x: Any) -> None:
-    want = f(td.asarray(x)).numpy()
-    for run in (by_onnx, by_treadle):
-        (y,) = run(path, {"x": x})
-        np.testing.assert_allclose(np.asarray(y), want, rtol=1e-5, atol=2e-6)
 
 
 @pytest.mark.parametrize("name", ONE)

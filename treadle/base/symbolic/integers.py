@@ -224,8 +224,8 @@ def call(function: Callable[..., int], *arguments: Any) -> Any:
     if trace is None:
         return function(*arguments)
     value = function(*[x.value if type(x) is Symbolic else x for x in arguments])
-    own = tuple([trace.known(form_of(x)) for x in arguments])
-    atom = trace.atom(("call", function, own))
+    known_forms = tuple([trace.known(form_of(x)) for x in arguments])
+    atom = trace.atom(("call", function, known_forms))
     return trace.make(value, atom)
 
 

@@ -174,14 +174,19 @@ def _parts(node: Tensor, name: str, ndim: int) -> tuple[Tensor, Tensor] | None:
     return None if line is None or x.type.shape != node.type.shape else (x, line)
 
 
+def _scaled_and_shifted(node: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
+    """The x, scale and bias of x * scale + bias by channels; None of anything else."""
+    shifted = _parts(node, "Add", node.type.ndim)
+    scaled = shifted and _parts(shifted[0], "Multiply", node.type.ndim)
+    return (*scaled, shifted[1]) if shifted and scaled else None
+
+
 def as_batch_norm(w: Writer, node: Tensor) -> str | None:
     """(x - mean) rsqrt(var + eps) scale + b as one node, None if it is not that."""
-    ndim = node.type.ndim
-    shifted = _parts(node, "Add", ndim)
-    scaled = shifted and _parts(shifted[0], "Multiply", ndim)
-    if not shifted or not scaled or scaled[0].op.name != "Multiply":
+    ndim, parts = node.type.ndim, _scaled_and_shifted(node)
+    if parts is None or parts[0].op.name != "Multiply":
         return None
-    centered, spread = scaled[0].inputs
+    centered, spread = parts[0].inputs
     middle = _parts(centered, "Subtract", ndim)
     if middle is None or spread.op.name != "Rsqrt":
         return None
@@ -191,7 +196,7 @@ def as_batch_norm(w: Writer, node: Tensor) -> str | None:
     variance, small = _line(total.inputs[0], ndim), total.inputs[1]
     if variance is None or small.stored is None or small.type.shape:
         return None
-    (x, mean), vectors = middle, (scaled[1], shifted[1])
+    (x, mean), vectors = middle, parts[1:]
     if x.type.dtype != node.type.dtype or x.type.dtype.kind != "f":
         return None
     names = [w.name_of(v) for v in (x, *vectors, mean, variance)]
@@ -212,18 +217,16 @@ def with_channel_bias(w: Writer, node: Tensor, product: str) -> str | None:
 
 def as_instance_norm(w: Writer, node: Tensor) -> str | None:
     """Channels normalized apart, with scale and bias, None if it is not that."""
-    ndim = node.type.ndim
-    shifted = _parts(node, "Add", ndim)
-    scaled = shifted and _parts(shifted[0], "Multiply", ndim)
-    if not shifted or not scaled or scaled[0].op.name != "Standardize":
+    ndim, parts = node.type.ndim, _scaled_and_shifted(node)
+    if parts is None or parts[0].op.name != "Standardize":
         return None
-    op: Any = scaled[0].op
-    x, small = scaled[0].inputs
+    op: Any = parts[0].op
+    x, small = parts[0].inputs
     if ndim < 3 or {*op.axes} != {*range(2, ndim)} or node.type.dtype.name != "float32":
         return None
     if small.stored is None or small.inputs:
         return None
-    names = [w.name_of(v) for v in (x, scaled[1], shifted[1])]
+    names = [w.name_of(v) for v in (x, *parts[1:])]
     epsilon = float(np.asarray(small.array))
     return w.add("InstanceNormalization", *names, epsilon=epsilon)
 

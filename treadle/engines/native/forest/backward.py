@@ -158,7 +158,7 @@ class Backward:
         source: int,
         t: Type,
     ) -> None:
-        """What else a source gets, added to its sum over rows."""
+        """Add another part of a source's gradient to its sum over rows."""
         number = program.forest.all.count + list(self.totals).index(serial)
         place, one = gathered.add(np.array([number])), np.ones(1, np.int64)
         steps.add(self._last(program), place, source, one, t)
