@@ -40,8 +40,7 @@ REGISTRIES = {
     "treadle.engines.native.execution.pool._pools",  # weak
     "treadle.engines.native.execution.pool._shared",  # pools by threads
     "treadle.engines.native.execution.run._memories",  # by mode
-    "treadle.graph.body._fields",  # by class of op, as all that follow
-    "treadle.graph.body._has_body",
+    "treadle.graph.body._kinds",  # by class of op, as all that follow
     "treadle.loops.lower._virtual",
     "treadle.rewrite.driver._kinds",
     "treadle.rewrite.expand._kinds",

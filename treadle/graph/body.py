@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,9 +24,7 @@ from treadle.graph.variable import Variable
 
 Arrays = Sequence[np.ndarray[Any, Any]]
 _numbers = itertools.count()
-_fields: dict[type[Op], tuple[str, ...]] = {}
-_has_body: dict[type[Op], bool] = {}
-_has_sign: dict[type[Op], bool] = {}  # whether an attribute is known by a sign of it
+_kinds: dict[type[Op], _Kind] = {}
 SHARED = 1024  # bodies kept so that the same one is found again
 SIGNS = 4096  # structures of bodies that are known again
 LARGE = 4096  # bytes of the constants of a body that is
@@ -157,24 +155,32 @@ class CalledBody(Body):
         return self.run(arrays)
 
 
-def _names(op: Op) -> tuple[str, ...]:
-    """The names of an op's fields; which kinds of op have bodies is noted."""
-    kind = type(op)
-    names = _fields.get(kind)
-    if names is None:
-        names = _fields[kind] = tuple(f.name for f in fields(op))  # type: ignore[arg-type]
-        values = [getattr(op, n) for n in names]
-        _has_body[kind] = any(isinstance(x, Body) for x in values)
-        _has_sign[kind] = any(hasattr(x, "sign") for x in values)
-    return names
+class _Kind(NamedTuple):
+    """The names of the fields of a class of op, and what is among their values."""
+
+    names: tuple[str, ...]
+    has_body: bool
+    has_sign: bool  # some are known by a sign
+
+
+def _kind(op: Op) -> _Kind:
+    known = _kinds.get(type(op))
+    if known is None:
+        names = tuple(f.name for f in fields(op))  # type: ignore[arg-type]
+        values = [type(getattr(op, name)) for name in names]
+        has_body = any(issubclass(x, Body) for x in values)
+        # Not of the values: a sign of theirs may ask for that of an op of this class.
+        has_sign = any(hasattr(x, "sign") for x in values)
+        known = _kinds[type(op)] = _Kind(names, has_body, has_sign)
+    return known
 
 
 def bodies(op: Op) -> dict[str, Body]:
     """The bodies among an op's attributes, by name."""
-    names = _names(op)
-    if not _has_body[type(op)]:
+    kind = _kind(op)
+    if not kind.has_body:
         return {}
-    return {n: v for n in names if isinstance(v := getattr(op, n), Body)}
+    return {n: v for n in kind.names if isinstance(v := getattr(op, n), Body)}
 
 
 def effect_of(op: Op) -> str:
@@ -208,13 +214,13 @@ def with_bodies(op: Op, make: Callable[[Body], Body]) -> Op:
 def sign_of(op: Op) -> Any:
     """The key by which an op is equal, without its bodies or its tape themselves: for
     tables that stay."""
-    kind, names = type(op), _names(op)
-    if not names:
-        return kind
-    if not _has_sign[kind]:
+    kind = _kind(op)
+    if not kind.names:
+        return type(op)
+    if not kind.has_sign:
         return op
-    values = [getattr(op, name) for name in names]
-    return kind, *[getattr(x, "sign", x) for x in values]
+    values = [getattr(op, name) for name in kind.names]
+    return type(op), *[getattr(x, "sign", x) for x in values]
 
 
 @dataclass(frozen=True)
