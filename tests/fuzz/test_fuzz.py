@@ -132,6 +132,20 @@ TIGHT = [
 ]
 
 
+# The same, where what is written outside of a buffer ends the process.
+GUARDED = [
+    Recipe(  # eight truth values are half a register, and were written as a whole one
+        (
+            Row("input", (), (2, 3, 13)),
+            Row("pad", (0,), ((0, 0), (1, 2), (2, 0))),
+            Row("pad", (1,), ((1, 0), (2, 1), (2, 1))),
+            Row("cumulative_prod", (2,), 0),
+        ),
+        33005930,
+    ),
+]
+
+
 @pytest.mark.parametrize("recipe", FOUND, ids=lambda r: str(r.seed))
 def test_what_was_found_stays_right(recipe: Recipe) -> None:
     assert compare(recipe) == ""
@@ -164,3 +178,8 @@ def test_shrinking_keeps_what_fails() -> None:
 
     assert len(shrink(recipe, fails).rows) <= 7
     assert eval(source(recipe)) == recipe
+
+
+@pytest.mark.parametrize("recipe", GUARDED, ids=lambda r: str(r.seed))
+def test_known_recipes_that_wrote_outside(recipe: Recipe) -> None:
+    assert not compare(recipe, arenas=("guard", "poison"))

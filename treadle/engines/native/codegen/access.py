@@ -126,7 +126,11 @@ class Access:
         if axis == self.vector and self.limit is not None:
             b, count = self.b, self.lanes
             left = b.intrinsic("smin", b.sub(self.limit, index), b.i64(count))
-            kind = I8 if count < 1 << 8 else "i16"  # holds the count itself
+            # A vector that fills a register: LLVM 22 stores by what a narrower mask has
+            # above its lanes. It holds the count itself.
+            whole = (n for n in (8, 16, 32) if count < 1 << n and count * n >= 128)
+            bits = next(whole, 64)
+            kind = f"i{bits}"
             few = b.splat(b.convert("trunc", left, kind), count)
             self.mask = b.compare("ult", b.sequence(kind, count), few)
 
