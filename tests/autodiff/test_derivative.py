@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import treadle as td
-from treadle.autodiff import derivative as recorded
+from treadle.autodiff import live as recorded
 from treadle.autodiff.written import Derivative, expansion
 from treadle.base.errors import GradientError
 from treadle.graph import frame

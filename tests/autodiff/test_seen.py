@@ -313,13 +313,13 @@ def test_a_loss_with_derivatives_inside_is_derived_once(
         ("treadle.autodiff.gradient", "analyze", analyzed),
         ("treadle.rewrite.expand", "expansion", expanded),
     ):
-        before: Callable[..., Any] = getattr(sys.modules[module], attribute)
+        original: Callable[..., Any] = getattr(sys.modules[module], attribute)
 
         def counted(
-            *given: Any, before: Any = before, calls: Any = calls, **more: Any
+            *given: Any, original: Any = original, calls: Any = calls, **more: Any
         ) -> Any:
             calls.append(None)
-            return before(*given, **more)
+            return original(*given, **more)
 
         monkeypatch.setattr(f"{module}.{attribute}", counted)
     step = INSIDE[name]()

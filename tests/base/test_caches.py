@@ -23,7 +23,8 @@ from treadle.engines.base import engine
 # Tables that grow after the import and are no caches: what is registered, by class or
 # by name, and what is alive or under way.
 REGISTRIES = {
-    "treadle.autodiff.derivative._recorded",  # derivatives that live
+    "treadle.autodiff.live._late",  # derivatives that live
+    "treadle.autodiff.live._recorded",
     "treadle.base.caches._every",
     "treadle.base.locks._gone",  # until the next lock
     "treadle.base.locks._locks",  # weak

@@ -39,7 +39,9 @@ class KnownDerivative(NamedTuple):
     single: bool  # whether each is of one node, which is what is derived by
 
 
-_known: Cache[Any, KnownDerivative] = Cache("gradients of losses", LOSSES)
+# LATE: its rows ran as it was derived; it is recorded without that from now on.
+_known: Cache[Any, KnownDerivative | str] = Cache("gradients of losses", LOSSES)
+LATE, NOW = "late", "now"
 
 
 @dataclass
@@ -55,6 +57,12 @@ class SeenResults:
     known: KnownDerivative | None = None
     targets: Sequence[Tensor] = ()
     variables: Sequence[Variable] = ()
+    late: bool = False  # whether what runs as rows may wait until it is asked for
+
+    def ran(self) -> None:
+        """Know that rows were run for the derivative, which may wait at its next sight;
+        not if it should have waited already."""
+        _known[self.key] = LATE if _known.get(self.key) is None else NOW
 
     def note(self, derivative: Tensor, groups: Sequence[TargetGroup]) -> None:
         """Remember the node that was recorded."""
@@ -114,8 +122,9 @@ def seen(
         places = tuple([roots[n] for n in wanted])
     key = columns.key, now.options.compilation, bool(now.no_grad), places, variables
     known, nodes = _known.get(key), columns.nodes
-    if known is None:
-        return SeenResults(key, {x.serial: k for k, x in enumerate(nodes)}, not by)
+    if known is None or isinstance(known, str):
+        place = {x.serial: k for k, x in enumerate(nodes)}
+        return SeenResults(key, place, not by, late=known == LATE)
     _known.renew(key)
     targets = [nodes[n] for n in known.places]
     if by:

@@ -50,6 +50,7 @@ class Reached:
     origins: dict[int, Tensor] = field(default_factory=dict)
     readers: dict[int, list[Tensor]] = field(default_factory=dict)
     rows: list[Tensor] = field(default_factory=list)  # of batched runs
+    late: bool = False  # whether some are yet to run when the derivative is asked for
 
     def trainable(self) -> list[Variable]:
         """The trainable Variables that were reached, in the order of first use."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterator, Sequence
-from functools import partial
 from itertools import chain
 
 from treadle.autodiff.cached import KnownDerivative, SeenResults, TargetGroup, seen
 from treadle.autodiff.dependence import Reached, reached
-from treadle.autodiff.reverse import cotangents_of, fitted, pull
+from treadle.autodiff.live import is_late, mind, some_live
+from treadle.autodiff.reverse import cotangents_of, fitted, pull, zeros_like
 from treadle.autodiff.tape import (
     Tape,
     TapeGradient,
@@ -22,17 +21,14 @@ from treadle.autodiff.tape import (
 from treadle.autodiff.targets import Targets, blocks
 from treadle.autodiff.written import Derivative, written_derivatives
 from treadle.base.options import current
-from treadle.base.types import TupleType
 from treadle.graph.frame import top
+from treadle.graph.leaves import Version
 from treadle.graph.marks import PART
 from treadle.graph.operators import Operand, functions
 from treadle.graph.tensor import Tensor, new_node
-from treadle.graph.traversal import reach, waiting_results
+from treadle.graph.traversal import living_results, reach
 from treadle.ops.families import outputs_of
 from treadle.ops.lookup import Embedding
-
-# Nodes that were recorded for users and still live, by serial.
-_recorded: dict[int, weakref.ref[Tensor]] = {}
 
 
 def cotangents(
@@ -45,22 +41,36 @@ def cotangents(
     before = seen(ys, xs)
     if before is not None and before.known is not None:
         return recorded_as(before.known, before.targets, ys, gs)
-    ys, dependence = analyze(ys, Targets(xs))
+    ys, dependence = analyze(ys, Targets(xs), before=before)
     return recorded(dependence, ys, gs, xs, used=False, before=before)
 
 
 def analyze(
-    ys: Sequence[Tensor], targets: Targets, once: bool = False
+    ys: Sequence[Tensor],
+    targets: Targets,
+    once: bool = False,
+    before: SeenResults | None = None,
 ) -> tuple[list[Tensor], Reached]:
     """Dependence analysis of results, with derivatives among them written out.
 
     What can run as rows does so now: a derivative goes through its tape as a whole,
-    and `once` at most, if that is known.
+    and `once` at most, if that is known. It waits where results that looked as these
+    did `before` ran as rows, and the derivative is by Variables that are read as such.
     """
+    if before is not None and before.late:
+        dependence = reached(ys, targets)
+        dependence.late = _may_wait(dependence, targets)
+        if dependence.late:
+            return list(ys), dependence
+        del dependence  # what it lists would count as held
+    every = _late_results(ys, targets) if some_live() else {}
+    plain = not every  # nothing but derivatives is written out
+    if every:
+        nodes = [x for x in reach(ys, targets.ends) if not is_late(x)]
+        every = written_derivatives(nodes, every, targets.nodes)
+        ys, nodes = [every.get(y.serial, y) for y in ys], []
     functions.run_rows(ys, _asked(ys, targets), once)
     roots, origins = list(ys), dict[int, Tensor]()
-    every: dict[int, Tensor] = {}
-    plain = True  # nothing but derivatives is written out
     while True:
         dependence = reached(ys, targets)
         rows = dependence.rows if _replays(dependence.rows, targets) else []
@@ -78,6 +88,55 @@ def analyze(
                 origins[written.serial] = x
         ys = [expanded.get(y.serial, y) for y in ys]
         every = expanded | {k: expanded.get(x.serial, x) for k, x in every.items()}
+
+
+def _late_results(ys: Sequence[Tensor], targets: Targets) -> dict[int, Tensor]:
+    """What stands, by serial, for the results of derivatives among what these are
+    computed from that go through rows: a derivative of one goes through its tape."""
+    late = [x for x in reach(ys, targets.ends) if is_late(x)]
+    results: dict[int, Tensor] = {}
+    while late:
+        node = late.pop()
+        parts = through_rows(node)
+        for x in living_results(node) if parts else ():
+            results[x.serial] = parts[x.op.position]  # type: ignore[attr-defined]
+    return results
+
+
+def through_rows(node: Tensor) -> list[Tensor]:
+    """The results of a Derivative of which some go through the tapes of rows; none if
+    nothing that it derives runs as rows."""
+    op = node.op
+    assert isinstance(op, Derivative)
+    ys, gs = node.inputs[: op.of], node.inputs[op.of : 2 * op.of]
+    nodes = node.inputs[2 * op.of :]
+    known = {x.serial for x in nodes}
+    if op.late:
+        functions.run_rows(ys, known)
+    dependence = reached(ys, Targets(nodes))
+    if dependence.derivatives or known.issuperset([x.serial for x in dependence.rows]):
+        return []
+    parts, results = recorded(dependence, ys, gs, nodes), list[Tensor]()
+    first = 0
+    for size in op.sizes:
+        each = [parts[k] for k in range(first, first + size) if k in parts]
+        total = each[0] if each else zeros_like(nodes[first])
+        for part in each[1:]:
+            total = total + part
+        results.append(total)
+        first += size
+    return results
+
+
+def _may_wait(dependence: Reached, targets: Targets) -> bool:
+    """Whether rows among what a derivative reaches may run when it is asked for."""
+    if dependence.derivatives or dependence.rows or dependence.computed_table:
+        return False
+    nodes = [dependence.nodes.get(serial) for serial in targets.nodes]
+    if any(x is not None and type(x.op) is not Version for x in nodes):
+        return False  # of what is read as data a tape knows no derivative
+    reads = [x for each in dependence.readers.values() for x in each]
+    return all(type(x.op) is not Embedding for x in reads)
 
 
 def _is_of_rows(node: Tensor) -> bool:
@@ -123,6 +182,8 @@ def recorded(
         for x in xs
     ]
     if dependence.rows:
+        if before is not None:
+            before.ran()
         return _by_tapes(dependence, ys, gs, wanted, used)
     targets = Targets(wanted)
     groups = dependence.groups(targets)
@@ -139,7 +200,8 @@ def recorded(
     nested, ys = inner is not None, ys if inner is None else dependence.roots
     chosen = chosen if inner is None else inner
     sizes = [[1] * len(x.nodes) if x.reads else [len(x.nodes)] for x in chosen]
-    op = Derivative(len(ys), tuple(chain.from_iterable(sizes)), nested)
+    counts = tuple(chain.from_iterable(sizes))
+    op = Derivative(len(ys), counts, nested, dependence.late)
     derivative = op(*ys, *gs, *[x for group in chosen for x in group.nodes])
     if before is not None and (nested or not dependence.rewritten):
         before.note(derivative, chosen)
@@ -155,7 +217,7 @@ def recorded_as(
     """The cotangents of results that look like some that were derived before."""
     derivative = new_node(known.op, (*ys, *gs, *targets), known.type, 3)
     if known.positions is not None:
-        _mind(derivative)
+        mind(derivative)
         return dict(zip(known.positions, outputs_of(derivative), strict=True))
     groups, first = [], 0
     for position, count, reads in known.groups:
@@ -170,17 +232,11 @@ def _results(
 ) -> dict[int, Tensor]:
     """The cotangent of each target by its position."""
     if not used:
-        _mind(derivative)
+        mind(derivative)
     each = iter(outputs_of(derivative))
     return {
         k: _gathered(nodes, each) if reads else next(each) for k, nodes, reads in groups
     }
-
-
-def _mind(derivative: Tensor) -> None:
-    """Know of a Derivative, and so of its results, as long as it lives."""
-    serial = derivative.serial  # when it is gone, no Python runs
-    _recorded[serial] = weakref.ref(derivative, partial(_recorded.pop, serial))
 
 
 def _as_recorded(
@@ -305,35 +361,3 @@ def _gathered(reads: Sequence[Tensor], results: Iterator[Tensor]) -> Tensor:
         total = g if total is None else total + g
     assert total is not None
     return total
-
-
-# -- what cutting would break ----------------------------------------------------------
-
-
-def endangered(roots: Sequence[Tensor]) -> list[Tensor]:
-    """Results, not yet evaluated, of derivatives of what these roots reach, but for the
-    roots.
-
-    Cutting the roots would lose them: they are evaluated first.
-    """
-    if not _recorded:
-        return []
-    rooted, pairs = {root.serial for root in roots}, []
-    for reference in list(_recorded.values()):
-        node = reference()
-        if node is None:
-            continue
-        several = isinstance(node.type, TupleType)
-        results = waiting_results(node) if several else [node]
-        missing = [x for x in results if x.serial not in rooted and x.stored is None]
-        if missing:
-            pairs.append((node, missing))
-    if not pairs:
-        return []
-    rooted_serials = {node.serial for node in reach(roots) if node.inputs}
-    return [
-        x
-        for node, results in pairs
-        if any(n.serial in rooted_serials for n in reach(node.inputs))
-        for x in results
-    ]

@@ -215,7 +215,7 @@ def _derived(node: Tensor, seed: Tensor) -> tuple[list[Variable], list[Tensor]]:
     if before is not None and before.known is not None:
         gradients = recorded_as(before.known, before.targets, [node], [seed])
         return [*before.variables], [*gradients.values()]
-    ys, below = analyze([node], Trainable())
+    ys, below = analyze([node], Trainable(), before=before)
     parameters = below.trainable()
     by_position = recorded(below, ys, [seed], parameters, used=False, before=before)
     if not by_position:

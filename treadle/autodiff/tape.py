@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -65,24 +65,47 @@ class GradientPart:
 class Tape:
     """A run that is derived as a whole.
 
-    `sources` are the nodes with values that it read and a derivative may go on to;
-    `data` has the serials of what it read besides. A tape of a later run has the
-    greater number.
+    `parts` are the pieces of its gradient, of the nodes with values that it read and a
+    derivative may go on to; `data` has the serials of what it read. The run and its
+    parts are made when somebody asks. A tape of a later run has the greater number.
     """
 
     def __init__(
         self,
-        run: Pull,
-        sources: Sequence[Tensor],
-        parts: Sequence[GradientPart],
-        data: Set[int] = frozenset(),
+        make: Callable[[], tuple[Pull, Sequence[GradientPart]]],
+        data: Collection[int] = (),
     ) -> None:
         self.number = next(_numbers)
-        self.run: Pull | None = run
-        self.sources = tuple(sources)
-        self.parts = tuple(parts)
-        self.data = frozenset(data) - {x.serial for x in sources}
+        self._make: Callable[[], tuple[Pull, Sequence[GradientPart]]] | None = make
+        self._data = data
         self._rows: list[weakref.ref[Tensor]] = []
+
+    @lazy
+    def _made(self) -> tuple[Pull, Sequence[GradientPart]] | None:
+        make = self._make
+        return None if make is None else make()
+
+    @property
+    def run(self) -> Pull | None:
+        """The run; None once it was let go of."""
+        made = self._made
+        return None if self._make is None or made is None else made[0]
+
+    @property
+    def parts(self) -> Sequence[GradientPart]:
+        """The pieces of the gradient; none once the run was let go of."""
+        made = self._made
+        return () if self._make is None or made is None else made[1]
+
+    @property
+    def sources(self) -> Sequence[Tensor]:
+        """The nodes that these are of."""
+        return list({x.source.serial: x.source for x in self.parts}.values())
+
+    @lazy
+    def data(self) -> frozenset[int]:
+        """The serials of what it has read besides its sources."""
+        return frozenset(self._data).difference([x.serial for x in self.sources])
 
     @property
     def sign(self) -> tuple[str, int]:
@@ -119,7 +142,7 @@ class Tape:
                 row.op = spent
                 if row.mark:
                     cut(row, spent)
-        self.run, self.sources, self.parts = None, (), ()
+        self._make = self._made = None
 
     @property
     def rows(self) -> list[Tensor]:

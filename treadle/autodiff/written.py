@@ -29,12 +29,14 @@ from treadle.ops.lookup import shares
 class Derivative(Op):
     """Cotangents of some nodes for cotangents of `of` results: inputs results,
     their cotangents, nodes. The k-th is the sum over the next `sizes[k]` nodes. One
-    that is `nested` goes on through other derivatives.
+    that is `nested` goes on through other derivatives; a `late` one through what runs
+    as rows with it, where that pays.
     """
 
     of: int
     sizes: tuple[int, ...]
     nested: bool = False
+    late: bool = False
     family = "derivative"
 
     def infer(self, *types: Any) -> TupleType:

@@ -18,7 +18,7 @@ struct Known {
   PyObject *constant = nullptr, *literal = nullptr;  // ops
   PyObject *number = nullptr, *number_of = nullptr;  // of a type, of an op
   Slot op_number, type_number, committed, frozen, trainable;
-  PyObject *of, *results, *nested, *carried, *closed, *program, *tape;  // names
+  PyObject *of, *results, *nested, *late, *carried, *closed, *program, *tape;  // names
   PyObject *traits, *differentiable;
 };
 Known known;
@@ -41,6 +41,7 @@ PyObject* bind_look(PyObject*, PyObject* args) {
   k.of = PyUnicode_InternFromString("variable");
   k.results = PyUnicode_InternFromString("of");  // of a derivative: how many
   k.nested = PyUnicode_InternFromString("nested");
+  k.late = PyUnicode_InternFromString("late");
   k.carried = PyUnicode_InternFromString("carried");
   k.closed = PyUnicode_InternFromString("closed");
   k.program = PyUnicode_InternFromString("program");
@@ -188,6 +189,20 @@ class Looker {
     return Result::looked;
   }
 
+  // Whether a derivative is to be computed through rows that were to run with it.
+  bool computes_late(Walk& w) {
+    for (size_t k : followed) {
+      if (!treadle::waits(w.nodes[k])) continue;
+      PyObject* inputs = nodes.inputs.of(w.nodes[k]);
+      if (!PyTuple_GET_SIZE(inputs)) continue;
+      PyObject* op = nodes.op.of(PyTuple_GET_ITEM(inputs, 0));
+      if (Py_TYPE(op) != known.derivative) continue;
+      Ref told(PyObject_GetAttr(op, known.late));
+      if (!told || told.get() == Py_True) return true;
+    }
+    return false;
+  }
+
   // Who holds another result of a node of several will compute it from its operands.
   void leave_operands(Walk& w) {
     std::vector<int64_t> stay, rest;
@@ -233,6 +248,7 @@ class Looker {
   std::vector<Asked> unknown;
   bool derives = false;  // a derivative is yet to be written out
   bool goes_on = false;  // through others, behind whose results it looks, too
+  bool reads_rows = false;  // that have run, with a tape
   int64_t newest_part = -1;  // of the parts of data that were not looked behind
   int64_t oldest = -1;       // of the nodes that are derived by; known at the end
   int64_t oldest_data = std::numeric_limits<int64_t>::max();  // that is or lies in data
@@ -339,6 +355,7 @@ class Looker {
       if (!tape) return Result::failed;
       const bool taped = tape.get() != Py_None;
       if (taped && derived_) return Result::otherwise;  // there is more behind it
+      reads_rows |= taped && number(nodes.serial.of(x)) > ends_;
       put(taped ? carrying : data, known.type_number, type);
       return Result::looked;
     }
@@ -424,7 +441,9 @@ PyObject* look(PyObject*, PyObject* args) {
         parts = std::min<long long>(parts, looker.oldest_data);
         continue;
       }
-      if (result == Result::otherwise) Py_RETURN_NONE;
+      const bool late = looker.derives && looker.reads_rows && looker.computes_late(*w);
+      if (PyErr_Occurred()) return nullptr;
+      if (result == Result::otherwise || late) Py_RETURN_NONE;
       looker.leave_operands(*w);
       found = Ref(listed(w->nodes.all()));
     }

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from treadle.autodiff.derivative import analyze, endangered, recorded
+from treadle.autodiff.derivative import analyze, recorded
 from treadle.autodiff.gradient import graded, gradings, held_gradients, untrained
+from treadle.autodiff.live import endangered
 from treadle.autodiff.reverse import seed_for
 from treadle.autodiff.targets import Trainable
 from treadle.base.changes import changes as stamp

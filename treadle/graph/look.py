@@ -212,7 +212,7 @@ def _read(roots: list[Tensor], asked: int, updates: int, owned: Owned, derived: 
         return lower
     if lost and not _ends_before(lost, nodes, followed, len(roots), place):
         return None
-    if refused or changes != updates:
+    if refused or changes != updates or _computes_late(nodes, followed, ends):
         return None
     counts = asked, len(roots) - updates - asked, updates
     return _keyed(nodes, counts, uses, place, [words, [k for _, k in sorted(ages)]])
@@ -257,6 +257,17 @@ def _is_constant(op: Op, derived: bool) -> bool:
     """Return True if a leaf is one for a derivative that is taken, or to be."""
     carried = derived and isinstance(op, Cut) and op.carried
     return (op.closed or hasattr(op, "tape")) and not carried
+
+
+def _computes_late(nodes: list[Tensor], followed: list[int], ends: int) -> bool:
+    """Return True if a derivative is to be computed through rows that were to run with
+    it, and have run since it was recorded."""
+    newer = (x.op for x in nodes if not x.inputs and x.serial > ends)
+    if all(getattr(op, "tape", None) is None for op in newer):
+        return False
+    waiting = [nodes[k] for k in followed if nodes[k].stored is None]
+    below = [x.inputs[0] for x in waiting if x.inputs]
+    return any(getattr(x.op, "late", False) for x in below)
 
 
 def _ends_before(

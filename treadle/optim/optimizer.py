@@ -7,8 +7,9 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from treadle.autodiff.derivative import analyze, endangered, recorded
+from treadle.autodiff.derivative import analyze, recorded
 from treadle.autodiff.gradient import graded, gradings, untrained
+from treadle.autodiff.live import endangered
 from treadle.autodiff.reverse import seed_for
 from treadle.autodiff.tape import reads_rows
 from treadle.autodiff.targets import Trainable

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from treadle.autodiff.derivative import endangered
+from treadle.autodiff.live import endangered
 from treadle.base.caches import Cache
 from treadle.engines.base import Failed
 from treadle.graph.look import Look, Owned

@@ -8,27 +8,24 @@ from typing import Any
 import numpy as np
 
 from treadle.autodiff.dependence import behind
-from treadle.autodiff.derivative import endangered
-from treadle.autodiff.tape import Tape, TapeGradient, cut_pulled, tape_of
+from treadle.autodiff.live import endangered, with_late
+from treadle.autodiff.tape import Tape, tape_of
 from treadle.base import trees
 from treadle.base.collector import collector_paused
-from treadle.base.options import current, modes
 from treadle.base.types import TupleType
 from treadle.graph.carried import Carried
 from treadle.graph.frame import top
 from treadle.graph.leaves import as_tensor
 from treadle.graph.look import assigned, look
 from treadle.graph.operators import Operand, functions, provide
-from treadle.graph.resident import soon
 from treadle.graph.serials import mark_run
 from treadle.graph.tensor import Tensor, settle
 from treadle.graph.thread import orphans
-from treadle.graph.traversal import few, pending, reach, rebuild
+from treadle.graph.traversal import pending, reach, rebuild
 from treadle.graph.variable import Update, Variable, variable_of
 from treadle.runtime.again import Plans
 from treadle.runtime.around import settings
 from treadle.runtime.at_once import CallPlan, of_call
-from treadle.runtime.forests import FEW
 from treadle.runtime.history import (
     depends,
     keep_inside,
@@ -38,9 +35,9 @@ from treadle.runtime.history import (
     trained_by,
     trains,
 )
-from treadle.runtime.numerics import refuse_pulled, run_rows
 from treadle.runtime.parts import read_part
 from treadle.runtime.recorder import observers, recorder
+from treadle.runtime.row_gradients import prepare
 from treadle.runtime.values import values_of
 from treadle.runtime.written import check_bases, commit, held, owned, spent_of, taken
 
@@ -72,6 +69,7 @@ def run(
     # Who is told of a run wants to know of all.
     observed = feeds or spent or recorder() is not None
     around = None if observed else settings()
+    roots = roots if observed else with_late(roots)
     if around is None:
         return _run_anew(roots, feeds, spent, cuts)
     plans = plans or (_plans_of(updates[0]) if updates else _plans)
@@ -191,7 +189,7 @@ def _run(
     alone = bool(spent) and not updates
     noted = [observe(wanted) for observe in observers.every]
     if not feeds:
-        _close(_prepare(wanted, begin=bool(spent)), spent, wanted)
+        _close(prepare(wanted, begin=bool(spent)), spent, wanted)
     asked = frozenset(node.serial for node in wanted)
     nodes, keep = work(wanted)
     # What was assigned has its value where rows have read it, and is committed here.
@@ -240,18 +238,6 @@ def _settled(
     return done
 
 
-def _prepare(wanted: Sequence[Tensor], begin: bool) -> list[Tape]:
-    """Run what can run as rows, and gradients of rows, before the program; the tapes
-    that were gone through. The gradients may only `begin`.
-    """
-    nodes = few(wanted, FEW)
-    if nodes is None or any(type(x.op) is TapeGradient for x in nodes):
-        nodes = None
-        run_rows(wanted, (), bool(modes.get().no_grad))
-        return _pull_tapes(wanted, begin)
-    return []
-
-
 def _close(tapes: Sequence[Tape], spent: Sequence[Tensor], wanted: Any) -> None:
     """Let go of tapes that are cut with what is spent, as they have read Variables that
     are to be updated: then these are changed where they lie.
@@ -288,66 +274,6 @@ def work(wanted: list[Tensor]) -> tuple[list[Tensor], set[int]]:
     keep |= {n.serial for n in held(nodes) if not isinstance(n.type, TupleType)}
     keep &= {node.serial for node in nodes if node.stored is None}
     return nodes, keep
-
-
-def _pull_tapes(wanted: Sequence[Tensor], begin: bool) -> list[Tape]:
-    """Go backward through the batched runs whose gradients are asked for.
-
-    They are apart from the programs before and after, which stay the same for each.
-    """
-    gone: list[Tape] = []
-    while True:
-        nodes = pending(wanted)
-        pulls = [node for node in nodes if type(node.op) is TapeGradient]
-        if not pulls:
-            return gone
-        first = pulls[0]
-        after: set[int] = set()
-        for node in nodes:
-            if node is first or any(x.serial in after for x in node.inputs):
-                after.add(node.serial)
-        before = [x for x in wanted if x.serial not in after]
-        evaluable = [x for x in before if not isinstance(x.op, Update)]
-        begin = begin and not current().check_numerics
-        results = [
-            (node.op.position, node)  # type: ignore[attr-defined]
-            for node in nodes
-            if node.inputs and node.inputs[0] is first
-        ]
-        nodes, pulls, node = [], [], first  # what they refer to would count as held
-        _settle_all([*first.inputs, *evaluable], begin)
-        op: Any = first.op
-        cotangents = [soon(x.stored) for x in first.inputs[: len(op.places)]]
-        gradients = op.pull(cotangents, begin)
-        gone.append(op.tape)
-        refuse_pulled(first, gradients)
-        record = recorder()
-        if record is not None:
-            record.pulled(first, results)
-        for k, node in results:
-            settle(node, gradients[k])
-        cut_pulled([node for _, node in results])
-
-
-def _settle_all(roots: Sequence[Tensor], begin: bool) -> None:
-    """Evaluate nodes that are no updates, and what is held of what they read, or only
-    `begin` to where nothing can be found wrong.
-    """
-    nodes = pending(roots)
-    asked = {root.serial for root in roots}
-    others = [n for n in held(nodes) if not isinstance(n.type, TupleType)]
-    keep = asked | {n.serial for n in others}
-    del others
-    keep &= {node.serial for node in nodes if node.stored is None}
-    record = recorder()
-    if record is not None and keep:
-        record.program(nodes, keep)
-    values = values_of(nodes, {}, keep, set(), asked & keep, begin=begin, sure=True)
-    carried = depends(nodes)
-    for node in nodes:
-        if node.serial in keep and not isinstance(node.type, TupleType):
-            settle(node, values[node.serial])
-            remember(node, node.serial in carried)
 
 
 @provide

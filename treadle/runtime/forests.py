@@ -295,18 +295,25 @@ def tape_for(rows_run: RowsRun, reads: Reads[Tensor]) -> Tape | None:
     """The tape of a run, with the parts of its gradient, if it has one."""
     if not rows_run.rows.program.gradient:
         return None
+    sources = {serial: reads.sources[serial] for serial, _ in rows_run.rows.order}
+    made = rows_run, parts_of(rows_run, sources)
+    return Tape(lambda: made, [x.serial for x in reads.data])
+
+
+def parts_of(
+    rows_run: RowsRun, sources: Mapping[int, Tensor]
+) -> Sequence[GradientPart]:
+    """The parts of the gradient of a run; `sources` by the serials in its order."""
     parts = []
     for serial, sparse in rows_run.rows.order:
-        node = reads.sources[serial]
+        node = sources[serial]
         if sparse:
             every, t = rows_run.ids(serial), node.type
             values = type(t)((every.shape[0], *t.shape[1:]), t.dtype)
             parts.append(GradientPart(node, values, every))
         else:
             parts.append(GradientPart(node, node.type))
-    sources = {part.source.serial: part.source for part in parts}
-    data = {x.serial for x in reads.data}
-    return Tape(rows_run, list(sources.values()), parts, data)
+    return parts
 
 
 def _shared(forest: Forest) -> Iterable[Tensor]:

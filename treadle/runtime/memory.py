@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from treadle.autodiff.derivative import endangered
+from treadle.autodiff.live import endangered
 from treadle.base import trees
 from treadle.base.errors import ArgumentError, WorkspaceError
 from treadle.base.notebook import table

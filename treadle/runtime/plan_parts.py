@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
 
+from treadle.autodiff.tape import GradientPart, Tape
 from treadle.base.options import modes
 from treadle.engines.base import CompiledProgram, Failed, are_below
 from treadle.engines.early import listener
@@ -17,7 +19,7 @@ from treadle.graph.references import counted, untouched
 from treadle.graph.resident import Future, Resident
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
-from treadle.runtime.forests import Reads, Rows, RowsRun, leave_rows, tape_for
+from treadle.runtime.forests import Reads, Rows, RowsRun, leave_rows, parts_of
 from treadle.runtime.moved import Moved, let_go
 from treadle.runtime.sources import AsArgument, Slot, Slots, Source, Values
 from treadle.runtime.written import outdated
@@ -187,22 +189,37 @@ class Rowed:
     def leave(self, values: Values) -> None:
         """Make leaves of the exits, if they are rows of a tape from now on."""
         assert self.places is not None
-        run = values.rows.get(self.number)
-        if run is None:
-            shared = [values(x) for x in self.shared]
+        nodes, run = values.look.nodes, values.rows.get(self.number)
+        tape = None
+        if self.rows.program.gradient:
+            data = [nodes[k].serial for k in self.places.data]
+            read = {s: nodes[self.places.sources[s]] for s, _ in self.rows.order}
+            kept = [values.made[self.kept], *[values(x) for x in self.shared]]
             ids = [values.made[slot] for _, slot in self.ids]
-            made = self.rows.program.ran(values.made[self.kept], shared, ids)
-            run = RowsRun(self.rows, made)
-        reads = self.places.map(values.look.nodes.__getitem__)
+            tape = Tape(partial(_taped, self.rows, read, kept, ids, run), data)
+        exits = [nodes[k] for k in self.places.exits]
         arrays = [values.made[slot] for _, slot in self.exits]
-        tape = tape_for(run, reads)
-        leave_rows(reads.exits, arrays, run.futures, tape, self.again)
+        futures = None if run is None else run.futures
+        leave_rows(exits, arrays, futures, tape, self.again)
+
+
+def _taped(
+    rows: Rows,
+    sources: dict[int, Tensor],
+    kept: list[Any],
+    ids: list[Any],
+    run: RowsRun | None,
+) -> tuple[RowsRun, Sequence[GradientPart]]:
+    """A run, which is that of the core if it is not given, and its gradient's parts."""
+    if run is None:
+        run = RowsRun(rows, rows.program.ran(kept[0], kept[1:], ids))
+    return run, parts_of(run, sources)
 
 
 @dataclass
 class Pulled:
-    """The gradient of a forest of this run, which is let go of then, or of the one that
-    the TapeGradient at a `place` is of."""
+    """The gradient of a forest of this run, which is let go of then if this is its
+    `last` use, or of the one that the TapeGradient at a `place` is of."""
 
     number: int | None
     place: int | None
@@ -210,10 +227,13 @@ class Pulled:
     cotangents: dict[int, Source]
     asked: tuple[int, ...]
     results: Slots
+    last: bool = True
 
     def run(self, values: Values) -> None:
         if self.number is not None:
-            rows_run = values.rows.pop(self.number)
+            rows_run = values.rows[self.number]
+            if self.last:
+                del values.rows[self.number]
         else:
             rows_run = self.run_of(values.look)
         cotangents = {k: values(x, True) for k, x in self.cotangents.items()}

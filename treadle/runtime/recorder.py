@@ -27,6 +27,9 @@ class Recorder(Protocol):
     def pulled(self, pull: Tensor, results: Sequence[tuple[int, Tensor]]) -> None:
         """A TapeGradient has run: its results by position."""
 
+    def stood_for(self, nodes: Sequence[Tensor], results: Sequence[Tensor]) -> None:
+        """Nodes are about to have the values of results, which have run."""
+
 
 class _Observers(threading.local):
     """Observers of this thread's runs, called before and after."""

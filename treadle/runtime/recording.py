@@ -190,8 +190,27 @@ class RunRecording(Recorder):
         number = self.tapes.get(op.tape.number)  # None: of a run before this one
         place = self._place(pull) if number is None else None
         self.pulls |= {node.serial for _, node in results if node.serial in self.place}
-        rows = op.tape.run.rows
-        self.parts.append(Pulled(number, place, rows, cotangents, op.asked, slots))
+        for part in self.parts:
+            if isinstance(part, Pulled) and part.number == number:
+                part.last = False
+        rest = op.tape.run.rows, cotangents, op.asked, slots, not self.values
+        self.parts.append(Pulled(number, place, *rest))
+
+    @foreseen
+    def stood_for(self, nodes: Sequence[Tensor], results: Sequence[Tensor]) -> None:
+        by = self._trained_by()
+        for node, result in zip(nodes, results, strict=True):
+            serial, slot = node.serial, self.made.get(result.serial)
+            if slot is None:
+                raise _Unforeseen
+            read = reach([node])
+            rows = [self.trained[x.serial] for x in read if x.serial in self.trained]
+            trained = trainable(read).union(*rows)
+            if not trained.isdisjoint(self.chosen):
+                self.stale.add(serial)
+            self.made[serial], self.trained[serial] = slot, trained
+            self.leaves[serial] = cut_of(node.op.name, True, by)
+            self.carried.add(serial)
 
     def _trained_by(self) -> frozenset[int] | None:
         """The serials behind the nodes that are cut, where nothing was cut before."""
