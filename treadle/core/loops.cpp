@@ -3,6 +3,7 @@
 #include "arrays.hpp"
 #include "pool.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 
@@ -35,6 +36,24 @@ struct Integers {
   }
 };
 
+// The rows of one slice of a loop: all slices but the last ones have a row more where
+// they do not come out even.
+struct Slice {
+  int64_t number = 0, slices = 1, rows = 1;
+
+  int64_t first() const { return before(number); }
+  int64_t last() const { return before(number + 1); }
+
+  // Copies what is there of these rows.
+  void copy_rows(int64_t to, int64_t from, int64_t bytes) const {
+    const int64_t row = bytes / rows;
+    copy(to + row * first(), from + row * first(), row * (last() - first()));
+  }
+
+ private:
+  int64_t before(int64_t k) const { return rows / slices * k + std::min(k, rows % slices); }
+};
+
 // The program of a body: its tables as they are before a run, and where those of a run
 // and its arena begin in the memory of all bodies.
 struct Body {
@@ -42,6 +61,7 @@ struct Body {
   Integers later;           // the records once what stays has been packed
   Integers placed, places;  // buffers, and where they lie in that memory
   Integers given, operands;  // buffers, and the op's operands that these are
+  Integers items;            // of each record for a row; 0: its items are shared out evenly
   int64_t at_addresses = 0, at_table = 0;
 };
 
@@ -72,15 +92,35 @@ class Frame {
 
   // Whether no step found anything wrong; it may have run `before`.
   bool run(const Runner& runner, bool before) {
-    for (size_t k = 0; k < body_.slots.size; k++)
-      table_[body_.slots.data[k]] = addresses[body_.which.data[k]] + body_.shifts.data[k];
+    fill();
     const Integers& own = before ? body_.later : body_.records;
     const auto* records = reinterpret_cast<const Record*>(own.data);
     runner.run({records, static_cast<int64_t>(own.size) / fields, table_, status_, nullptr});
     return !shared(status_).load(std::memory_order_relaxed);
   }
 
+  // The same for some rows, by this thread.
+  bool run(const Slice& slice) {
+    fill();
+    const auto* records = reinterpret_cast<const Record*>(body_.records.data);
+    for (size_t k = 0; k < body_.items.size; k++) {
+      const Record& x = records[k];
+      const int64_t items = body_.items.data[k], part = x.total / slice.slices;
+      const int64_t begin = items ? items * slice.first() : part * slice.number;
+      const int64_t end = items ? items * slice.last() : begin + part;
+      if (begin < end) x.step(table_ + x.arguments, begin, end, 0);
+      if (shared(status_).load(std::memory_order_relaxed)) return false;
+    }
+    return true;
+  }
+
  private:
+  // The table, once addresses are there.
+  void fill() {
+    for (size_t k = 0; k < body_.slots.size; k++)
+      table_[body_.slots.data[k]] = addresses[body_.which.data[k]] + body_.shifts.data[k];
+  }
+
   const Body& body_;
   int64_t *const table_, *const status_;
 };
@@ -154,14 +194,15 @@ struct Loop : Nested {
     const Arguments& own;
     int64_t* carried;
     Draw* drawn;
+    Slice slice;
     int64_t last = 0;  // the number of the last step, if that is known
     int64_t way = 1;   // from a row to that of the next step
   };
 
-  State begin(const Arguments& own) const {
-    int64_t* carried = integers(own.memory);
+  State begin(const Arguments& own, int64_t memory, const Slice& slice) const {
+    int64_t* carried = integers(memory);
     std::memcpy(carried, own.in, carries * sizeof(int64_t));
-    return {own, carried, reinterpret_cast<Draw*>(carried + carries)};
+    return {own, carried, reinterpret_cast<Draw*>(carried + carries), slice};
   }
 
   // One step: `turn` is its number in the order of steps, `row` that of its rows.
@@ -177,10 +218,10 @@ struct Loop : Nested {
     });
     for (size_t k = 0; k < own.size(); k++)
       if (own[k].kind == Output::home) body.addresses[own[k].buffer] = target(k, at, turn, row);
-    if (!body.run(runner, turn > 0)) return false;
+    if (!(at.slice.slices > 1 ? body.run(at.slice) : body.run(runner, turn > 0))) return false;
     for (size_t k = 0; k < own.size(); k++)
       if (own[k].kind == Output::copied)
-        copy(target(k, at, turn, row), body.addresses[own[k].buffer], own[k].bytes);
+        at.slice.copy_rows(target(k, at, turn, row), body.addresses[own[k].buffer], own[k].bytes);
     for (size_t k = 0; k < carries; k++)
       if (own[k].kind != Output::still)
         at.carried[k] = target(own[k].kind == Output::row ? own[k].other : k, at, turn, row);
@@ -201,26 +242,62 @@ struct Loop : Nested {
   // Carries are what they are at the end.
   void end(const State& at) const {
     for (size_t k = 0; k < carries; k++)
-      copy(at.own.out[k], at.carried[k], outputs[0][k].bytes);
+      at.slice.copy_rows(at.own.out[k], at.carried[k], outputs[0][k].bytes);
   }
 };
 
+// The rows of the state may be cut in slices: each is taken through all steps by one
+// thread, which meets no other one in between, with tables and arena of its own.
 struct Scan : Loop {
   int64_t length = 0;
   bool reverse = false;
+  int64_t slices = 1, rows = 1;
+  int64_t frame_bytes = 0, scratch_bytes = 0;  // of a slice, and of a worker
 
   void run(const int64_t* arguments, const Runner& runner) const override {
     const Arguments own = of(arguments);
-    State at = begin(own);
+    if (slices == 1 || !runner.leased) return go({own, own.memory, {}}, runner);
+    const Sliced every{*this, own, runner};
+    runner.share(run_slices, reinterpret_cast<const int64_t*>(&every), slices,
+                 integers(own.status));
+  }
+
+ private:
+  struct Part {
+    Arguments own;
+    int64_t memory;
+    Slice slice;
+  };
+
+  struct Sliced {
+    const Scan& scan;
+    const Arguments& own;
+    const Runner& runner;
+  };
+
+  static void run_slices(const int64_t* arguments, int64_t begin, int64_t end,
+                         int64_t worker) {
+    const Sliced& every = *reinterpret_cast<const Sliced*>(arguments);
+    const Scan& scan = every.scan;
+    Arguments own = every.own;
+    own.scratch += worker * scan.scratch_bytes;
+    const Runner alone{every.runner.pool, false, worker ? nullptr : every.runner.watch};
+    for (int64_t k = begin; k < end; k++)
+      scan.go({own, own.memory + k * scan.frame_bytes, {k, scan.slices, scan.rows}}, alone);
+  }
+
+  void go(const Part& part, const Runner& runner) const {
+    const Arguments& own = part.own;
+    State at = begin(own, part.memory, part.slice);
     at.last = length - 1, at.way = reverse ? -1 : 1;
     for (size_t k = 0; k < carries && length; k++) {
       const Output& y = outputs[0][k];
       if (y.stack < 0) continue;
       const int64_t first = own.out[y.stack] + (reverse ? at.last * y.bytes : 0);
-      copy(first, at.carried[k], y.bytes);
+      part.slice.copy_rows(first, at.carried[k], y.bytes);
       at.carried[k] = first;
     }
-    Frame body = frame(0, own);
+    Frame body(bodies[0], part.memory, own.scratch, own.status);
     for (int64_t k = 0; k < length; k++)
       if (!step(body, at, k, reverse ? at.last - k : k, runner)) return;
     end(at);
@@ -233,7 +310,7 @@ struct While : Loop {
 
   void run(const int64_t* arguments, const Runner& runner) const override {
     const Arguments own = of(arguments);
-    const State at = begin(own);
+    const State at = begin(own, own.memory, {});
     Frame body = frame(0, own), test = frame(1, own);
     int8_t answer = 0;
     if (is_written) test.addresses[verdict] = address(&answer);
@@ -283,11 +360,11 @@ bool read_outputs(PyObject* list, std::vector<Output>& into) {
 }
 
 // (addresses, table, slots, which, shifts, records, later, placed, places, given,
-// operands, where addresses and table of a run begin)
+// operands, items, where addresses and table of a run begin)
 bool read_body(PyObject* x, Body& body) {
   Integers* const arrays[] = {&body.addresses, &body.table, &body.slots,   &body.which,
                               &body.shifts,    &body.records, &body.later, &body.placed,
-                              &body.places,    &body.given, &body.operands};
+                              &body.places,    &body.given, &body.operands, &body.items};
   Py_ssize_t at = 0;
   for (Integers* into : arrays)
     if (!into->read(part(x, at++))) return false;
@@ -304,11 +381,12 @@ std::unique_ptr<Nested> made_of(const char* name, const std::vector<int64_t>& mo
     return own;
   };
   if (!std::strcmp(name, "branch")) return std::make_unique<Branch>();
-  if (!std::strcmp(name, "scan") && more.size() >= 5) {
+  if (!std::strcmp(name, "scan") && more.size() >= 9) {
     auto own = loop(std::make_unique<Scan>());
     own->length = more[2], own->reverse = more[3] != 0;
     own->scanned = static_cast<size_t>(more[4]);
-    own->strides.assign(more.begin() + 5, more.end());
+    own->slices = more[5], own->rows = more[6], own->frame_bytes = more[7], own->scratch_bytes = more[8];
+    own->strides.assign(more.begin() + 9, more.end());
     if (own->strides.size() == own->scanned) return own;
   }
   if (!std::strcmp(name, "while") && more.size() == 4) {

@@ -126,7 +126,7 @@ void Pool::do_part(uint32_t left, int64_t worker) {
 }
 
 void Pool::share(Step step, const int64_t* arguments, int64_t total, int64_t grain,
-                 int64_t number, int64_t* times) {
+                 int64_t number, int64_t* times, Watch* watch, int64_t* status) {
   const int64_t most = threads.load(std::memory_order_relaxed) * parts;
   const int64_t items = grain * (((total - 1) / grain) / most + 1);
   const int64_t count = (total - 1) / items + 1;
@@ -136,7 +136,10 @@ void Pool::share(Step step, const int64_t* arguments, int64_t total, int64_t gra
   parts_.fetch_add(static_cast<uint64_t>(count) + (uint64_t{1} << 32));
   rouse(count - 1);
   while (const uint32_t left = claim()) do_part(left, 0);
-  for (int turns = 0; done_.load(std::memory_order_acquire) != count;) pause(turns);
+  for (int turns = 0; done_.load(std::memory_order_acquire) != count;) {
+    pause(turns);
+    if (watch && !watch->goes_on()) shared(status).store(1, std::memory_order_relaxed);
+  }
 }
 
 void Pool::region(const Record* record, const Run& given, int64_t number, bool shared) {
@@ -166,6 +169,10 @@ int64_t Runner::run(const Run& given) const {
     if (shared(given.status).load(std::memory_order_relaxed)) break;
   }
   return k;
+}
+
+void Runner::share(Step step, const int64_t* arguments, int64_t parts, int64_t* status) const {
+  pool.share(step, arguments, parts, 1, 0, nullptr, watch, status);
 }
 
 int64_t Pool::run(const Run& given, Watch* watch) {

@@ -72,6 +72,8 @@ struct Runner {
 
   // How many records were run, the one that found its data wrong too.
   int64_t run(const Run& given) const;
+  // Has the workers take parts in something long; an interrupt sets the status.
+  void share(Step step, const int64_t* arguments, int64_t parts, int64_t* status) const;
 };
 
 // A branch or loop. Its arguments are the addresses of what it reads and writes, of the
@@ -121,7 +123,7 @@ class Pool {
   };
 
   void share(Step step, const int64_t* arguments, int64_t total, int64_t grain, int64_t number,
-             int64_t* times);
+             int64_t* times, Watch* watch = nullptr, int64_t* status = nullptr);
   void region(const Record* record, const Run& given, int64_t number, bool shared);
   uint32_t claim();
   void do_part(uint32_t left, int64_t worker);

@@ -30,13 +30,14 @@ STREAMED = 32  # bytes of all else
 
 def nanoseconds(program: Program) -> list[int]:
     """Roughly the time of each step on one thread."""
-    sizes = [b.type.nbytes for b in program.buffers]
+    sizes = [plain(b.type.nbytes) for b in program.buffers]
     times = []
     for step, about in zip(program.steps, program.about, strict=True):
+        flops = plain(about.flops)
         most = max([sizes[n] for n in step.written], default=0)
         if isinstance(step, Product):
             panels = sum([sizes[n] for n in set(step.operands)])
-            time = max(about.flops // PRODUCTS, panels // PANELS)
+            time = max(flops // PRODUCTS, panels // PANELS)
             if step.finish:
                 time += _traffic(sizes, step.finish.buffers, most)
         elif isinstance(step, Fallback) and step.bodies:
@@ -44,7 +45,7 @@ def nanoseconds(program: Program) -> list[int]:
             time = _length(step) * max(bodies)
         else:
             touched = step.buffers if isinstance(step, Launch) else step.read
-            time = max(about.flops // LOOPS, _traffic(sizes, touched, most))
+            time = max(flops // LOOPS, _traffic(sizes, touched, most))
         times.append(START + time)
     return times
 

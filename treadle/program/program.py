@@ -12,7 +12,7 @@ import numpy as np
 
 from treadle.base.caches import lazy
 from treadle.base.dtypes import DType
-from treadle.base.symbolic import most
+from treadle.base.symbolic import is_same, most
 from treadle.base.types import Type
 from treadle.graph.op import Op
 from treadle.graph.origin import Origin
@@ -78,7 +78,8 @@ class Product:
 
     Operands lie in memory in `kinds`, and are widened to the dtype as they are read.
     `finish`, if there is one, is a kernel on each vector of the result, which it reads
-    as its buffer `product_buffer`; only what it writes is kept then.
+    as its buffer `product_buffer`; only what it writes is kept then. Its work items are
+    the blocks of so many `slices` of the rows, or any.
     """
 
     layout: Layout | Convolution
@@ -90,6 +91,19 @@ class Product:
     written: tuple[int, ...]
     finish: Launch | None = None
     product_buffer: int = 0
+    slices: int = 1
+
+
+@dataclass(frozen=True)
+class RowSlices:
+    """The slices of a loop's rows: each can go through all iterations by itself.
+
+    An iteration takes about so much `time`, in ns.
+    """
+
+    rows: int
+    count: int
+    time: int
 
 
 @dataclass(frozen=True)
@@ -97,10 +111,12 @@ class BodyProgram:
     """The program of a body, its results numbered as the body's outputs.
 
     `inputs` has for each of its arguments the number of the body's, or a constant.
+    `slices` are those of a loop whose body works row by row.
     """
 
     program: Program
     inputs: tuple[int | np.ndarray[Any, Any], ...]
+    slices: RowSlices | None = None
 
 
 @dataclass(frozen=True)
@@ -123,6 +139,11 @@ class Fallback:
 
 
 Step = Launch | Product | Fallback
+
+
+def is_sliced(step: Step) -> bool:
+    """Whether the work items of a step are those of slices of rows."""
+    return isinstance(step, Product) and not is_same(step.slices, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,6 +346,8 @@ def program_text(program: Program) -> str:
         written = ", ".join(f"b{n}" for n in s.written)
         lines.append(f"{margin}{k}: {written} = {title(s)}({read})")
         for body in s.bodies if isinstance(s, Fallback) else ():
+            if body.slices:
+                lines.append(f"  {body.slices.rows} rows in {body.slices.count} slices:")
             lines += [f"  {line}" for line in program_text(body.program).split("\n")]
     results = ", ".join(f"b{n}" for _, n, _ in program.results)
     return "\n".join([*lines, f"return {results}"])

@@ -113,6 +113,7 @@ def _product(step: Product, layout: Layout, scratch_limit: int) -> Code:
         epilogue_of(finish.kernel, step.product_buffer) if finish else None,
         sources=sources,
         scratch_limit=scratch_limit,
+        slices=step.slices,
     )
     a, b = _operands(step)
     if plan.swapped:

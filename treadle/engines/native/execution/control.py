@@ -24,7 +24,14 @@ from treadle.graph.body import Body
 from treadle.ops.control import Cond
 from treadle.ops.loop import Scan
 from treadle.ops.while_loop import While
-from treadle.program.program import Fallback, Program, Step, is_controlled
+from treadle.program.program import (
+    Fallback,
+    Program,
+    RowSlices,
+    Step,
+    is_controlled,
+    is_sliced,
+)
 
 if TYPE_CHECKING:
     from treadle.engines.native.execution.linked import Linked
@@ -34,6 +41,24 @@ HOME, COPIED, STILL, ROW, BEFORE = range(5)  # as in Output of core/loops.cpp
 TOTAL = 2  # where a record has its items
 INTEGER = 8  # bytes
 ENDLESS = 1 << 40  # parts of a loop whose length is data
+WORTH = 40_000  # ns of a loop that is worth several threads
+
+
+class LoopSize(NamedTuple):
+    """The iterations of a scan, and the slices of its rows, if it has some."""
+
+    length: int
+    slices: RowSlices | None
+
+    @property
+    def count(self) -> int:
+        """How many threads at most go through its iterations, each with its rows."""
+        slices = self.slices
+        worth = slices and self.length * slices.time >= WORTH
+        return slices.count if slices and worth else 1
+
+
+NO_LOOP = LoopSize(0, None)
 
 
 class _Kind(NamedTuple):
@@ -67,24 +92,26 @@ def is_native(step: Step, program: Program) -> bool:
     return native is not None and is_controlled(step, program.buffers)
 
 
-def length_of(step: Step) -> int:
-    """How many steps a scan has; 0 of what is none."""
-    scans = isinstance(step, Fallback) and isinstance(step.op, Scan)
-    return step.op.length if scans else 0  # type: ignore[union-attr]
+def size_of(step: Step, whole: bool = False) -> LoopSize:
+    """The size of a scan; `whole`: its rows are left together."""
+    if not isinstance(step, Fallback) or not isinstance(step.op, Scan):
+        return NO_LOOP
+    (body,) = step.bodies
+    return LoopSize(step.op.length, None if whole else body.slices)
 
 
-def code_of(step: Fallback, inner: Inner) -> Code:
+def code_of(step: Fallback, inner: Inner, size: LoopSize) -> Code:
     """The code of a branch or loop: what the core reads of a record that is one."""
     arguments = [(n, 0) for n in (*step.read, *step.written)]
     special = [(name, 0) for name in ("workspace", "scratch", "status")]
-    scratch = max(body.scratch for body, _ in inner.values())
-    size = memory_of(step, inner)
-    return Code("", {}, (*arguments, *special), 1, 0, scratch, size)
+    scratch = max(lines(body.scratch) for body, _ in inner.values())
+    memory = memory_of(step, inner, size)
+    return Code("", {}, (*arguments, *special), 1, 0, scratch, memory)
 
 
-def memory_of(step: Fallback, inner: Inner) -> int:
+def memory_of(step: Fallback, inner: Inner, size: LoopSize) -> int:
     """The bytes of the memory of its bodies."""
-    return _frames(step, inner)[1]
+    return _frames(step, inner, size.count)[1]
 
 
 @dataclass
@@ -97,9 +124,11 @@ class _Frame:
     outputs: list[tuple[int, int, int, int, int]] = field(default_factory=list)
     packed: list[PackedBuffers] = field(default_factory=list)  # of what no step changes
     panels: list[tuple[int, int]] = field(default_factory=list)  # buffers, places
+    items: list[int] = field(default_factory=list)  # of each record, for a row
     addresses: int = 0
     table: int = 0
     arena: int = 0
+    bytes: int = 0  # of what each slice has
 
 
 class _Memory:
@@ -115,8 +144,12 @@ class _Memory:
         return place
 
 
-def _frames(step: Fallback, inner: Inner) -> tuple[list[_Frame], int]:
-    """The bodies of a branch or loop, and the bytes that they need."""
+def _frames(
+    step: Fallback, inner: Inner, slices: int
+) -> tuple[list[_Frame], int]:
+    """The bodies of a branch or loop, and the bytes that they need: those of a loop's
+    slices first.
+    """
     kind = _kind(step.op, len(step.read))
     memory = _Memory(INTEGER * (kind.carries + 2 * kind.draws))
     start, sizes, frames = memory.size, [0], []
@@ -130,6 +163,8 @@ def _frames(step: Fallback, inner: Inner) -> tuple[list[_Frame], int]:
         frame.addresses = memory.take(INTEGER * len(linked.fixed))
         frame.table = memory.take(INTEGER * linked.arguments)
         frame.arena = memory.take(linked.plan.size)
+        frame.bytes = memory.size
+        memory.size += frame.bytes * (slices - 1)
         if kind.name != "while" or body is step.op.body:  # type: ignore[attr-defined]
             frame.outputs = _outputs(linked, frame.operands, kind, memory)
         if kind.name != "branch":
@@ -188,13 +223,13 @@ def _outputs(
 class Control:
     """A branch or loop of a program as the core has it, for any number of runs."""
 
-    def __init__(self, step: Fallback, length: int, inner: Inner) -> None:
+    def __init__(self, step: Fallback, size: LoopSize, inner: Inner) -> None:
         """A step of a program, or of one for other sizes, whose bodies are linked; a
-        scan has so many steps.
+        scan is of that size.
         """
         op: Any = step.op
-        kind = _kind(op, len(step.read))
-        frames, _ = _frames(step, inner)
+        kind, length = _kind(op, len(step.read)), size.length
+        frames, _ = _frames(step, inner, size.count)
         more = list[int]()
         if kind.name == "scan":
             (frame,) = frames
@@ -203,7 +238,13 @@ class Control:
             bytes_of = {frame.operands.get(n): t.nbytes for n, t in pairs}
             rows = range(kind.carries, kind.carries + kind.scanned)
             sizes = kind.carries, kind.draws, length, int(op.reverse), kind.scanned
-            more = [*sizes, *[bytes_of.get(x, 0) for x in rows]]  # 0: nobody reads it
+            slices = [1, 1, 0, 0]
+            if size.slices and size.count > 1:
+                frame.items = _items(frame.linked, size.slices.rows)
+                scratch = lines(frame.linked.scratch)
+                slices = [size.count, size.slices.rows, frame.bytes, scratch]
+            strides = [bytes_of.get(x, 0) for x in rows]  # 0: nobody reads it
+            more = [*sizes, *slices, *strides]
         elif kind.name == "while":
             test = frames[1].linked.interface
             _, verdict, _ = test.results[0]
@@ -218,6 +259,14 @@ class Control:
         parts = [_parts(x.linked.records) for x in frames]
         turns = length if kind.name == "scan" else kind.length
         self.parts = min(turns * max(parts), ENDLESS)
+
+
+def _items(linked: Linked, rows: int) -> list[int]:
+    """The work items of each record for a row; 0: they are those of slices."""
+    totals = linked.records[:, TOTAL].tolist()
+    steps = (linked.first or linked).program.steps
+    pairs = zip(steps, totals, strict=True)
+    return [0 if is_sliced(s) else total // rows for s, total in pairs]
 
 
 def _parts(records: np.ndarray[Any, Any]) -> int:
@@ -240,7 +289,8 @@ def _body(frame: _Frame) -> Any:
     placed = [*linked.placed.tolist(), *[n for n, _ in frame.panels]]
     places = (linked.plan.table[linked.places] + frame.arena).tolist()
     places += [place for _, place in frame.panels]
-    lists = placed, places, list(frame.operands), list(frame.operands.values())
+    operands = list(frame.operands), list(frame.operands.values())
+    lists = placed, places, *operands, frame.items
     arrays = [np.array(x, np.int64) for x in lists]
     records = linked.records.ravel(), later.ravel()
     return addresses, *numbers, *records, *arrays, frame.addresses, frame.table

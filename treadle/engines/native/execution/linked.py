@@ -23,8 +23,9 @@ from treadle.engines.native.execution.control import (
     TOTAL,
     Control,
     code_of,
+    LoopSize,
     is_native,
-    length_of,
+    size_of,
 )
 from treadle.engines.native.execution.interface import Interface
 from treadle.engines.native.execution.kept import Kept, packed_of
@@ -104,13 +105,13 @@ class Linked:
         self.within: list[Linked] = [
             x for inner in self.inner.values() for x, _ in inner.values()
         ]
-        self.lengths = {k: length_of(program.steps[k]) for k in self.inner}
+        self.loops = {k: size_of(program.steps[k], room > 0) for k in self.inner}
         with stage("write code"):
             codes = self.codes = codes_of(program, room, known)
         for k, each in self.inner.items():
             step = program.steps[k]
             if isinstance(step, Fallback) and is_native(step, program):
-                codes[k] = (code_of(step, each),)
+                codes[k] = (code_of(step, each, self.loops[k]),)
         every = [c for step_codes in codes for c in step_codes]
         # Of the table of the steps' arguments, beside those of regions.
         self.arguments = max(sum([len(c.arguments) for c in every]), 1)
@@ -260,7 +261,7 @@ class Linked:
             if self.codes[k]:
                 step, record = (self.first or self).program.steps[k], self.spans[k][0]
                 assert isinstance(step, Fallback)
-                control = Control(step, self.lengths[k], programs)
+                control = Control(step, self.loops[k], programs)
                 self.controls.append(control)
                 self.records[record, [TOTAL, CONTROL]] = control.parts, control.address
 
@@ -278,13 +279,13 @@ class Linked:
         plan: MemoryPlan,
         packed: Sequence[Sequence[int]],
         inner: dict[int, dict[int, tuple[Linked, Any]]],
-        lengths: dict[int, int],
+        loops: dict[int, LoopSize],
     ) -> Linked:
         """This program for other sizes: the same steps on buffers of other types.
 
         `whole` makes these where somebody asks; `numbers` are arrays of what `written`
         tells, `packed` the bytes of what is kept of weights, `inner` the programs of
-        bodies by step and number, `lengths` the steps of scans. The caller fills in the
+        bodies by step and number, `loops` the sizes of scans. The caller fills in the
         bytes of buffers and scratch memory.
         """
         linked = object.__new__(Linked)
@@ -293,7 +294,7 @@ class Linked:
         for name in LAZY:
             state.pop(name, None)
         linked.whole, linked.interface, linked.plan = whole, interface, plan
-        linked.first, linked.inner, linked.lengths = self, inner, lengths
+        linked.first, linked.inner, linked.loops = self, inner, loops
         linked.records, linked.table, _, _, linked.shifts = numbers
         linked.within = [x for programs in inner.values() for x, _ in programs.values()]
         if interface.constants is not self.interface.constants:

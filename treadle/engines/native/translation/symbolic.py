@@ -25,11 +25,12 @@ from treadle.base.symbolic import (
     plain,
 )
 from treadle.engines.native.codegen.code import Code
-from treadle.engines.native.execution.control import length_of, memory_of
+from treadle.engines.native.execution.control import LoopSize, memory_of, size_of
 from treadle.engines.native.execution.interface import Interface
 from treadle.engines.native.execution.layout import (
     ProgramTable,
     codes_of,
+    lines,
     memory_beside,
     scratch_of,
 )
@@ -51,7 +52,7 @@ class Rest(NamedTuple):
     packed: tuple[tuple[int, ...], ...]  # bytes of what is kept of weights
     needs: Any
     interface: Interface
-    lengths: tuple[int, ...]  # of scans
+    loops: tuple[LoopSize, ...]
 
 
 class SymbolicProgram:
@@ -136,7 +137,7 @@ class _Template:
                     arguments,
                     maker(body_program.inputs, slots),
                 )
-            scratch = reduce(most, [body.rest.scratch for body, _, _ in each.values()])
+            scratch = reduce(most, [lines(body.rest.scratch) for body, _, _ in each.values()])
             replaced = [replace(c, scratch=scratch) for c in first.codes[k]]
             codes = [*codes[:k], tuple(replaced), *codes[k + 1 :]]
         extra = memory_beside(program, codes)[2]
@@ -160,7 +161,7 @@ class _Template:
             tuple(packed),
             needs(program),
             Interface.of(program),
-            tuple([length_of(program.steps[k]) for k in self.inner]),
+            tuple([size_of(program.steps[k]) for k in self.inner]),
         )
         self._program, self._rest = maker(program, slots), maker(self.rest, slots)
         self._plans = SizedPlans(first.lives)
@@ -178,14 +179,14 @@ class _Template:
             }
             for k, each in self.inner.items()
         }
+        loops = dict(zip(inner, rest.loops, strict=True))
         for k, programs in inner.items():
             step = first.program.steps[k]
             if isinstance(step, Fallback) and first.codes[k]:
                 place = first.lives.place[first.workspaces[k]]
-                sizes[place] = memory_of(step, programs)
+                sizes[place] = memory_of(step, programs, loops[k])
         plan, table = self._plans.at(sizes), self._table(numbers)
-        lengths = dict(zip(inner, rest.lengths, strict=True))
-        plans = plan, rest.packed, inner, lengths
+        plans = plan, rest.packed, inner, loops
         program = first.resized(whole, rest.interface, table, *plans)
         program.sizes, program.needs, program.scratch = (
             sizes.tolist(),

@@ -31,6 +31,7 @@ from treadle.program.build import Draft, drafts
 from treadle.program.convolution import is_direct
 from treadle.program.program import BodyProgram
 from treadle.program.single import KERNELS, Bodies
+from treadle.program.slices import in_slices
 from treadle.rewrite import pipeline
 from treadle.rewrite.expand import Expanded
 from treadle.rewrite.pipeline import Stage, Ways, prepare
@@ -97,7 +98,8 @@ class Target:
 
     def programs(self, op: Op) -> tuple[BodyProgram, ...]:
         """The programs of an op's bodies."""
-        return tuple(self.body_program(body) for body in bodies(op).values())
+        carries = op.carries if isinstance(op, Scan) else 0
+        return tuple(self.body_program(x, carries) for x in bodies(op).values())
 
     def graph_of(self, op: Scan) -> Expanded | None:
         """The graph of a loop's body as it is compiled; None where that is by NumPy."""
@@ -107,10 +109,12 @@ class Target:
         ]
         return graph if all(map(self.supported, elementwise)) else None
 
-    def body_program(self, body: Body) -> BodyProgram:
-        """The program of a body, remembered for the options it was made under."""
+    def body_program(self, body: Body, carries: int = 0) -> BodyProgram:
+        """The program of a body, with slices if a scan carries so many of its outputs;
+        remembered for the options it was made under.
+        """
         now = current()
-        key = now.compilation, self.key
+        key = now.compilation, self.key, carries
         known: tuple[Any, BodyProgram] | None = body.memo.get("program")
         if known is not None and known[0] == key and recording() is None:
             return known[1]
@@ -121,7 +125,9 @@ class Target:
         arguments = graph.arguments, roots, graph.nodes()
         candidates = drafts(*arguments, *options, inner=self.inner)
         leaves = [place[x.serial] if x.array is None else x.array for x in graph.leaves]
-        program = BodyProgram(next(candidates).build(), tuple(leaves))
+        program = in_slices(
+            BodyProgram(next(candidates).build(), tuple(leaves)), carries
+        )
         body.memo["program"] = key, program
         return program
 

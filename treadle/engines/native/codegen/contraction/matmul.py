@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from treadle.base.caches import cached
-from treadle.base.symbolic import least, most
+from treadle.base.symbolic import is_same, least, most
 from treadle.engines.native.codegen.contraction.blas import (
     BLAS_FIELDS,
     blas_address,
@@ -90,6 +90,7 @@ class _Problem(NamedTuple):
     plain: bool  # finished vectors are stored to C
     sources: tuple[str, str]  # how A and B lie in memory
     scratch_limit: int = 0  # bytes of scratch memory for each worker, if these are few
+    slices: int = 1  # of rows, which blocks are, if they are several
 
     @property
     def size(self) -> int:
@@ -147,6 +148,7 @@ def plan_matmul(
     blas: bool | None = None,
     sources: tuple[str, str] | None = None,
     scratch_limit: int = 0,
+    slices: int = 1,
 ) -> MatmulPlan:
     """C[batch, m, n] = sum over k of A[batch, m, k] B[batch, k, n] (+ C).
 
@@ -159,7 +161,8 @@ def plan_matmul(
     sum depends on sizes, strides and machine, not on threads or sources. blas: whether
     OpenBLAS takes what it can (None: where it is faster). scratch_limit: bytes of
     scratch memory that each worker should do with (0: any); blocks are smaller where
-    they have to be, with the same sums.
+    they have to be, with the same sums. slices: into how many blocks, of even height, the
+    rows are to be cut (1: as is fastest), with the same sums.
     """
     processor, lie = target or machine(), sources or (dtype, dtype)
     problem = _Problem(
@@ -173,6 +176,7 @@ def plan_matmul(
         epilogue is None,
         lie,
         scratch_limit,
+        slices,
     )
     return _planned(problem, epilogue, accumulate, blocking, blas)
 
@@ -248,6 +252,8 @@ def _lawful(problem: _Problem, wanted: Blocking | None) -> Blocking:
     k, grouped = problem.elements, problem.group > 1
     processor, size = problem.machine, problem.size
     cut = wanted or choose(processor, size, (problem.batch, m, n, k), a, b)
+    if not is_same(problem.slices, 1):
+        cut = cut._replace(blocks_m=problem.slices, block_n=n)
     tiles, blocks_m = cut.tiles, most(1, least(cut.blocks_m, m))
     if tiles == "dot" and (a[1] != 1 or b[0] != 1):
         tiles = "tall"
