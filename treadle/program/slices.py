@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from treadle.base.symbolic import exceeds, is_same, stays_below
+from treadle.base.symbolic import exceeds, is_same, plain, stays_below
 from treadle.loops.index import Index, LoopAxis
 from treadle.loops.kernel import Kernel, Load, Loop, Store, statements
 from treadle.loops.parameters import bound
@@ -30,32 +30,50 @@ from treadle.program.program import (
 )
 
 SLICE = 8  # rows of a slice at least: a tile of sums
-LARGE = 256_000  # ns of an iteration: its steps are worth all threads
+PIECE = 2_000  # ns of an iteration that are worth a slice
+LARGE = 1_000_000  # ns of one whose steps are worth that threads meet in each
+NEAR = 2 << 20  # bytes of weights that each thread may read in every iteration
 Widths = Mapping[int, Any]  # elements of a row, by buffer
 
 
 def in_slices(body: BodyProgram, carries: int) -> BodyProgram:
     """The program of a loop's body with its slices, if it works row by row."""
-    program = body.program
-    if not carries or sum(nanoseconds(program)) > LARGE:
-        return body
-    first, *_ = types = [t for _, _, t in program.results]
-    if not all(t.shape and is_same(t.shape[0], first.shape[0]) for t in types):
-        return body
-    rows = first.shape[0]
-    count = 1 + sum(k * exceeds(rows, 2 * k * SLICE - 1) for k in (1, 2, 4))
+    program, rows = body.program, _rows(body, carries)
+    time = sum(nanoseconds(program))
+    most = [k for k in (1, 2, 4) if 2 * k * PIECE <= time <= LARGE]
+    count = 1 + sum(k * exceeds(rows, 2 * k * SLICE - 1) for k in most)
     if type(count) is int and count == 1:
         return body
     widths = _widths(body, carries, rows)
-    if widths is None or not all(_is_by_rows(s, rows, widths) for s in program.steps):
+    if widths is None or _beside(body, widths) > NEAR:
+        return body
+    if not all(_is_by_rows(step, rows, widths) for step in program.steps):
         return body
     steps = [
         replace(s, slices=count) if isinstance(s, Product) and _cuts_rows(s) else s
         for s in program.steps
     ]
-    time = sum(nanoseconds(program))
     slices = RowSlices(rows, count, time)
     return replace(body, program=replace(program, steps=tuple(steps)), slices=slices)
+
+
+def _rows(body: BodyProgram, carries: int) -> Any:
+    """The rows of all that a body gives back; 0 where there are none, or others."""
+    shapes = [t.shape for _, _, t in body.program.results]
+    if not carries or not all(shapes):
+        return 0
+    rows = shapes[0][0]
+    return rows if all(is_same(shape[0], rows) for shape in shapes) else 0
+
+
+def _beside(body: BodyProgram, widths: Widths) -> int:
+    """The bytes of what a body reads beside such rows: its weights, most of all."""
+    program = body.program
+    return sum(
+        plain(program.buffers[n].type.nbytes)
+        for n in program.arguments
+        if n not in widths
+    )
 
 
 def _widths(body: BodyProgram, carries: int, rows: Any) -> Widths | None:
