@@ -346,8 +346,8 @@ def program_text(program: Program) -> str:
         written = ", ".join(f"b{n}" for n in s.written)
         lines.append(f"{margin}{k}: {written} = {title(s)}({read})")
         for body in s.bodies if isinstance(s, Fallback) else ():
-            if body.slices:
-                lines.append(f"  {body.slices.rows} rows in {body.slices.count} slices:")
+            if cut := body.slices:
+                lines.append(f"  {cut.rows} rows in {cut.count} slices:")
             lines += [f"  {line}" for line in program_text(body.program).split("\n")]
     results = ", ".join(f"b{n}" for _, n, _ in program.results)
     return "\n".join([*lines, f"return {results}"])

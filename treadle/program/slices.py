@@ -77,7 +77,7 @@ def _beside(body: BodyProgram, widths: Widths) -> int:
 
 
 def _widths(body: BodyProgram, carries: int, rows: Any) -> Widths | None:
-    """The elements of a row of what is carried, or written: by others nobody reads it."""
+    """The elements of a row of what is carried, or written in an iteration."""
     program = body.program
     pairs = zip(program.arguments, body.inputs, strict=True)
     numbers = [n for n, x in pairs if isinstance(x, int) and x < carries]
@@ -142,9 +142,9 @@ def _touches_own(
 
 def _accesses(kernel: Kernel) -> Iterator[tuple[int, Index]]:
     """The buffers that a kernel reads and writes, by its numbers, and where."""
-    accesses = [x for x in kernel.expressions if isinstance(x, Load)]
-    stores = [s for s in statements(kernel.body) if isinstance(s, Store)]
-    yield from ((x.buffer, x.index) for x in [*accesses, *stores])
+    yield from ((x.buffer, x.index) for x in kernel.expressions if isinstance(x, Load))
+    stores = (s for s in statements(kernel.body) if isinstance(s, Store))
+    yield from ((s.buffer, s.index) for s in stores)
 
 
 def _is_own(i: Index, axis: LoopAxis, times: Any, width: Any) -> bool:

@@ -51,7 +51,7 @@ class LoopSize(NamedTuple):
     slices: RowSlices | None
 
     @property
-    def count(self) -> int:
+    def shares(self) -> int:
         """How many threads at most go through its iterations, each with its rows."""
         slices = self.slices
         worth = slices and self.length * slices.time >= WORTH
@@ -111,7 +111,7 @@ def code_of(step: Fallback, inner: Inner, size: LoopSize) -> Code:
 
 def memory_of(step: Fallback, inner: Inner, size: LoopSize) -> int:
     """The bytes of the memory of its bodies."""
-    return _frames(step, inner, size.count)[1]
+    return _frames(step, inner, size.shares)[1]
 
 
 @dataclass
@@ -144,9 +144,7 @@ class _Memory:
         return place
 
 
-def _frames(
-    step: Fallback, inner: Inner, slices: int
-) -> tuple[list[_Frame], int]:
+def _frames(step: Fallback, inner: Inner, slices: int) -> tuple[list[_Frame], int]:
     """The bodies of a branch or loop, and the bytes that they need: those of a loop's
     slices first.
     """
@@ -229,7 +227,7 @@ class Control:
         """
         op: Any = step.op
         kind, length = _kind(op, len(step.read)), size.length
-        frames, _ = _frames(step, inner, size.count)
+        frames, _ = _frames(step, inner, size.shares)
         more = list[int]()
         if kind.name == "scan":
             (frame,) = frames
@@ -239,10 +237,10 @@ class Control:
             rows = range(kind.carries, kind.carries + kind.scanned)
             sizes = kind.carries, kind.draws, length, int(op.reverse), kind.scanned
             slices = [1, 1, 0, 0]
-            if size.slices and size.count > 1:
+            if size.slices and size.shares > 1:
                 frame.items = _items(frame.linked, size.slices.rows)
                 scratch = lines(frame.linked.scratch)
-                slices = [size.count, size.slices.rows, frame.bytes, scratch]
+                slices = [size.shares, size.slices.rows, frame.bytes, scratch]
             strides = [bytes_of.get(x, 0) for x in rows]  # 0: nobody reads it
             more = [*sizes, *slices, *strides]
         elif kind.name == "while":

@@ -22,8 +22,8 @@ from treadle.engines.native.execution.control import (
     ENDLESS,
     TOTAL,
     Control,
-    code_of,
     LoopSize,
+    code_of,
     is_native,
     size_of,
 )

@@ -137,7 +137,8 @@ class _Template:
                     arguments,
                     maker(body_program.inputs, slots),
                 )
-            scratch = reduce(most, [lines(body.rest.scratch) for body, _, _ in each.values()])
+            scratches = [lines(body.rest.scratch) for body, _, _ in each.values()]
+            scratch = reduce(most, scratches)
             replaced = [replace(c, scratch=scratch) for c in first.codes[k]]
             codes = [*codes[:k], tuple(replaced), *codes[k + 1 :]]
         extra = memory_beside(program, codes)[2]

@@ -161,8 +161,8 @@ def plan_matmul(
     sum depends on sizes, strides and machine, not on threads or sources. blas: whether
     OpenBLAS takes what it can (None: where it is faster). scratch_limit: bytes of
     scratch memory that each worker should do with (0: any); blocks are smaller where
-    they have to be, with the same sums. slices: into how many blocks, of even height, the
-    rows are to be cut (1: as is fastest), with the same sums.
+    they have to be, with the same sums. slices: into how many even blocks the rows are
+    to be cut (1: as is fastest), with the same sums.
     """
     processor, lie = target or machine(), sources or (dtype, dtype)
     problem = _Problem(
