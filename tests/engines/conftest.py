@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from tests.engines.gpus import missing
+from treadle.engines.native.execution import run
+from treadle.engines.native.execution.pool import Pool
+
+
+@pytest.fixture
+def take(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Run on so many threads: by options there are no more than cores."""
+    pools = {count: Pool(count) for count in (1, 2, 4)}
+
+    def given(count: int) -> None:
+        monkeypatch.setattr(run, "pool", lambda threads=0: pools[threads or count])
+
+    return given
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -68,8 +68,10 @@ def run(
     pointers: tuple[int, ...] = (),
     integers: tuple[int, ...] = (),
     cuts: tuple[int, ...] = (),
+    only: int | None = None,
 ) -> None:
-    """Run a plan on addresses, its work items cut at `cuts`, by different workers."""
+    """Run a plan on addresses, its work items cut at `cuts`, by different workers, or
+    by that one `only`."""
     workers = len(cuts) + 1
     memory = np.full(plan.scratch * workers + 128, 0xA5, np.uint8)
     scratch = memory.ctypes.data + -memory.ctypes.data % 64
@@ -80,7 +82,7 @@ def run(
     kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 3)
     call = kind(COMPILER.address(plan.name, plan.text))
     edges = [0, *cuts, plan.total]
-    for worker in reversed(range(workers)):
+    for worker in reversed(range(workers)) if only is None else [only]:
         call(args.ctypes.data, edges[worker], edges[worker + 1], worker)
     assert (memory[memory.size - 64 :] == 0xA5).all(), "scratch overrun"
 
@@ -230,6 +232,44 @@ def test_where_scratch_is_short_blocks_are_lower_and_sums_the_same(
     assert least < natural // 3
     assert lower == sums
     assert made(natural // 2)[0] <= natural // 2
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    sizes=st.tuples(st.integers(8, 70), st.integers(2, 130), st.integers(1, 1200)),
+    along=st.booleans(),
+    target=st.sampled_from(MACHINES),
+    slices=st.sampled_from([2, 4, 8]),
+)
+def test_slices_of_rows_are_blocks_of_even_height_with_the_same_sums(
+    sizes: tuple[int, int, int], along: bool, target: Machine, slices: int
+) -> None:
+    m, n, k = sizes
+    random = np.random.default_rng(4)
+    a, b = (random.standard_normal(x).astype(np.float32) for x in ((m, k), (k, n)))
+    right = (0, n, 1) if along else (0, 1, k)
+    held = b if along else np.ascontiguousarray(b.T)
+
+    def made(count: int) -> tuple[MatmulPlan, Array]:
+        c = np.full((m, n), np.nan, np.float32)
+        strides = (0, k, 1), right, (0, n, 1)
+        plan = plan_matmul(1, m, n, k, *strides, target=target, slices=count)
+        for part in range(count):  # each by itself
+            ends = [plan.total * x // count for x in (part, part + 1)]
+            rows = np.full_like(c, np.nan)
+            given = a.ctypes.data, held.ctypes.data, rows.ctypes.data
+            run(plan, *given, cuts=tuple(ends), only=1)
+            done = ~np.isnan(rows).any(axis=1)
+            first, last = np.flatnonzero(done)[[0, -1]]
+            if count > 1:
+                height, more = divmod(m, count)
+                assert first == part * height + min(part, more)
+            c[first : last + 1] = rows[first : last + 1]
+        return plan, c
+
+    plan, cut = made(slices)
+    assert plan.total == slices
+    assert cut.tobytes() == made(1)[1].tobytes()
 
 
 @settings(max_examples=100, deadline=None)

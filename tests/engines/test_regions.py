@@ -16,9 +16,8 @@ import treadle as td
 from treadle.base.errors import RunError
 from treadle.base.events import Event
 from treadle.engines.base import engine
-from treadle.engines.native.execution import run
 from treadle.engines.native.execution.linked import Linked
-from treadle.engines.native.execution.pool import Pool, pool
+from treadle.engines.native.execution.pool import pool
 from treadle.program.program import Fallback, Launch
 
 RNG = np.random.default_rng(12)
@@ -32,17 +31,6 @@ def native() -> Any:
     with td.options(engine="native", autobatch=False, seed=3):
         engine("native").programs.clear()  # type: ignore[attr-defined]
         yield
-
-
-@pytest.fixture
-def take(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Run on so many threads: by options there are no more than cores."""
-    pools = {count: Pool(count) for count in (1, 2, 4)}
-
-    def given(count: int) -> None:
-        monkeypatch.setattr(run, "pool", lambda threads=0: pools[threads or count])
-
-    return given
 
 
 def latest() -> Linked:

@@ -9,13 +9,13 @@ keep their work items, which are cut at rows, so the bits are those of any other
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from treadle.base.symbolic import exceeds, is_same, plain, stays_below
 from treadle.loops.index import Index, LoopAxis
-from treadle.loops.kernel import Kernel, Load, Loop, Store, statements
+from treadle.loops.kernel import Guard, Kernel, Load, Loop, Store, statements
 from treadle.loops.parameters import bound
 from treadle.program.contract import Layout
 from treadle.program.dependences import nanoseconds
@@ -134,27 +134,35 @@ def _touches_own(
     if not is_same(times * rows, axis.extent):
         return False
     return all(
-        _is_own(i, axis, times, widths[buffers[k]])
-        for k, i in _accesses(kernel)
-        if k < len(buffers) and buffers[k] in widths
+        _is_own(x.index, axis, times, widths[buffers[x.buffer]], x.guards)
+        for x in _accesses(kernel)
+        if x.buffer < len(buffers) and buffers[x.buffer] in widths
     )
 
 
-def _accesses(kernel: Kernel) -> Iterator[tuple[int, Index]]:
-    """The buffers that a kernel reads and writes, by its numbers, and where."""
-    yield from ((x.buffer, x.index) for x in kernel.expressions if isinstance(x, Load))
-    stores = (s for s in statements(kernel.body) if isinstance(s, Store))
-    yield from ((s.buffer, s.index) for s in stores)
+def _accesses(kernel: Kernel) -> Iterator[Load | Store]:
+    """What a kernel reads and writes."""
+    yield from (x for x in kernel.expressions if isinstance(x, Load))
+    yield from (s for s in statements(kernel.body) if isinstance(s, Store))
 
 
-def _is_own(i: Index, axis: LoopAxis, times: Any, width: Any) -> bool:
+def _is_own(
+    i: Index, axis: LoopAxis, times: Any, width: Any, guards: Sequence[Guard] = ()
+) -> bool:
     """Whether an index is in the row of a step of an axis, which has `times` steps for
-    each row."""
+    each row, where guards hold."""
     step = i.coefficient(axis)
     if not is_same(step * times, width):
         return False
-    low, high = (i - Index.of(axis) * step).bounds()
-    return low >= 0 and stays_below(high + 1, step)
+    rest = i - Index.of(axis) * step
+    lows, highs = zip(rest.bounds(), *[_bounds(rest, g) for g in guards], strict=True)
+    return any(x >= 0 for x in lows) and any(stays_below(x + 1, step) for x in highs)
+
+
+def _bounds(i: Index, guard: Guard) -> tuple[Any, Any]:
+    """Between what an index is where a guard holds."""
+    low, high = (i - guard.index).bounds()
+    return guard.low + low, guard.high - 1 + high
 
 
 def _cuts_rows(step: Product) -> bool:
@@ -168,10 +176,11 @@ def _multiplies_own(step: Product, layout: Layout, rows: Any, widths: Widths) ->
     (b, m, n, k), by_rows = map(Index.of, axes), _cuts_rows(step)
     axis = axes[1] if by_rows else axes[0]
     times = axis.extent // rows
-    if not is_same(times * rows, axis.extent) or (by_rows and not is_same(times, 1)):
+    if not is_same(times * rows, axis.extent):
         return False
-    if is_same(layout.sizes[2], 1) or not is_same(layout.c[2], 1):
-        return False  # rows may be taken for columns
+    across = is_same(layout.sizes[2], 1) or not is_same(layout.c[2], 1)
+    if by_rows and (across or not is_same(times, 1)):
+        return False  # columns of the result may be taken for its rows
     places = [
         (step.operands[0], Index.combined((b, m, k), layout.a) + step.offsets[0]),
         (step.operands[1], Index.combined((b, k, n), layout.b) + step.offsets[1]),
