@@ -28,12 +28,12 @@ TESTS = {
         *("tests/graph/test_noted.py", "tests/runtime/test_at_once.py"),
         *("tests/runtime/test_spellings.py", "tests/batch/test_cells.py"),
         "tests/batch/test_planned.py",
-        "tests/engines/test_bodies.py",
+        *("tests/engines/test_bodies.py", "tests/engines/test_slices.py"),
     ],
     "thread": [
         *("tests/core", "tests/graph/test_calls.py", "tests/graph/test_noted.py"),
         *("tests/runtime/test_at_once.py", "tests/runtime/test_ownership.py"),
-        "tests/engines/test_bodies.py",
+        *("tests/engines/test_bodies.py", "tests/engines/test_slices.py"),
     ],
 }
 # A thread's own memory goes back to the C library, which tells nobody.
