@@ -284,9 +284,8 @@ class Linked:
         """This program for other sizes: the same steps on buffers of other types.
 
         `whole` makes these where somebody asks; `numbers` are arrays of what `written`
-        tells, `packed` the bytes of what is kept of weights, `inner` the programs of
-        bodies by step and number, `loops` the sizes of scans. The caller fills in the
-        bytes of buffers and scratch memory.
+        tells, `packed` the bytes of what is kept of weights, `inner` bodies by step and
+        number, `loops` scans. The caller fills in bytes of buffers and scratch memory.
         """
         linked = object.__new__(Linked)
         state = linked.__dict__
