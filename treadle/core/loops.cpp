@@ -218,10 +218,12 @@ struct Loop : Nested {
     });
     for (size_t k = 0; k < own.size(); k++)
       if (own[k].kind == Output::home) body.addresses[own[k].buffer] = target(k, at, turn, row);
-    if (!(at.slice.slices > 1 ? body.run(at.slice) : body.run(runner, turn > 0))) return false;
+    const bool whole = at.slice.slices == 1;
+    if (!(whole ? body.run(runner, turn > 0) : body.run(at.slice))) return false;
     for (size_t k = 0; k < own.size(); k++)
       if (own[k].kind == Output::copied)
-        at.slice.copy_rows(target(k, at, turn, row), body.addresses[own[k].buffer], own[k].bytes);
+        at.slice.copy_rows(target(k, at, turn, row), body.addresses[own[k].buffer],
+                           own[k].bytes);
     for (size_t k = 0; k < carries; k++)
       if (own[k].kind != Output::still)
         at.carried[k] = target(own[k].kind == Output::row ? own[k].other : k, at, turn, row);
@@ -385,7 +387,8 @@ std::unique_ptr<Nested> made_of(const char* name, const std::vector<int64_t>& mo
     auto own = loop(std::make_unique<Scan>());
     own->length = more[2], own->reverse = more[3] != 0;
     own->scanned = static_cast<size_t>(more[4]);
-    own->slices = more[5], own->rows = more[6], own->frame_bytes = more[7], own->scratch_bytes = more[8];
+    own->slices = more[5], own->rows = more[6];
+    own->frame_bytes = more[7], own->scratch_bytes = more[8];
     own->strides.assign(more.begin() + 9, more.end());
     if (own->strides.size() == own->scanned) return own;
   }
