@@ -11,7 +11,7 @@ from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.ops import distance
-from treadle.ops.activation import log_sigmoid, relu, softplus
+from treadle.ops.activation import log_sigmoid, relu
 from treadle.ops.cast import as_float, carried_wide
 from treadle.ops.distance import pair, reduced
 from treadle.ops.labels import classes_of, hot_at, labels_of
@@ -91,7 +91,7 @@ def soft_margin_loss(prediction: Any, target: Any, reduction: str = "mean") -> T
     '0.6931'
     """
     x, t = pair(prediction, target, "soft_margin_loss")
-    return reduced(softplus(-t * x), reduction, "soft_margin_loss")
+    return reduced(-log_sigmoid(t * x), reduction, "soft_margin_loss")
 
 
 @carried_wide

@@ -344,6 +344,10 @@ def adaptive_avg_pool(x: Any, output: Any) -> Tensor:
     if whole:
         node = functions.mean(node, whole, keepdims=True)
     node = functions.unname(node)
+    shape = node.type.shape
+    kernel = [shape[k] // m if m and shape[k] % m == 0 else 1 for k, m in bins]
+    if any(k > 1 for k in kernel):
+        node = avg_pool(node, tuple(kernel))
     for k, m in bins:
         if m != node.type.shape[k]:
             node = _binned(node, k, m)

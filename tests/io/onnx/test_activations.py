@@ -16,7 +16,7 @@ pytest.importorskip("onnx")
 
 import onnx
 
-from tests.io.onnx.models import is_right, kinds_of
+from tests.io.onnx.models import by_onnx, is_right, kinds_of
 
 X = np.linspace(-8, 8, 24, dtype=np.float32).reshape(2, 3, 4)
 SLOPES = np.array([[0.5], [-1.0], [2.0]], np.float32)
@@ -107,3 +107,22 @@ def test_what_a_form_leaves_over_is_in_no_loop(tmp_path: Path) -> None:
     kinds = {node.op_type for node in body.node}
     assert "Clip" in kinds and "Where" not in kinds and "LessOrEqual" not in kinds
     is_right(net, tmp_path / "m.onnx", X[0])
+
+
+LOGARITHMS: dict[str, Activation] = {"log1p": td.log1p, "log_sigmoid": td.log_sigmoid}
+
+
+@pytest.mark.parametrize("name", LOGARITHMS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_logarithms_keep_far_and_small_values(
+    name: str, dtype: Any, tmp_path: Path
+) -> None:
+    f = LOGARITHMS[name]
+    x = np.array([1e-6, 0.0, 1e-30, -0.5, -1.0, 40.0, 3e38, np.inf, np.nan], dtype)
+    x = x if name == "log1p" else np.concatenate([x, -x])
+    td.to_onnx(f, tmp_path / "m.onnx", x, inputs=["x"])
+    is_right(f, tmp_path / "m.onnx", x)
+    if name == "log1p":
+        (y,) = by_onnx(tmp_path / "m.onnx", {"x": x})
+        with np.errstate(divide="ignore"):
+            np.testing.assert_allclose(y[:5], np.log1p(x[:5]), rtol=1e-6)

@@ -112,7 +112,8 @@ class OpenExtents:
         self.symbols, self.extents = list(extents), extents
         base = {symbol: n[0] for symbol, n in extents.items()}
         others = [{**base, s: n} for s, three in extents.items() for n in three[1:]]
-        self.cases = [base, *others]
+        together = {symbol: n[1] for symbol, n in extents.items()}
+        self.cases = [base, *others, *([together] if len(extents) > 1 else [])]
 
     def line(self, values: Sequence[int]) -> Line | int:
         """The number that is `values` in the graphs, or ValueError."""
@@ -125,6 +126,11 @@ class OpenExtents:
             if slope:
                 slopes.append((symbol, slope))
                 base -= slope * a
+        if len(self.symbols) > 1:
+            total = base + sum(k * self.extents[s][1] for s, k in slopes)
+            if total != int(values[-1]):
+                names = " and ".join(map(repr, self.symbols))
+                raise ValueError(f"{list(values)} is no sum of multiples of {names}")
         return Line(tuple(slopes), base) if slopes else base
 
     def dims(self, shapes: Sequence[tuple[int, ...]]) -> list[int | str | None]:
@@ -153,12 +159,14 @@ def join(
         raise ValueError("another extent of an open dimension has other nodes")
     writer.nodes = []
     sizes: dict[str, str] = {}
+    others = {name for n in lists[0] if n.op_type != "Reshape" for name in n.input}
     for rows in zip(*lists, strict=True):
         first = rows[0]
         if all(row == first for row in rows[1:]):
             writer.nodes.append(first)
         elif all(row.op_type == "Constant" for row in rows):
-            _constant(graphs, rows, sources, sizes, writer)
+            inferred = rows[0].output[0] not in others
+            _constant(graphs, rows, sources, sizes, writer, inferred)
         else:
             raise ValueError(
                 f"{first.op_type} {first.name!r} differs for another extent of an open "
@@ -172,8 +180,12 @@ def _constant(
     sources: Mapping[str, tuple[str, int]],
     sizes: dict[str, str],
     writer: Writer,
+    inferred: bool,
 ) -> None:
-    """A constant that grows: a shape, or one number in a growing shape."""
+    """A constant that grows: a shape, or one number in a growing shape.
+
+    Where only a Reshape reads a shape, one number of it may be `inferred`.
+    """
     helper = extra("onnx.numpy_helper", "onnx")
     arrays = [helper.to_array(row.attribute[0].t) for row in rows]
     (name,) = rows[0].output
@@ -183,7 +195,7 @@ def _constant(
     same = all(a.shape == first.shape for a in arrays)
     if same and first.dtype == np.int64 and first.ndim <= 1:
         values = zip(*(a.reshape(-1) for a in arrays), strict=True)
-        lines = [graphs.line(column) for column in values]
+        lines = _lines(graphs, list(values), inferred and first.ndim == 1)
         shape = _shape(lines, sources, sizes, writer)
         kind, inputs = "Identity", [shape]
         if not first.ndim:
@@ -199,6 +211,21 @@ def _constant(
         raise ValueError(f"a constant of {first.shape} depends on an open dimension")
     make = writer.onnx.helper.make_node
     writer.nodes.append(make(kind, inputs, [name], name=name))
+
+
+def _lines(
+    graphs: OpenExtents, columns: Sequence[Sequence[int]], inferred: bool
+) -> list[Line | int]:
+    """Each number of a shape; -1 for one that is a product, say, if that is allowed."""
+    lines: list[Line | int] = []
+    for column in columns:
+        try:
+            lines.append(graphs.line(column))
+        except ValueError:
+            if not inferred or -1 in lines:
+                raise
+            lines.append(-1)
+    return lines
 
 
 def _shape(

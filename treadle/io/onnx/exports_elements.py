@@ -12,6 +12,7 @@ from treadle.graph.tensor import Tensor
 from treadle.io.onnx.file import CODES
 from treadle.io.onnx.table import COMMON
 from treadle.io.onnx.writer import Exporter, Names, Writer, export, export_all
+from treadle.ops.promotion import finfo
 
 # Ops that one node says, operand by operand.
 _SAME = {
@@ -102,12 +103,24 @@ def _expm1(w: Writer, node: Tensor, x: str) -> str:
 
 @export("Log1p")
 def _log1p(w: Writer, node: Tensor, x: str) -> str:
-    # log(1 + x) = 2 atanh(x / (2 + x)), which keeps the digits of a small x.
-    ratio = w.add("Div", x, w.add("Add", x, number(w, node, 2)))
-    near = w.add("Mul", w.add("Atanh", ratio), number(w, node, 2))
-    far = w.add("Log", w.add("Add", x, number(w, node, 1)))
-    is_near = w.add("Less", w.add("Abs", x), number(w, node, 0.5))
-    return w.add("Where", is_near, near, far)
+    # log(1 + x) = log u + (x - (u - 1)) / u for the u that 1 + x is rounded to; the
+    # second term is kept from infinity and from a division by 0.
+    limits = finfo(type_of(node).dtype)
+    most = number(w, node, float(limits.max))
+    least = number(w, node, float(limits.smallest_normal))
+    one = number(w, node, 1)
+    u = w.add("Add", x, one)
+    lost = w.add("Sub", w.add("Min", x, most), w.add("Sub", w.add("Min", u, most), one))
+    rest = w.add("Div", lost, w.add("Max", u, least))
+    return w.add("Add", w.add("Log", u), rest)
+
+
+@export("LogSigmoid")
+def _log_sigmoid(w: Writer, node: Tensor, x: str) -> str:
+    # By the sigmoid, as torch writes it, runtimes lose all that is below -18.
+    small = w.add("Exp", w.add("Neg", w.add("Abs", x)))
+    above = w.add("Log", w.add("Add", small, number(w, node, 1)))
+    return w.add("Sub", w.add("Min", x, number(w, node, 0)), above)
 
 
 @export("Log2", "Log10")
@@ -203,6 +216,9 @@ def _standardize(w: Writer, node: Tensor, x: str, eps: str) -> str | None:
     axes = sorted(a % t.ndim for a in op.axes)
     if axes != list(range(axes[0], t.ndim)) or number.stored is None or number.inputs:
         return None
-    ones = w.array(np.ones(t.shape[axes[0] :], t.dtype))
     small = float(np.asarray(number.array))
+    if axes[0] == 2 and t.dtype.name == "float32":  # runtimes have it for no other
+        ends = [w.array(np.full(t.shape[1:2], v, t.dtype)) for v in (1, 0)]
+        return w.add("InstanceNormalization", x, *ends, epsilon=small)
+    ones = w.array(np.ones(t.shape[axes[0] :], t.dtype))
     return w.add("LayerNormalization", x, ones, axis=axes[0], epsilon=small)

@@ -182,11 +182,14 @@ def _scaled_and_shifted(node: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
 
 
 def as_batch_norm(w: Writer, node: Tensor) -> str | None:
-    """(x - mean) rsqrt(var + eps) scale + b as one node, None if it is not that."""
+    """(x - mean) rsqrt(var + eps) as one node, with a scale and bias or without."""
     ndim, parts = node.type.ndim, _scaled_and_shifted(node)
-    if parts is None or parts[0].op.name != "Multiply":
+    unit = parts[0] if parts else node
+    if unit.op.name == "Reshape" and parts:
+        return _as_group_norm(w, unit, parts[1:])
+    if unit.op.name != "Multiply":
         return None
-    centered, spread = parts[0].inputs
+    centered, spread = unit.inputs
     middle = _parts(centered, "Subtract", ndim)
     if middle is None or spread.op.name != "Rsqrt":
         return None
@@ -196,11 +199,22 @@ def as_batch_norm(w: Writer, node: Tensor) -> str | None:
     variance, small = _line(total.inputs[0], ndim), total.inputs[1]
     if variance is None or small.stored is None or small.type.shape:
         return None
-    (x, mean), vectors = middle, parts[1:]
+    x, mean = middle
     if x.type.dtype != node.type.dtype or x.type.dtype.kind != "f":
         return None
-    names = [w.name_of(v) for v in (x, *vectors, mean, variance)]
+    plain = [w.array(np.full(mean.type.shape, v, x.type.dtype)) for v in (1, 0)]
+    ends = [w.name_of(v) for v in parts[1:]] if parts else plain
+    names = [w.name_of(x), *ends, w.name_of(mean), w.name_of(variance)]
     return w.add("BatchNormalization", *names, epsilon=float(np.asarray(small.array)))
+
+
+def _as_group_norm(w: Writer, unit: Tensor, ends: tuple[Tensor, Tensor]) -> str | None:
+    """Scale and bias of channels that were normalized in groups, as one node."""
+    if unit.inputs[0].op.name != "Standardize" or unit.type.dtype.name != "float32":
+        return None
+    plain = [w.array(np.full(ends[0].type.shape, v, np.float32)) for v in (0, 1)]
+    names = [w.name_of(v) for v in (unit, *ends)]
+    return w.add("BatchNormalization", *names, *plain, epsilon=0.0)
 
 
 def with_channel_bias(w: Writer, node: Tensor, product: str) -> str | None:
@@ -242,7 +256,16 @@ def with_norm_scale(w: Writer, node: Tensor) -> str | None:
     for x, scale in (node.inputs, node.inputs[::-1]):
         is_norm = x.op.name == "Standardize" and w.used_once(x)
         if is_norm and scale.type.shape == _normalized(x):
-            return w.with_scale(w.name_of(x), w.name_of(scale))
+            values, small = x.inputs
+            return w.replaced(
+                w.name_of(x),
+                ("LayerNormalization", "InstanceNormalization"),
+                "LayerNormalization",
+                w.name_of(values),
+                w.name_of(scale),
+                axis=x.type.ndim - scale.type.ndim,
+                epsilon=float(np.asarray(small.array)),
+            )
     return None
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from treadle.base.types import TupleType, broadcast_shapes
 from treadle.graph.tensor import Tensor
-from treadle.io.onnx.exports_activations import as_activation, number_of
+from treadle.io.onnx.exports_activations import as_activation
 from treadle.io.onnx.exports_elements import number, type_of
+from treadle.io.onnx.exports_pools import sliding
 from treadle.io.onnx.exports_recurrent import (
     as_batch_norm,
     as_instance_norm,
@@ -25,6 +26,7 @@ from treadle.io.onnx.exports_windows import (
     as_blocks,
     as_border,
     as_interpolation,
+    as_nearest,
     as_repeats,
 )
 from treadle.io.onnx.file import CODES
@@ -63,9 +65,40 @@ def _slice(w: Writer, node: Tensor, x: str) -> str:
     op: Any = node.op
     if not op.starts:
         return w.add("Identity", x)
+    part = _part(w, node, x)
+    if part is not None:
+        return part
     pairs = zip(op.stops, op.steps, strict=True)
     stops = [-(1 << 62) if b < 0 and step < 0 else b for b, step in pairs]
     return _cut(w, x, op.starts, stops, range(len(stops)), op.steps)
+
+
+def _part(w: Writer, node: Tensor, x: str) -> str | None:
+    """A slice as a result of a Split, where slices are all the parts along an axis."""
+    shape, parts = type_of(node).shape, w.slices_of(node.inputs[0])
+    cuts: dict[int, tuple[int, int]] = {}
+    axes = set()
+    for part in parts:
+        op: Any = part.op
+        if set(op.steps) != {1}:
+            return None
+        ends = list(zip(op.starts, op.stops, strict=True))
+        axes |= {k for k, n in enumerate(shape) if ends[k] != (0, n)}
+        if len(axes) != 1:
+            return None
+        cuts[part.serial] = ends[min(axes)]
+    (axis,) = axes
+    pieces = sorted(set(cuts.values()))
+    edges = [0, *(b for _, b in pieces)]
+    if pieces != [*pairwise(edges)] or edges[-1] != shape[axis]:
+        return None
+    sizes = [b - a for a, b in pieces]
+    if 0 in sizes:
+        return None
+    results = w.several("Split", len(pieces), x, w.integers(sizes), axis=axis)
+    for part in parts:
+        w.name(part, results[pieces.index(cuts[part.serial])])
+    return w.name_of(node)
 
 
 @export("Flip")
@@ -104,10 +137,8 @@ def _wide(w: Writer, ids: str) -> str:
 def _index(w: Writer, node: Tensor, x: str, *ids: str) -> str:
     op: Any = node.op
     if op.axes == (op.place,):
-        border = as_border(w, node)
-        if border is not None:
-            return border
-        return w.add("Gather", x, _wide(w, ids[0]), axis=op.place)
+        form = as_border(w, node) or as_nearest(w, node)
+        return form or w.add("Gather", x, _wide(w, ids[0]), axis=op.place)
     t, shape = type_of(node), broadcast_shapes(*[i.type.shape for i in node.inputs[1:]])
     count, every = len(shape), w.integers(shape)
     rest = [k for k in range(t.ndim) if k not in op.axes]
@@ -218,16 +249,12 @@ def _add(w: Writer, node: Tensor, x: str, y: str) -> str:
 
 @export("Multiply")
 def _multiply(w: Writer, node: Tensor, x: str, y: str) -> str:
-    return as_activation(w, node) or with_norm_scale(w, node) or w.add("Mul", x, y)
-
-
-@export("Divide")
-def _divide(w: Writer, node: Tensor, x: str, y: str) -> str:
-    sums, count = node.inputs
-    op: Any = sums.op
-    if op.name == "SumPool" and number_of(count) == math.prod(op.kernel):
-        return _average_pool(w, sums, w.name_of(sums.inputs[0]))
-    return w.add("Div", x, y)
+    return (
+        as_activation(w, node)
+        or as_batch_norm(w, node)
+        or with_norm_scale(w, node)
+        or w.add("Mul", x, y)
+    )
 
 
 export_all(
@@ -236,53 +263,6 @@ export_all(
         for name, kind in (("Select", "Where"), ("Minimum", "Min"))
     }
 )
-
-
-def _sliding(op: Any) -> dict[str, Any]:
-    pads = [a for a, _ in op.padding] + [b for _, b in op.padding]
-    return {"strides": op.stride, "pads": pads, "dilations": op.dilation}
-
-
-@export("ConvInputGradient")
-def _conv_back(w: Writer, node: Tensor, x: str, weight: str) -> str:
-    op: Any = node.op
-    shapes = node.inputs[0].type.shape[2:], node.inputs[1].type.shape[2:]
-    parts = zip(op.extents, *shapes, op.stride, op.padding, op.dilation, strict=True)
-    more = [
-        n - (s * (m - 1) + d * (k - 1) + 1 - sum(pair)) for n, m, k, s, pair, d in parts
-    ]
-    return w.add(
-        "ConvTranspose",
-        x,
-        weight,
-        group=op.groups,
-        output_padding=more,
-        **_sliding(op),
-    )
-
-
-def _average_pool(w: Writer, node: Tensor, x: str) -> str:
-    """Averages of the windows of a SumPool; a border of zeros is written out."""
-    op: Any = node.op
-    fields = _sliding(op)
-    widths = ((0, 0), (0, 0), *op.padding)
-    if any(map(any, widths)):
-        pads = [a for a, _ in widths] + [b for _, b in widths]
-        zero = number(w, node, 0)
-        x = w.add("Pad", x, w.integers(pads), zero, mode="constant")
-    fields["pads"] = [0] * len(fields["pads"])
-    if set(op.dilation) == {1}:
-        del fields["dilations"]
-    return w.add("AveragePool", x, kernel_shape=op.kernel, **fields)
-
-
-@export("SumPool")
-def _sum_pool(w: Writer, node: Tensor, x: str) -> str:
-    # A sum is the average times the count.
-    op: Any = node.op
-    return w.add(
-        "Mul", _average_pool(w, node, x), number(w, node, math.prod(op.kernel))
-    )
 
 
 # -- loops -------------------------------------------------------------------------
@@ -346,13 +326,10 @@ export_all(
         ),
         "Concat": lambda w, node, *xs: w.add("Concat", *xs, axis=node.op.axis),
         "Conv": lambda w, node, x, weight: w.add(
-            "Conv", x, weight, group=node.op.groups, **_sliding(node.op)
+            "Conv", x, weight, group=node.op.groups, **sliding(node.op)
         ),
         "Embedding": lambda w, node, table, ids: w.add(
             "Gather", table, _wide(w, ids), axis=0
-        ),
-        "MaxPool": lambda w, node, x: w.add(
-            "MaxPool", x, kernel_shape=node.op.kernel, **_sliding(node.op)
         ),
         "TakeAlong": lambda w, node, x, ids: w.add(
             "GatherElements", x, _wide(w, ids), axis=node.op.axis

@@ -10,7 +10,7 @@ from treadle.graph.tensor import Tensor
 from treadle.io.onnx.writer import Writer
 
 _RESIZED = ("float16", "float32")  # what runtimes resize
-_BORDERS: dict[Any, str] = {"reflect": "reflect", "edge": "edge"}  # as NumPy, as ONNX
+_BORDERS: tuple[Any, ...] = ("reflect", "edge", "wrap")  # NumPy and ONNX call them so
 
 
 def as_repeats(w: Writer, node: Tensor) -> str | None:
@@ -88,11 +88,11 @@ def as_border(w: Writer, node: Tensor) -> str | None:
         modes.add(mode)
         pads[axis] = widths
         x = x.inputs[0]
-    if not pads:
+    if not pads or len(pads) < len(_even_axes(w, node)[1]):  # one more row may be both
         return None
     each = [pads.get(k, (0, 0)) for k in range(x.type.ndim)]
     ends = w.integers([before for before, _ in each] + [after for _, after in each])
-    return w.add("Pad", w.name_of(x), ends, mode=_BORDERS[modes.pop()])
+    return w.add("Pad", w.name_of(x), ends, mode=modes.pop())
 
 
 def _border(node: Tensor) -> tuple[str, int, tuple[int, int]] | None:
@@ -109,12 +109,66 @@ def _border(node: Tensor) -> tuple[str, int, tuple[int, int]] | None:
         before = int(places[0])
         if mode == "edge":
             before = int(np.argmax(places > 0)) - 1
+        elif mode == "wrap":
+            before = -before % n
         after = len(places) - n - before
         if before < 0 or after < 0 or (mode == "reflect" and max(before, after) >= n):
             continue
         if np.array_equal(np.pad(np.arange(n), (before, after), mode=mode), places):
             return mode, axis, (before, after)
     return None
+
+
+def _even_axes(w: Writer, node: Tensor) -> tuple[Tensor, set[int]]:
+    """The axes of pictures whose rows have places that grow evenly, and of what."""
+    axes: set[int] = set()
+    x = node
+    while x.op.name == "Index" and (x is node or w.used_once(x)):
+        op: Any = x.op
+        ids = x.inputs[-1]
+        if op.axes != (op.place,) or op.place in axes or op.place < 2:
+            break
+        if ids.stored is None or ids.inputs or ids.type.ndim != 1:
+            break
+        n, m = x.inputs[0].type.shape[op.place], ids.type.size
+        if n in (0, m) or not _grows_evenly(np.asarray(ids.array), n, w.varies):
+            break
+        axes.add(op.place)
+        x = x.inputs[0]
+    return x, axes
+
+
+def as_nearest(w: Writer, node: Tensor) -> str | None:
+    """Rows of places that grow evenly, along axes of pictures, as a Resize."""
+    x, axes = _even_axes(w, node)
+    if not axes or x.type.dtype.name not in _RESIZED or not 3 <= x.type.ndim <= 5:
+        return None
+    sizes: list[str] = ["", w.integers(node.type.shape)]
+    if w.varies:  # as many times as large, whatever the extent
+        pairs = zip(node.type.shape, x.type.shape, strict=True)
+        sizes = [w.array([m / n for m, n in pairs], np.float32)]
+    return w.add(
+        "Resize",
+        w.name_of(x),
+        "",
+        *sizes,
+        mode="nearest",
+        coordinate_transformation_mode="asymmetric",
+        nearest_mode="floor",
+    )
+
+
+def _grows_evenly(places: Any, n: int, scaled: bool) -> bool:
+    """Whether k n / m rounded down is place k of m, in single precision, too.
+
+    Where the file is `scaled`, m is also what n times the factor is rounded down to.
+    """
+    m = len(places)
+    k, scale = np.arange(m), np.float32(m / n)
+    single = np.floor(k.astype(np.float32) / scale)
+    if scaled and int(np.floor(np.float32(n) * scale)) != m:
+        return False
+    return all((each == places).all() for each in (k * n // m, single))
 
 
 def as_interpolation(w: Writer, node: Tensor) -> str | None:
@@ -127,19 +181,25 @@ def as_interpolation(w: Writer, node: Tensor) -> str | None:
         modes.add(mode)
         axes.add(axis)
         x = inner
-    if not axes or min(axes) < 2 or x.type.ndim != 4:
+    if not axes or min(axes) < 2 or not 3 <= x.type.ndim <= 5:
         return None
     if x.type.dtype.name not in _RESIZED:
         return None
-    return w.add(
+    name, sizes = w.name_of(x), list(node.type.shape)
+    is_line = x.type.ndim == 3  # faster as a picture of one row
+    if is_line:
+        name = w.add("Unsqueeze", name, w.integers([2]))
+        sizes.insert(2, 1)
+    y = w.add(
         "Resize",
-        w.name_of(x),
+        name,
         "",
         "",
-        w.integers(node.type.shape),
+        w.integers(sizes),
         mode="linear",
         coordinate_transformation_mode=modes.pop(),
     )
+    return w.add("Squeeze", y, w.integers([2])) if is_line else y
 
 
 def _interpolated(node: Tensor) -> tuple[str, int, Tensor] | None:

@@ -222,20 +222,5 @@ def _image(node: OnnxNode, x: Tensor, extents: Array, block: Array) -> Tensor:
     pads = node.get("pads", (0,) * 2 * rank)
     if not len(shape) == len(apart) == len(steps) == len(pads) / 2 == rank:
         raise ValueError(f"a block {kernel} of an image {shape}")
-    wide = [n + pads[k] + pads[rank + k] for k, n in enumerate(shape)]
-    grids = []
-    for n, k, s, d in zip(wide, kernel, steps, apart, strict=True):
-        count = (n - d * (k - 1) - 1) // s + 1
-        grids.append(np.arange(k)[:, None] * d + np.arange(max(count, 0)) * s)
-    places: Any = np.zeros((1,) * 2 * rank, np.int64)
-    for k, grid in enumerate(grids):
-        lined = [1] * 2 * rank
-        lined[k], lined[rank + k] = grid.shape
-        places = places * wide[k] + grid.reshape(lined)
-    n, rows, columns = x.type.shape
-    c = rows // math.prod(kernel)
-    flat = td.zeros((n, c, math.prod(wide)), dtype=x.type.dtype)
-    values = td.reshape(x, (n, c, math.prod(kernel) * columns))
-    y = flat.at[:, :, td.asarray(places.reshape(-1))].add(values)
-    key = [slice(pads[k], pads[k] + m) for k, m in enumerate(shape)]
-    return td.reshape(y, (n, c, *wide))[(slice(None), slice(None), *key)]
+    borders = [(pads[k], pads[rank + k]) for k in range(rank)]
+    return td.fold(x, shape, kernel, steps, borders, apart)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -63,6 +63,7 @@ class Writer:
         self._count = 0
         self._readers: Counter[int] = Counter()
         self._names: dict[int, Names] = {}  # of the nodes of the body being written
+        self._slices: dict[int, list[Tensor]] = {}  # of each value, in that body
 
     def fresh(self, kind: str) -> str:
         """A name that nothing else has."""
@@ -125,13 +126,28 @@ class Writer:
         node.input.append(bias)
         return product
 
-    def with_scale(self, normalized: str, scale: str) -> str | None:
-        """The layer normalization of this name, which has no bias yet, with a scale."""
-        node = self._last(normalized, "LayerNormalization")
-        if node is None:
-            return None
-        node.input[1] = scale
-        return normalized
+    def replaced(
+        self,
+        output: str,
+        old: Sequence[str],
+        kind: str,
+        *inputs: str,
+        **attributes: Any,
+    ) -> str | None:
+        """Another node that gives an output, in place of one of the kinds of `old`.
+
+        It is the last node, for its inputs may be computed after the old one's.
+        """
+        for k in range(len(self.nodes) - 1, -1, -1):
+            if output in self.nodes[k].output:
+                if self.nodes[k].op_type not in old:
+                    return None
+                del self.nodes[k]
+                make = self.onnx.helper.make_node
+                node = make(kind, inputs, [output], name=output, **attributes)
+                self.nodes.append(node)
+                return output
+        return None
 
     def _last(self, output: str, kind: str) -> Any:
         """The node of this kind and two inputs that gives an output; None if none is.
@@ -189,16 +205,28 @@ class Writer:
         """Write nodes in order; `names` has what is known of their inputs."""
         self._readers.update(x.serial for node in nodes for x in node.inputs)
         self._readers.update(y.serial for y in outputs)
-        around, self._names = self._names, names
+        around = self._names, self._slices
+        self._names, self._slices = names, {}
+        for node in nodes:
+            if node.op.name == "Slice":
+                self._slices.setdefault(node.inputs[0].serial, []).append(node)
         for node in nodes:
             if node.serial not in names:
                 names[node.serial] = self._node(node, names)
-        self._names = around
+        self._names, self._slices = around
         return [_one(names[y.serial]) for y in outputs]
 
     def name_of(self, node: Tensor) -> str:
         """The name of the value of a node that was written before."""
         return _one(self._names[node.serial])
+
+    def name(self, node: Tensor, name: str) -> None:
+        """Give the value of a node a name before its turn."""
+        self._names[node.serial] = name
+
+    def slices_of(self, node: Tensor) -> list[Tensor]:
+        """The slices of a value in the body being written."""
+        return self._slices.get(node.serial, [])
 
     def drop_unread(self, outputs: Sequence[str]) -> None:
         """Leave out the nodes whose results neither a node nor an output reads."""
@@ -208,6 +236,26 @@ class Writer:
                 read.update(_reads(node))
                 kept.append(node)
         self.nodes = kept[::-1]
+
+    def renumber(self, names: Sequence[str]) -> None:
+        """Count the names of results anew, but for `names`.
+
+        They count what was dropped, too, which another extent may not have.
+        """
+        known = {name: name for name in names}
+        self._used, self._count = set(names), 0
+        for node in _all_nodes(self.nodes):
+            inner = [value.name for a in node.attribute for value in a.g.input]
+            for name in (*inner, *node.output):
+                if name not in known:
+                    known[name] = self.fresh(name.rsplit("_", 1)[0])
+        for node in _all_nodes(self.nodes):
+            node.name = known.get(node.name, node.name)
+            for field in (node.input, node.output):
+                field[:] = [known.get(name, name) for name in field]
+            for a in node.attribute:
+                for value in (*a.g.input, *a.g.output):
+                    value.name = known.get(value.name, value.name)
 
     def _node(self, node: Tensor, names: Mapping[int, Names]) -> Names:
         op = node.op
@@ -253,6 +301,14 @@ class Writer:
         self.unknown.setdefault(node.op.name, node.line or "")
         count = len(node.type) if isinstance(node.type, tuple) else 1
         return ("unknown",) * count if count > 1 else "unknown"
+
+
+def _all_nodes(nodes: Sequence[Any]) -> Iterator[Any]:
+    """Nodes and those of their subgraphs, in order."""
+    for node in nodes:
+        for a in node.attribute:
+            yield from _all_nodes(a.g.node)
+        yield node
 
 
 def _reads(node: Any) -> set[str]:
