@@ -16,6 +16,8 @@ from treadle.base.torch import answers, missing
 OBJECTS: dict[str, Any] = {
     "treadle": td,
     "treadle.data": td.data,
+    "treadle.fft": td.fft,
+    "treadle.linalg": td.linalg,
     "treadle.nn": td.nn,
     "treadle.nn.functional": td.nn.functional,
     "treadle.nn.init": td.nn.init,

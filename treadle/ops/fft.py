@@ -7,7 +7,7 @@ transforms. 16-bit floats become complex64.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from treadle.base.devices import as_device
 from treadle.base.dtypes import as_dtype, complex_of, kind
 from treadle.base.errors import ArgumentError, DTypeError, ShapeError
 from treadle.base.options import current
+from treadle.base.torch import missing
 from treadle.base.types import as_integer, as_items, normalize_axes, resolve_axis
 from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import functions
@@ -310,3 +311,9 @@ def _rolled(x: Tensor, counts: tuple[int, ...], axes: tuple[int, ...]) -> Tensor
     for axis, count in zip(axes, counts, strict=True):
         x = functions.roll(x, count, axis)
     return x
+
+
+if not TYPE_CHECKING:  # where it would give any name a type
+
+    def __getattr__(name: str) -> Any:
+        raise missing("treadle.fft", name)

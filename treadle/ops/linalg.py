@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from treadle.base.errors import ArgumentError, ShapeError
+from treadle.base.torch import missing
 from treadle.base.types import resolve_axis
 from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import functions
@@ -247,3 +248,9 @@ def cond(x: Any) -> Tensor:
     """
     values = svdvals(matrix_of(x, "cond"))
     return values.max(-1) / values.min(-1)
+
+
+if not TYPE_CHECKING:  # where it would give any name a type
+
+    def __getattr__(name: str) -> Any:
+        raise missing("treadle.linalg", name)

@@ -8,9 +8,11 @@ from treadle.base.torch.functions import FUNCTIONS
 from treadle.base.torch.methods import METHODS
 from treadle.base.torch.networks import (
     DATA,
+    FFT,
     FUNCTIONAL,
     INIT,
     LAYERS,
+    LINALG,
     MODULE,
     OPTIMIZER,
     OPTIMIZERS,
@@ -21,6 +23,8 @@ from treadle.base.torch.networks import (
 _PLACES = {
     "treadle": FUNCTIONS,
     "treadle.data": DATA,
+    "treadle.fft": FFT,
+    "treadle.linalg": LINALG,
     "treadle.nn": LAYERS,
     "treadle.nn.functional": FUNCTIONAL,
     "treadle.nn.init": INIT,

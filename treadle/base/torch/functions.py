@@ -256,4 +256,113 @@ IntTensor td.asarray(values, "int32")
 BoolTensor td.asarray(values, "bool")
 Generator td.options(seed=...), of a scope,
 Size a tuple
+BFloat16Tensor td.asarray(values, "bfloat16")
+ByteTensor td.asarray(values, "uint8")
+CharTensor td.asarray(values, "int8")
+HalfTensor td.asarray(values, "float16")
+ShortTensor td.asarray(values, "int16")
+as_strided ~ td.unfold, as tensors have no strides
+bartlett_window np.bartlett(n + 1)[:-1]
+binomial td.sum(td.random.bernoulli((n, *shape), p), 0)
+blackman_window np.blackman(n + 1)[:-1]
+cdouble td.complex128
+cfloat td.complex64
+channels_last ~ td.permute_dims, as tensors have no strides
+cholesky_inverse td.linalg.inv(c @ c.mT)
+cholesky_solve td.linalg.solve(c @ c.mT, b)
+combinations x[np.array([*itertools.combinations(range(n), r)])]
+contiguous_format ~ td.permute_dims, as tensors have no strides
+diagonal_scatter x.at[ids, ids].set(values)
+empty_strided td.empty
+frexp np.frexp
+frobenius_norm td.linalg.matrix_norm
+gcd np.gcd
+geqrf td.linalg.qr
+get_default_device td.options(engine=...)
+hamming_window np.hamming(n + 1)[:-1]
+hann_window np.hanning(n + 1)[:-1]
+histogram td.scatter_add(td.zeros(n), td.searchsorted(edges, x), 1.0)
+histogramdd np.histogramdd
+i0 np.i0
+igamma scipy.special.gammainc
+igammac scipy.special.gammaincc
+index_reduce x.at[ids].max(values)
+is_signed x.dtype.kind != "u"
+kaiser_window np.kaiser(n + 1, beta)[:-1]
+lcm np.lcm
+ldexp x * td.pow(2.0, n)
+lobpcg td.linalg.eigh
+lu ~ td.linalg.qr
+lu_solve td.linalg.solve
+lu_unpack ~ td.linalg.qr
+mvlgamma ~ td.lgamma
+nanquantile np.nanquantile
+narrow_copy x[a:b]
+nonzero_static td.nonzero
+nuclear_norm td.linalg.matrix_norm(x, ord="nuc")
+orgqr td.linalg.qr
+ormqr td.linalg.qr
+pca_lowrank td.linalg.svd
+put x.at[ids].set(values)
+select_scatter x.at[k].set(values)
+slice_scatter x.at[a:b].set(values)
+svd_lowrank td.linalg.svd
+symeig td.linalg.eigh
+eig td.linalg.eig
+unsafe_chunk td.split(x, chunks, axis)
+unsafe_split td.split(x, sizes, axis)
+abs_ v.assign(td.abs(v)), of a Variable,
+acos_ v.assign(td.acos(v)), of a Variable,
+acosh_ v.assign(td.acosh(v)), of a Variable,
+arccos_ v.assign(td.acos(v)), of a Variable,
+arccosh_ v.assign(td.acosh(v)), of a Variable,
+arcsin_ v.assign(td.asin(v)), of a Variable,
+arcsinh_ v.assign(td.asinh(v)), of a Variable,
+arctan_ v.assign(td.atan(v)), of a Variable,
+arctanh_ v.assign(td.atanh(v)), of a Variable,
+asin_ v.assign(td.asin(v)), of a Variable,
+asinh_ v.assign(td.asinh(v)), of a Variable,
+atan_ v.assign(td.atan(v)), of a Variable,
+atanh_ v.assign(td.atanh(v)), of a Variable,
+ceil_ v.assign(td.ceil(v)), of a Variable,
+celu_ v.assign(td.celu(v)), of a Variable,
+clamp_ v.assign(td.clip(v)), of a Variable,
+clamp_max_ v.assign(td.minimum(v)), of a Variable,
+clamp_min_ v.assign(td.maximum(v)), of a Variable,
+clip_ v.assign(td.clip(v)), of a Variable,
+cos_ v.assign(td.cos(v)), of a Variable,
+cosh_ v.assign(td.cosh(v)), of a Variable,
+deg2rad_ v.assign(td.radians(v)), of a Variable,
+erf_ v.assign(td.erf(v)), of a Variable,
+erfc_ v.assign(td.erfc(v)), of a Variable,
+exp_ v.assign(td.exp(v)), of a Variable,
+expm1_ v.assign(td.expm1(v)), of a Variable,
+fix_ v.assign(td.trunc(v)), of a Variable,
+floor_ v.assign(td.floor(v)), of a Variable,
+log_ v.assign(td.log(v)), of a Variable,
+log10_ v.assign(td.log10(v)), of a Variable,
+log1p_ v.assign(td.log1p(v)), of a Variable,
+log2_ v.assign(td.log2(v)), of a Variable,
+nan_to_num_ v.assign(td.nan_to_num(v)), of a Variable,
+neg_ v.assign(td.negative(v)), of a Variable,
+negative_ v.assign(td.negative(v)), of a Variable,
+rad2deg_ v.assign(td.degrees(v)), of a Variable,
+reciprocal_ v.assign(td.reciprocal(v)), of a Variable,
+relu_ v.assign(td.relu(v)), of a Variable,
+round_ v.assign(td.round(v)), of a Variable,
+rsqrt_ v.assign(td.rsqrt(v)), of a Variable,
+sigmoid_ v.assign(td.sigmoid(v)), of a Variable,
+sign_ v.assign(td.sign(v)), of a Variable,
+sin_ v.assign(td.sin(v)), of a Variable,
+sinc_ v.assign(td.sinc(v)), of a Variable,
+sinh_ v.assign(td.sinh(v)), of a Variable,
+sqrt_ v.assign(td.sqrt(v)), of a Variable,
+square_ v.assign(td.square(v)), of a Variable,
+tan_ v.assign(td.tan(v)), of a Variable,
+tanh_ v.assign(td.tanh(v)), of a Variable,
+trunc_ v.assign(td.trunc(v)), of a Variable,
+selu_ v.assign(td.selu(v)), of a Variable,
+threshold_ v.assign(td.nn.functional.threshold(v)), of a Variable,
+rrelu_ v.assign(td.nn.functional.rrelu(v)), of a Variable,
+lgamma_ v.assign(td.lgamma(v)), of a Variable,
 """

@@ -265,4 +265,107 @@ retains_grad td.grad(y, [x]), which gives that of any tensor,
 sum_to_size td.sum(x, axis, keepdims=True)
 values td.CSR, which has its data
 vsplit td.split(x, parts, axis=0)
+H td.conj(x).mT
+as_strided_ ~ td.unfold, as tensors have no strides
+cdouble x.astype("complex128")
+cfloat x.astype("complex64")
+cholesky_inverse td.linalg.inv(x @ td.matrix_transpose(x))
+cholesky_solve td.linalg.solve(x @ td.matrix_transpose(x), b)
+coalesce x, of which each element is stored once,
+corrcoef ~ td.linalg.matmul of centered rows
+dequantize x.astype("float32")
+diagonal_scatter x.at[ids, ids].set(values)
+dsplit td.split(x, sizes, 2)
+eig td.linalg.eig(x)
+frexp np.frexp(x)
+gcd np.gcd(x, y)
+geqrf td.linalg.qr(x)
+histogram td.scatter_add(td.zeros(n), td.searchsorted(edges, x), 1.0)
+i0 np.i0(x)
+igamma scipy.special.gammainc(x, y)
+igammac scipy.special.gammaincc(x, y)
+index_reduce x.at[ids].max(values)
+index_reduce_ v.assign(v.at[ids].max(values)), of a Variable,
+is_cpu True, as x.device tells,
+is_nonzero bool(x)
+is_quantized False, as x.dtype tells,
+is_same_size x.shape == y.shape
+is_signed x.dtype.kind != "u"
+istft td.fft.irfft, and td.fold of the windows
+lcm np.lcm(x, y)
+ldexp x * td.pow(2.0, n)
+logaddexp2 td.log2(td.pow(2.0, x) + td.pow(2.0, y))
+lu ~ td.linalg.qr(x)
+lu_solve td.linalg.solve(x, b)
+mvlgamma ~ td.lgamma(x)
+nanquantile np.nanquantile(x, q)
+narrow_copy x[a:b]
+nextafter td.nextafter(x, y)
+nonzero_static td.nonzero(x)
+polygamma td.polygamma(n, x)
+put x.at[ids].set(values)
+resize td.reshape(x, shape)
+resize_as td.reshape(x, y.shape)
+scatter_reduce_ v.assign(td.scatter_add(v, index, values, axis)), of a Variable,
+select_scatter x.at[k].set(values)
+share_memory_ x, which td.data.Loader(workers=n) shares,
+slice_scatter x.at[a:b].set(values)
+solve td.linalg.solve(x, b)
+stft td.fft.rfft of td.unfold's windows
+symeig td.linalg.eigh(x)
+to_sparse_coo td.CSR
+to_sparse_csr td.CSR
+triangular_solve td.linalg.triangular_solve(x, b)
+unsafe_chunk td.split(x, chunks, axis)
+unsafe_split td.split(x, sizes, axis)
+untyped_storage x.numpy().data
+addbmm x + td.sum(y @ z, 0)
+absolute_ v.assign(v.abs()), of a Variable,
+acos_ v.assign(v.acos()), of a Variable,
+acosh_ v.assign(v.acosh()), of a Variable,
+arccos_ v.assign(td.acos(v)), of a Variable,
+arccosh_ v.assign(td.acosh(v)), of a Variable,
+arcsin_ v.assign(td.asin(v)), of a Variable,
+arcsinh_ v.assign(td.asinh(v)), of a Variable,
+arctan_ v.assign(td.atan(v)), of a Variable,
+arctan2_ v.assign(td.atan2(v, y)), of a Variable,
+arctanh_ v.assign(td.atanh(v)), of a Variable,
+asin_ v.assign(v.asin()), of a Variable,
+asinh_ v.assign(v.asinh()), of a Variable,
+atan_ v.assign(v.atan()), of a Variable,
+atan2_ v.assign(v.atan2(...)), of a Variable,
+atanh_ v.assign(v.atanh()), of a Variable,
+bitwise_and_ v.assign(td.bitwise_and(v)), of a Variable,
+bitwise_or_ v.assign(td.bitwise_or(v)), of a Variable,
+bitwise_xor_ v.assign(td.bitwise_xor(v)), of a Variable,
+deg2rad_ v.assign(td.radians(v)), of a Variable,
+digamma_ v.assign(td.digamma(v)), of a Variable,
+eq_ v.assign(v.eq(...)), of a Variable,
+erfc_ v.assign(v.erfc()), of a Variable,
+fix_ v.assign(v.trunc()), of a Variable,
+float_power_ v.assign(v ** y), of a Variable,
+frac_ v.assign(v - v.trunc()), of a Variable,
+ge_ v.assign(v.ge(...)), of a Variable,
+greater_ v.assign(td.greater(v)), of a Variable,
+greater_equal_ v.assign(td.greater_equal(v)), of a Variable,
+gt_ v.assign(v.gt(...)), of a Variable,
+hypot_ v.assign(td.hypot(v)), of a Variable,
+le_ v.assign(v.le(...)), of a Variable,
+less_ v.assign(td.less(v)), of a Variable,
+less_equal_ v.assign(td.less_equal(v)), of a Variable,
+lgamma_ v.assign(td.lgamma(v)), of a Variable,
+logical_xor_ v.assign(v.logical_xor(...)), of a Variable,
+lt_ v.assign(v.lt(...)), of a Variable,
+ne_ v.assign(v.ne(...)), of a Variable,
+negative_ v.assign(td.negative(v)), of a Variable,
+nextafter_ v.assign(td.nextafter(v)), of a Variable,
+not_equal_ v.assign(td.not_equal(v)), of a Variable,
+rad2deg_ v.assign(td.degrees(v)), of a Variable,
+sgn_ v.assign(v.sign()), of a Variable,
+sinc_ v.assign(td.sinc(v)), of a Variable,
+swapaxes_ v.assign(v.swapaxes()), of a Variable,
+swapdims_ v.assign(v.swapdims()), of a Variable,
+xlogy_ v.assign(v * td.safelog(y)), of a Variable,
+polygamma_ v.assign(td.polygamma(v)), of a Variable,
+addmv_ v.assign(v + a @ v), of a Variable,
 """

@@ -94,6 +94,9 @@ register_module net.add_module(name, part)
 share_memory net
 to net.astype(dtype), as there is one device,
 type net.astype(dtype)
+reset_parameters a new layer, or td.nn.init's functions
+ipu net, with td.options(engine=...) around its calls,
+mtia net, with td.options(engine=...) around its calls,
 """
 
 OPTIMIZERS = """
@@ -159,4 +162,34 @@ default_convert td.asarray
 default_collate td.data.ListDataset(collate=...)
 get_worker_info td.data.Loader(prefetch=...)
 random_split td.data.permutation
+"""
+
+LINALG = """
+cholesky_ex td.linalg.cholesky
+householder_product td.linalg.qr
+inv_ex td.linalg.inv
+ldl_factor ~ td.linalg.cholesky
+ldl_factor_ex ~ td.linalg.cholesky
+ldl_solve td.linalg.solve
+lu ~ td.linalg.qr
+lu_factor ~ td.linalg.qr
+lu_factor_ex ~ td.linalg.qr
+lu_solve td.linalg.solve
+multi_dot td.linalg.matmul, one after the other
+solve_ex td.linalg.solve
+solve_triangular td.linalg.triangular_solve
+tensorinv ~ td.linalg.inv of a td.reshape
+tensorsolve ~ td.linalg.solve of a td.reshape
+vander td.pow(x[:, None], td.arange(n))
+"""
+
+FFT = """
+fft2 td.fft.fftn(x, axes=(-2, -1))
+hfft2 ~ td.fft.hfft
+hfftn ~ td.fft.hfft
+ifft2 td.fft.ifftn(x, axes=(-2, -1))
+ihfft2 ~ td.fft.ihfft
+ihfftn ~ td.fft.ihfft
+irfft2 td.fft.irfftn(x, axes=(-2, -1))
+rfft2 td.fft.rfftn(x, axes=(-2, -1))
 """
