@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import os
 import pickle
+import traceback
 from typing import Any
 
 import numpy as np
 import pytest
 
 import treadle as td
+from treadle.base import boundary
 from treadle.base.boundary import HANDS_ON, guarded
 from treadle.base.types import as_integer, as_integers, as_items
 
@@ -120,3 +123,56 @@ def test_a_function_of_the_callers_that_does_not_fit_is_what_is_named(
     """The call itself is right: what it takes is no answer."""
     with pytest.raises(td.TreadleError, match=r"<lambda>\(\) (missing|takes)"):
         call(td.ones(()))
+
+
+def _two() -> td.nn.Module:
+    return td.nn.Sequential(td.nn.Embedding(5, 3), td.nn.Linear(3, 4))
+
+
+def _wide(x: Any) -> Any:
+    return td.sum(_two()[1](x))
+
+
+def _trained(x: Any) -> Any:
+    net = _two()
+    opt = td.optim.SGD(net.parameters())
+
+    @td.function
+    def step(ids: Any) -> td.Tensor:
+        loss = td.mean(net(ids))
+        opt.step(loss)
+        return loss
+
+    step(np.array([1, 1]))
+    return step(x)
+
+
+LONG, FAR = np.ones((2, 7), np.float32), np.array([7, 1])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: td.function(_wide)(LONG),
+        lambda: td.vmap(_wide)(LONG),
+        lambda: td.map(_wide, td.asarray(LONG)),
+        lambda: td.checkpoint(_wide)(LONG),
+        lambda: td.cond(True, lambda: _wide(LONG), lambda: _wide(LONG)),
+        lambda: _two()(FAR).numpy(),
+        lambda: float(td.sum(_two()(FAR))),
+        lambda: np.asarray(_two()(FAR)),
+        lambda: td.function(_two())(FAR).numpy(),
+        lambda: _trained(FAR),
+    ],
+)
+def test_few_frames_of_the_library_are_shown(
+    call: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the layer is named, when it was called or when its values were computed."""
+    monkeypatch.setattr(boundary, "_FULL", False)  # as it is outside of the suite
+    with pytest.raises(td.TreadleError, match=r"\n  in: ") as caught:
+        call()
+    frames = traceback.extract_tb(caught.value.__traceback__)
+    home = os.path.dirname(td.__file__) + os.sep
+    assert sum(frame.filename.startswith(home) for frame in frames) <= 5
+    assert frames[0].name == "test_few_frames_of_the_library_are_shown"

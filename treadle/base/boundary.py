@@ -131,12 +131,19 @@ def _is_raw(error: Exception) -> bool:
 
 
 def _ours(frame: TracebackType) -> bool:
-    """Return True for code of the library or of what that is built on; a dataclass's
-    written stands in a string, as a program of `python -c` does."""
+    """Return True for code of the library or of what that is built on."""
+    name = frame.tb_frame.f_code.co_filename
+    built_on = ("<frozen", "<__array", *of_python())
+    return _is_of_library(frame) or name.startswith(built_on)
+
+
+def _is_of_library(frame: TracebackType) -> bool:
+    """Return True for the library's own code; a dataclass's written stands in a string,
+    as a program of `python -c` does."""
     code, names = frame.tb_frame.f_code, frame.tb_frame.f_globals
     if code.co_filename == "<string>":
         return str(names.get("__name__")).startswith("treadle.")
-    return code.co_filename.startswith((_HOME, "<frozen", "<__array", *of_python()))
+    return code.co_filename.startswith(_HOME)
 
 
 @cached(1)
@@ -161,16 +168,22 @@ def _shown(x: Any) -> str:
 
 
 def shorten(error: TreadleError) -> None:
-    """Drop the frames that the library was in when it raised an error: all stay where
-    other code is among them, or where TREADLE_TRACEBACK is "full".
+    """Drop the library's frames from the traceback of an error that it raised, and all
+    where no other code is among them, unless TREADLE_TRACEBACK is "full".
     """
-    frame = error.__traceback__ and error.__traceback__.tb_next
+    frames, frame = [], error.__traceback__
     while frame is not None:
-        if not _ours(frame):
-            return
+        frames.append(frame)
         frame = frame.tb_next
-    if not _FULL:
-        error.__traceback__ = None
+    if _FULL or not frames:
+        return
+    shown = None
+    if not all(map(_ours, frames[1:])):
+        for frame in reversed(frames):
+            if not _is_of_library(frame):
+                at = frame.tb_lasti, frame.tb_lineno
+                shown = TracebackType(shown, frame.tb_frame, *at)
+    error.__traceback__ = shown
 
 
 def guarded(f: Callable[..., Any]) -> Callable[..., Any]:

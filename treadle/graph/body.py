@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treadle.base.caches import Cache
-from treadle.base.errors import TraceError
+from treadle.base.errors import TraceError, TreadleError
 from treadle.base.symbolic import bits
 from treadle.base.types import TupleType, Type
 from treadle.graph.frame import TraceFrame, pushed
@@ -79,9 +79,13 @@ class Body:
                 values[node.serial] = node.array
             else:
                 operands = [values[x.serial] for x in node.inputs]
-                values[node.serial] = compute_at(
-                    node.op, node.type, operands, node.origin
-                )
+                try:
+                    values[node.serial] = compute_at(
+                        node.op, node.type, operands, node.origin
+                    )
+                except TreadleError as error:
+                    error.layer = error.layer or node.metadata.get("module", "")
+                    raise
         return tuple(values[y.serial] for y in self.outputs)
 
     def resized(self, types: Sequence[Type]) -> Body:

@@ -13,8 +13,9 @@ from typing import Any, overload
 import numpy as np
 
 from treadle.base import trees
+from treadle.base.boundary import shorten
 from treadle.base.dtypes import OWN
-from treadle.base.errors import TraceError
+from treadle.base.errors import TraceError, TreadleError
 from treadle.base.locks import is_mine, lock
 from treadle.base.notebook import table
 from treadle.base.options import modes
@@ -132,7 +133,12 @@ class Traced:
             else:
                 # A step is over: what it used is let go, its results keep their values.
                 tensors = [y for y in outputs if isinstance(y, Tensor)]
-                for y in run(tensors, cuts=True, plans=self.plans):
+                try:
+                    ran = run(tensors, cuts=True, plans=self.plans)
+                except TreadleError as error:
+                    shorten(error)
+                    raise
+                for y in ran:
                     forget(y)
         return outputs
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from treadle.autodiff.written import derived
+from treadle.base.errors import TreadleError
 from treadle.base.events import span, watchers
 from treadle.engines.base import Engine, Values, provide_engine
 from treadle.graph.body import argument_error
@@ -50,12 +51,16 @@ class Reference(Engine):
             if isinstance(node.op, Argument):
                 raise argument_error(node)
             arrays = [values[x.serial] for x in node.inputs]
-            if watchers:
-                size = sum(getattr(x, "nbytes", 0) for x in arrays)
-                with span(node.op.name, "numpy", (node.origin,), size):
+            try:
+                if watchers:
+                    size = sum(getattr(x, "nbytes", 0) for x in arrays)
+                    with span(node.op.name, "numpy", (node.origin,), size):
+                        values[serial] = compute_at(*_asked(node, arrays))
+                else:
                     values[serial] = compute_at(*_asked(node, arrays))
-            else:
-                values[serial] = compute_at(*_asked(node, arrays))
+            except TreadleError as error:
+                error.layer = error.layer or node.metadata.get("module", "")
+                raise
             del arrays
             for x in node.inputs:
                 if last[x.serial] == serial and x.serial not in keep:
