@@ -16,7 +16,7 @@ from treadle.base.torch import Elsewhere
 PACKAGES = [
     td, td.nn, td.nn.functional, td.nn.init, td.optim, td.optim.schedules,
     td.optim.transform, td.optim.moves, td.optim.penalty, td.data, td.io, td.train,
-    td.distributed, td.fft, td.linalg, td.random,
+    td.distributed, td.fft, td.linalg, td.random, td.nn.utils,
 ]  # fmt: skip
 # Beginnings that name nothing, and words that are this library's own.
 NAMELESS = re.compile(r"(What|How|Where|Who|As|Those|These|That|So|If) ")

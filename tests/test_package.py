@@ -17,7 +17,7 @@ from treadle.base.names import listed
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = [td, td.nn, td.nn.functional, td.optim, td.optim.schedules]
 PACKAGES += [td.data, td.io, td.train, td.distributed]
-PACKAGES += [td.fft, td.linalg, td.random]
+PACKAGES += [td.fft, td.linalg, td.random, td.nn.init, td.nn.utils]
 
 
 def test_a_star_takes_no_name_of_python() -> None:

@@ -19,6 +19,14 @@ MISTAKES = {
     "td.softmax(1.0, axes=0)": "call-arg",
     "td.nn.Linear(3, 2, bais=False)": "call-arg",
     "td.ones((2, 2)).sum(axes=0)": "call-arg",
+    "td.optim.Adam([], learning_rate=0.1)": "call-arg",
+    "td.optim.Momentum([], decay=0.1)": "call-arg",
+    "td.nn.LSTM(3, 4, batchfirst=True)": "call-arg",
+    "td.nn.RNN(3, 4, bidir=True)": "call-arg",
+    "td.Parameter(1.0, nam='x')": "call-arg",
+    "td.set_options(thread=2)": "call-arg",
+    "td.options(thread=2)": "call-arg",
+    "td.linalg.svdd(x)": "attr-defined",
 }
 
 

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Unpack
 
 from treadle.base import dtypes
 from treadle.base.caches import lazy
 from treadle.base.errors import OptionError, TreadleError
+from treadle.base.keywords import OptionSettings
 from treadle.base.sizes import as_bytes
 from treadle.base.types import as_integer
 
@@ -362,7 +363,7 @@ def autocast(
 
 
 @contextmanager
-def options(**settings: Any) -> Iterator[Options]:
+def options(**settings: Unpack[OptionSettings]) -> Iterator[Options]:
     """Run a block under other settings of this task, or of a thread without tasks.
 
     Raises OptionError for an unknown name or a value it cannot take.
@@ -371,7 +372,7 @@ def options(**settings: Any) -> Iterator[Options]:
     ...     chosen.dtype.name, chosen.seed
     ('float64', 7)
     """
-    checked = _checked(settings)
+    checked = _checked(dict(settings))
     before, chosen = current(), replace(current(), **checked)
     token = _become(chosen)
     try:
@@ -382,8 +383,8 @@ def options(**settings: Any) -> Iterator[Options]:
             watcher(chosen, before)
 
 
-def set_options(**settings: Any) -> None:
+def set_options(**settings: Unpack[OptionSettings]) -> None:
     """Change the settings of this task, or of a thread without tasks, until they are
     changed again. Tasks that begin later have them, new threads do not.
     """
-    _become(replace(current(), **_checked(settings)))
+    _become(replace(current(), **_checked(dict(settings))))

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from treadle.base.errors import AxisError, CallError, DTypeError, ShapeError, TraceError
+from treadle.base.boundary import shorten
+from treadle.base.errors import (
+    AxisError,
+    CallError,
+    DTypeError,
+    ShapeError,
+    TraceError,
+    TreadleError,
+)
 from treadle.base.torch import name_elsewhere
 from treadle.base.types import Names, Shape, Type
 from treadle.graph.interchange import Interchange
@@ -219,7 +227,11 @@ class Operand(Methods, Interchange):
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """The value as a read-only NumPy array; runs what is needed."""
-        return functions.value(self)
+        try:
+            return functions.value(self)
+        except TreadleError as error:
+            shorten(error)
+            raise
 
     def item(self) -> Any:
         """The value of a tensor of one element as a Python scalar."""

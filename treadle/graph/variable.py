@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
 
 from treadle.base.changes import changed, unheard
 from treadle.base.dtypes import OWN, as_dtype, is_inexact, whole
 from treadle.base.errors import DTypeError, ShapeError
+from treadle.base.keywords import VariableSettings as Keys
 from treadle.base.notebook import escaped
 from treadle.base.options import current, modes
 from treadle.base.torch.arguments import only_none
@@ -345,7 +346,7 @@ class Parameter(Variable):
     __slots__ = ()
 
     def __init__(
-        self, initial: Any = 0.0, *, trainable: bool = True, **settings: Any
+        self, initial: Any = 0.0, *, trainable: bool = True, **settings: Unpack[Keys]
     ) -> None:
         super().__init__(initial, trainable=trainable, **settings)
 

@@ -2,6 +2,7 @@
 # ruff: noqa: F403
 
 import typing as _typing
+from functools import partial as _partial
 
 from treadle.base.boundary import guard as _guard
 from treadle.base.names import public as _public
@@ -60,3 +61,7 @@ if not _typing.TYPE_CHECKING:  # where it would give any name a type
 
 def __dir__() -> list[str]:
     return __all__
+
+
+for _module in (init, utils):
+    vars(_module)["__dir__"] = _partial(list, _module.__all__)

@@ -7,11 +7,17 @@ so on.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 from treadle.base.errors import ArgumentError
 from treadle.optim import rules
 from treadle.optim.groups import Rate
+from treadle.optim.keywords import (
+    DecayedSettings,
+    DecoupledSettings,
+    MovingSettings,
+    OptimizerSettings,
+)
 from treadle.optim.moves import exponentiated
 from treadle.optim.optimizer import Optimizer
 from treadle.optim.schedules import cyclic
@@ -111,7 +117,7 @@ class SGD(Optimizer):
         nesterov: bool = False,
         weight_decay: Any = 0.0,
         decoupled: bool = False,
-        **controls: Any,
+        **controls: Unpack[OptimizerSettings],
     ) -> None:
         settings = {
             "momentum": momentum,
@@ -131,7 +137,11 @@ class Momentum(SGD):
     """
 
     def __init__(
-        self, params: Any = None, lr: Rate = 1e-2, momentum: Any = 0.9, **settings: Any
+        self,
+        params: Any = None,
+        lr: Rate = 1e-2,
+        momentum: Any = 0.9,
+        **settings: Unpack[DecayedSettings],
     ) -> None:
         super().__init__(params, lr, momentum, **settings)
 
@@ -145,7 +155,11 @@ class Nesterov(SGD):
     """
 
     def __init__(
-        self, params: Any = None, lr: Rate = 1e-2, momentum: Any = 0.9, **settings: Any
+        self,
+        params: Any = None,
+        lr: Rate = 1e-2,
+        momentum: Any = 0.9,
+        **settings: Unpack[DecayedSettings],
     ) -> None:
         super().__init__(params, lr, momentum, nesterov=True, **settings)
 
@@ -167,7 +181,7 @@ class CyclicalSGD(SGD):
         lr_max: float = 0.1,
         half: int = 2000,
         gamma: float = 1.0,
-        **settings: Any,
+        **settings: Unpack[MovingSettings],
     ) -> None:
         super().__init__(params, cyclic(lr_min, lr_max, half, gamma), **settings)
 
@@ -193,7 +207,7 @@ class Adagrad(Optimizer):
         eps_inside: bool = False,
         initial: float = 0.0,
         decoupled: bool = False,
-        **controls: Any,
+        **controls: Unpack[OptimizerSettings],
     ) -> None:
         settings = {
             "eps": eps,
@@ -223,7 +237,7 @@ class Adadelta(Optimizer):
         weight_decay: Any = 0.0,
         *,
         decoupled: bool = False,
-        **controls: Any,
+        **controls: Unpack[OptimizerSettings],
     ) -> None:
         settings = {
             "rho": rho,
@@ -258,7 +272,7 @@ class RMSProp(Optimizer):
         eps_inside: bool = False,
         initial: float = 0.0,
         decoupled: bool = False,
-        **controls: Any,
+        **controls: Unpack[OptimizerSettings],
     ) -> None:
         settings = {
             "alpha": alpha,
@@ -294,7 +308,7 @@ class Adam(Optimizer):
         amsgrad: bool = False,
         *,
         decoupled: bool = False,
-        **controls: Any,
+        **controls: Unpack[OptimizerSettings],
     ) -> None:
         settings = {
             "betas": betas,
@@ -324,10 +338,10 @@ class AdamW(Adam):
         eps: Any = 1e-8,
         weight_decay: Any = 1e-2,
         amsgrad: bool = False,
-        **settings: Any,
+        **settings: Unpack[DecoupledSettings],
     ) -> None:
-        settings = {"decoupled": True, **settings}
-        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, **settings)
+        given: dict[str, Any] = {"decoupled": True, **settings}
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, **given)
 
 
 class AMSGrad(Adam):
@@ -345,7 +359,7 @@ class AMSGrad(Adam):
         betas: tuple[Any, Any] = (0.9, 0.999),
         eps: Any = 1e-8,
         weight_decay: Any = 0.0,
-        **settings: Any,
+        **settings: Unpack[DecoupledSettings],
     ) -> None:
         super().__init__(params, lr, betas, eps, weight_decay, True, **settings)
 
@@ -374,7 +388,7 @@ class ExponentiatedGradient(Optimizer):
         params: Any = None,
         lr: Rate = 0.1,
         momentum: Any = 0.9,
-        **controls: Any,
+        **controls: Unpack[OptimizerSettings],
     ) -> None:
         settings = {"momentum": momentum}
         super().__init__(params, lr, exponentiated_gradient, settings, **controls)

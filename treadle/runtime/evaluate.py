@@ -11,9 +11,7 @@ from treadle.autodiff.dependence import behind
 from treadle.autodiff.live import endangered, with_late
 from treadle.autodiff.tape import Tape, tape_of
 from treadle.base import trees
-from treadle.base.boundary import shorten
 from treadle.base.collector import collector_paused
-from treadle.base.errors import TreadleError
 from treadle.base.types import TupleType
 from treadle.graph.carried import Carried
 from treadle.graph.frame import top
@@ -301,11 +299,7 @@ def carry_out(roots: Sequence[Tensor]) -> list[Tensor]:
 @provide
 def value(x: Operand) -> np.ndarray[Any, Any]:
     """The value of a tensor or a Variable on the host."""
-    try:
-        array = settled(x).array
-    except TreadleError as error:
-        shorten(error)
-        raise
+    array = settled(x).array
     assert array is not None
     return array
 

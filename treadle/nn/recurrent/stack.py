@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 from treadle.base.errors import ArgumentError
 from treadle.graph.operators import Operand
@@ -16,6 +16,7 @@ from treadle.nn.module import Module
 from treadle.nn.recurrent.batch import Batch, batch_of
 from treadle.nn.recurrent.cell import Cell, State, checked, first
 from treadle.nn.recurrent.gru import GRUCell, RNNCell
+from treadle.nn.recurrent.keywords import LayerSettings, PlacedSettings
 from treadle.nn.recurrent.lstm import LSTMCell
 from treadle.nn.recurrent.sequence import (
     concatenated,
@@ -329,7 +330,7 @@ class _Torch(Recurrent):
         dropout: float = 0.0,
         bidirectional: bool = False,
         dtype: Any = None,
-        **settings: Any,
+        **settings: Unpack[LayerSettings],
     ) -> None:
         super().__init__(
             self.kind,
@@ -364,10 +365,10 @@ class RNN(_Torch):
         num_layers: int = 1,
         nonlinearity: str = "tanh",
         *places: Any,
-        **settings: Any,
+        **settings: Unpack[PlacedSettings],
     ) -> None:
-        settings["nonlinearity"] = nonlinearity
-        super().__init__(input_size, hidden_size, num_layers, *places, **settings)
+        given: dict[str, Any] = {**settings, "nonlinearity": nonlinearity}
+        super().__init__(input_size, hidden_size, num_layers, *places, **given)
 
 
 class LSTM(_Torch):
