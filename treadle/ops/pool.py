@@ -13,7 +13,7 @@ from treadle.base.types import Shape, Type
 from treadle.graph.op import Array, Cotangents, common_axes, op
 from treadle.graph.tensor import Tensor
 from treadle.ops.families import Composite, same_dtype
-from treadle.ops.movement import reshape
+from treadle.ops.movement import broadcast_to, reshape
 from treadle.ops.pick import PutAlong
 from treadle.ops.window import (
     Integers,
@@ -191,7 +191,19 @@ class SumPool(Window):
         return y
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
-        back = SumPoolGradient(xs[0].type.shape[2:], self.kernel, *self.sliding)
+        extents = xs[0].type.shape[2:]
+        counts = g.type.shape[2:]
+        tiles = tuple(n * k for n, k in zip(counts, self.kernel, strict=True))
+        plain = not any(map(any, self.padding)) and set(self.dilation) == {1}
+        if plain and self.stride == self.kernel and tiles == extents:
+            # Windows side by side: each value as often as its window has elements.
+            lead, one, wide = g.type.shape[:2], list[int](), list[int]()
+            for n, k in zip(counts, self.kernel, strict=True):
+                one += [n, 1]
+                wide += [n, k]
+            parts = broadcast_to(reshape(g, (*lead, *one)), (*lead, *wide))
+            return (reshape(parts, (*lead, *extents), axes=xs[0].type.axes),)
+        back = SumPoolGradient(extents, self.kernel, *self.sliding)
         return (back(g),)
 
 
