@@ -13,7 +13,15 @@ from tests.cases import each
 from tests.engines.gpus import GPUS
 from tests.numerics import assert_close
 from tests.ops.samples import Sample
-from tests.ops.test_contract import CASES, OPS, arrays_of, collected, results
+from tests.ops.test_contract import (
+    CASES,
+    OPS,
+    arrays_of,
+    collected,
+    differentiable,
+    objective,
+    results,
+)
 from treadle.base.options import current
 from treadle.graph.leaves import constant_node
 from treadle.graph.meaning import compute
@@ -68,6 +76,37 @@ def check_all(samples: Sequence[Sample], operands: Sequence[list[Any]]) -> None:
 def test_an_op_means_the_same(name: str, engine: str) -> None:
     with td.options(**ENGINES[engine]):
         check_all(SAMPLES[name], [arrays_of(x) for x in SAMPLES[name]])
+
+
+SLOPES = {
+    name: found
+    for name, samples in SAMPLES.items()
+    if (found := [x for x in samples if differentiable(x, arrays_of(x))])
+}
+
+
+def slopes(name: str) -> list[Tensor]:
+    """The gradients of all samples of an op, in the dtypes of its operands."""
+    every: list[Tensor] = []
+    for sample in SLOPES[name]:
+        arrays = arrays_of(sample)
+        xs = [constant_node(a) for a in arrays]
+        total = objective(sample, xs, "float32")
+        wanted = [xs[k] for k in differentiable(sample, arrays)]
+        every += td.grad(total, wanted, unused="zero")
+    return every
+
+
+@pytest.mark.parametrize("engine", GPUS)
+@pytest.mark.parametrize("name", SLOPES)
+def test_a_gradient_means_the_same(name: str, engine: str) -> None:
+    with td.options(engine="reference"):
+        wants = td.evaluate(slopes(name))
+    with td.options(**ENGINES[engine]):
+        found = td.evaluate(slopes(name))
+    terms = max(a.size for x in SLOPES[name] for a in arrays_of(x))
+    for x, want in zip(found, wants, strict=True):
+        assert_close(x, want, "R", terms)
 
 
 @pytest.mark.parametrize("name", WIDE)

@@ -161,7 +161,7 @@ def _folded(sample: Sample, x: Any, dtype: Any) -> Any:
     return np.asarray(folded, dtype=dtype)
 
 
-def _differentiable(sample: Sample, arrays: list[Any]) -> list[int]:
+def differentiable(sample: Sample, arrays: list[Any]) -> list[int]:
     if not type(sample.op).traits.differentiable:
         return []
     inexact = [k for k, a in enumerate(arrays) if a.dtype.kind == "f"]
@@ -173,23 +173,28 @@ def _differentiable(sample: Sample, arrays: list[Any]) -> list[int]:
 def _objective(sample: Sample, arrays: list[Any]) -> tuple[list[Tensor], Tensor]:
     """Arguments in float64 and a scalar of the op's results with random weights."""
     xs = [Tensor(Argument(k), (), constant_node(a).type) for k, a in enumerate(arrays)]
+    return xs, objective(sample, xs, "float64")
+
+
+def objective(sample: Sample, xs: list[Tensor], dtype: str) -> Tensor:
+    """A scalar of the results of an op on some tensors, with random weights."""
     rng = np.random.default_rng(5)
-    total: Tensor = td.constant(0.0, "float64")
+    total: Tensor = td.constant(0.0, dtype)
     for y in results(sample.op(*xs)):
         if not is_inexact(y.type.dtype):
             continue
         weights = rng.uniform(0.5, 1.5, y.type.shape) * rng.choice(
             [-1, 1], y.type.shape
         )
-        y64 = functions.astype(y, "float64")
-        total = total + functions.sum(y64 * weights)
-    return xs, total
+        whole = functions.astype(y, dtype)
+        total = total + functions.sum(whole * weights.astype(dtype))
+    return total
 
 
 @each("sample", CASES)
 def test_gradient_is_the_limit_of_differences(sample: Sample) -> None:
     arrays = arrays_of(sample, wide=True)
-    wanted = _differentiable(sample, arrays)
+    wanted = differentiable(sample, arrays)
     if not wanted:
         pytest.skip("nothing to differentiate")
     xs, total = _objective(sample, arrays)
