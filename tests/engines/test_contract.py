@@ -106,7 +106,9 @@ def test_a_gradient_means_the_same(name: str, engine: str) -> None:
         found = td.evaluate(slopes(name))
     terms = max(a.size for x in SLOPES[name] for a in arrays_of(x))
     for x, want in zip(found, wants, strict=True):
-        assert_close(x, want, "R", terms)
+        # An element may be what is left of a sum of terms as large as the largest.
+        scale = np.abs(want).max(initial=1)
+        assert_close(x / scale, want / scale, "R", 8 * terms)
 
 
 @pytest.mark.parametrize("name", WIDE)

@@ -118,6 +118,18 @@ def test_folds_of_short_and_long_axes_have_each_element_once(name: str, n: int) 
 
 
 @pytest.mark.parametrize("name", GPUS)
+@pytest.mark.parametrize("fold", [td.sum, td.max, td.prod])
+def test_folds_of_powers_have_all_lanes(name: str, fold: Any) -> None:
+    """Powers need numbers of 64 bits, which lavapipe gets `<` wrong of: only the first
+    lane of a fold had a part in it."""
+    x = np.linspace(0.5, 2, 35, dtype=np.float32).reshape(7, 5)
+    want = fold(td.asarray(x**x), axis=1).numpy()
+    with td.options(engine=name):
+        powers = td.asarray(x) ** td.asarray(x)
+        np.testing.assert_allclose(fold(powers, axis=1).numpy(), want, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", GPUS)
 def test_a_value_that_comes_again_follows_its_plan(name: str) -> None:
     w = td.param("w", init=np.ones((3, 4)))
     with td.options(engine=name):

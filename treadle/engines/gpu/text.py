@@ -234,12 +234,7 @@ class TextBuilder(DeviceBuilder):
         names = [Value(self.fresh("c"), x.type) for x in carried]
         for name, x in zip(names, carried, strict=True):
             self.emit(self.declaration(name.name, name.type, x.name, fixed=False))
-        index = Value(self.fresh("i"), start.type)
-        head = self.declaration(index.name, index.type, start.name, fixed=False)
-        moved = f"{index.name} < {stop.name}; {index.name} += {step.name}"
-        self.emit(f"for ({head} {moved}) {{")
-        self.depth += 1
-        loop = LoopBuilder(index, list(names))
+        loop = LoopBuilder(self.counted(start, stop, step), list(names))
         yield loop
         pairs = zip(names, loop.after, strict=True)
         changed = [(name, x) for name, x in pairs if name.name != x.name]
@@ -253,6 +248,15 @@ class TextBuilder(DeviceBuilder):
         self.depth -= 1
         self.emit("}")
         loop.values = list(names)
+
+    def counted(self, start: Value, stop: Value, step: Value) -> Value:
+        """The index of a loop that begins here."""
+        index = Value(self.fresh("j"), start.type)  # "i64" is a type
+        head = self.declaration(index.name, index.type, start.name, fixed=False)
+        moved = f"{index.name} < {stop.name}; {index.name} += {step.name}"
+        self.emit(f"for ({head} {moved}) {{")
+        self.depth += 1
+        return index
 
     @contextmanager
     def when(self, condition: Value) -> Iterator[None]:

@@ -162,6 +162,23 @@ class WgslBuilder(TextBuilder):
             return self.define(F64, f"bitcast<f64>(bitcast<u64>({x.name}) ^ u64(zero))")
         return self.define(F32, f"bitcast<f32>(bitcast<u32>({x.name}) ^ zero)")
 
+    def compare(self, how: str, x: Value, y: Value) -> Value:
+        """By halves, of 64 bits: Mesa 22's lavapipe gets `<` of i64 wrong."""
+        if not self._is_long(x.type):
+            return super().compare(how, x, y)
+        (a, c), (b, d) = self._halves(x), self._halves(y)
+        if how in ("eq", "ne"):
+            pairs = super().compare(how, a, b), super().compare(how, c, d)
+            return self.binary("and" if how == "eq" else "or", *pairs)
+        same, strict = super().compare("eq", a, b), super().compare(how[:2] + "t", a, b)
+        low = self.binary("and", same, super().compare("u" + how[1:], c, d))
+        return self.binary("or", strict, low)
+
+    def _halves(self, x: Value) -> tuple[Value, Value]:
+        """The high and the low 32 bits of a number of 64."""
+        high = self.binary("ashr", x, self.i64(32))
+        return self.convert("trunc", high, I32), self.convert("trunc", x, I32)
+
     def chosen(self, condition: Value, x: Value, y: Value) -> str:
         return f"select({y.name}, {x.name}, {condition.name})"
 
@@ -234,6 +251,13 @@ class WgslBuilder(TextBuilder):
 
     def _narrowed(self, text: str) -> str:
         return f"unpack2x16float(pack2x16float(vec2<f32>({text}, 0f))).x"
+
+    def counted(self, start: Value, stop: Value, step: Value) -> Value:
+        """An index of 32 bits, where integers are of 64 (see `compare`)."""
+        if not self._is_long(start.type):
+            return super().counted(start, stop, step)
+        short = [self.convert("trunc", x, I32) for x in (start, stop, step)]
+        return self.convert("sext", super().counted(*short), I64)
 
     # -- memory ------------------------------------------------------------------------
 
