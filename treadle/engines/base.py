@@ -162,6 +162,11 @@ class Engine:
         """Whether what is begun goes on beside the caller."""
         return False
 
+    @property
+    def has_rows(self) -> bool:
+        """Whether graphs may run as rows, by `rows`."""
+        return False
+
     def rows(self, forest: Any, gradient: bool, taken: Sequence[Any]) -> Any:
         """The program of a forest, for gradients too; None where there is none. `taken`
         has the places of values that are wanted side by side.

@@ -16,7 +16,7 @@ from treadle.base.caches import lazy
 from treadle.base.dtypes import is_inexact
 from treadle.base.types import Type
 from treadle.graph.leaves import Version
-from treadle.graph.resident import Futures
+from treadle.graph.resident import Futures, soon
 from treadle.graph.serials import mark_run
 from treadle.graph.tensor import Tensor, leave_late
 
@@ -145,6 +145,16 @@ class Rows:
         self.order = list(dict.fromkeys(self.order))
         self.kind: int | None = None  # of plans that run them
 
+    @property
+    def as_argument(self) -> Any:
+        """What a run takes as a value, as in `Found`."""
+        return self.program.as_argument
+
+    @property
+    def as_leaf(self) -> Any:
+        """The same of a leaf."""
+        return self.program.as_leaf
+
     def forget(self) -> None:
         """Let go of the nodes that these were made of; the numbers stay."""
         self.program.forest.forget()
@@ -219,17 +229,14 @@ class RowsRun:
 
     def arrays(self) -> list[Any]:
         """The arrays of the exits: single rows of one matrix lie side by side."""
-        exits, taken = self.exits, self.made.taken
-        for array in taken:
-            array.flags.writeable = False
-        pairs = zip(taken, exits.types[: len(exits.joined)], strict=False)
-        arrays: list[Any] = [array.reshape(t.shape) for array, t in pairs]
-        first = len(arrays)
+        exits, made = self.exits, self.made
+        first = len(exits.joined)
+        arrays = [made.shaped(k, t) for k, t in enumerate(exits.types[:first])]
         if len(exits.together) == 1:  # in order
-            return [*arrays, *rows_of(taken[first])]
+            return [*arrays, *made.rows(first)]
         arrays += [None] * len(exits.one)
-        for (mine, _), array in zip(exits.together, taken[first:], strict=True):
-            for k, value in zip(mine, rows_of(array), strict=True):
+        for n, (mine, _) in enumerate(exits.together, first):
+            for k, value in zip(mine, made.rows(n), strict=True):
                 arrays[first + k] = value
         return arrays
 
@@ -238,6 +245,13 @@ class RowsRun:
         zeros will be added; a Future where they are yet to come.
         """
         return self.made.ids(serial)
+
+    def taken(self, node: Tensor) -> Any:
+        """The value of a cotangent, which may be yet to come."""
+        as_argument = self.rows.as_argument
+        if as_argument is None:
+            return soon(node.stored)
+        return as_argument(node.stored, node)
 
     def pull(
         self, cotangents: Mapping[int, Any], asked: Sequence[int], begin: bool = False
@@ -254,24 +268,17 @@ class RowsRun:
         self, cotangents: Mapping[int, Any], asked: Sequence[int], begin: bool
     ) -> tuple[list[Any], Futures | None]:
         """The arrays of these, and what they are yet to come of if it goes on."""
-        exits = self.exits
+        exits, made = self.exits, self.made
         pairs = [(exits.places(k), g) for k, g in cotangents.items()]
-        gradient = self.made.backward(pairs, [exits.places(k) for k in asked], begin)
+        gradient = made.backward(pairs, [exits.places(k) for k in asked], begin)
         futures = gradient.futures
         types = [exits.types[k] for k in asked]
         rows = zip(gradient.rows, types, strict=True)
-        gradient.rows = [x.reshape(t.shape) for x, t in rows]
+        gradient.rows = [made.reshaped(x, t) for x, t in rows]
         parts = []
         for serial, sparse in self.rows.order:
             parts.append((gradient.sparse if sparse else gradient.dense)[serial])
         return parts + gradient.rows, futures
-
-
-def rows_of(matrix: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
-    """The rows of a matrix, as arrays over its memory."""
-    if matrix.ndim > 1:
-        return list(matrix)
-    return [matrix[k, ...] for k in range(len(matrix))]
 
 
 def leave_rows(

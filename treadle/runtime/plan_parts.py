@@ -169,10 +169,9 @@ class Rowed:
     again: bool = False
 
     def run(self, values: Values) -> None:
-        leaves = [values(x, True) for x in self.leaves]
-        rows_run = self.rows.run(
-            leaves, [values(x, True) for x in self.shared], late=True
-        )
+        leaves = [values(x, True, self.rows.as_leaf) for x in self.leaves]
+        shared = [values(x, True, self.rows.as_argument) for x in self.shared]
+        rows_run = self.rows.run(leaves, shared, late=True)
         values.rows[self.number], values.sure[self.number] = rows_run, rows_run.is_sure
         values.put(rows_run.arrays(), self.exits)
         if rows_run.futures:
@@ -236,7 +235,8 @@ class Pulled:
                 del values.rows[self.number]
         else:
             rows_run = self.run_of(values.look)
-        cotangents = {k: values(x, True) for k, x in self.cotangents.items()}
+        as_argument = self.rows.as_argument
+        cotangents = {k: values(x, True, as_argument) for k, x in self.cotangents.items()}
         parts, futures = rows_run.parts(cotangents, self.asked, True)
         values.put(parts, self.results)
         if futures:

@@ -11,7 +11,6 @@ from treadle.autodiff.tape import Tape, TapeGradient, cut_pulled, tape_of
 from treadle.autodiff.written import Derivative
 from treadle.base.options import current, modes
 from treadle.base.types import TupleType
-from treadle.graph.resident import soon
 from treadle.graph.tensor import Tensor, settle
 from treadle.graph.traversal import few, pending, waiting_results
 from treadle.graph.variable import Update
@@ -105,7 +104,8 @@ def _pull_tapes(wanted: Sequence[Tensor], begin: bool) -> list[Tape]:
         nodes, pulls, node = [], [], first  # what they refer to would count as held
         _settle_all([*first.inputs, *evaluable], begin)
         op: Any = first.op
-        cotangents = [soon(x.stored) for x in first.inputs[: len(op.places)]]
+        given = first.inputs[: len(op.places)]
+        cotangents = [op.tape.run.taken(x) for x in given]
         gradients = op.pull(cotangents, begin)
         gone.append(op.tape)
         refuse_pulled(first, gradients)

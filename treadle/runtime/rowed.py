@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from treadle.base.options import current
@@ -21,7 +21,9 @@ def run(rows: Rows, reads: Reads[Tensor], every: list[Tensor], once: bool) -> No
     # It may wait for the step before, beside which all before this went on.
     fresh = _evaluate(reads.expressions)
     try:
-        rows_run = rows.run(_arrays(reads.leaves), _arrays(reads.shared))
+        rows_run = rows.run(
+            _values(reads.leaves, rows.as_leaf), _values(reads.shared, rows.as_argument)
+        )
     except Failed:
         for node in fresh:
             node.stored = None
@@ -52,6 +54,11 @@ def _evaluate(nodes: Sequence[Tensor]) -> list[Tensor]:
     return fresh
 
 
-def _arrays(nodes: Sequence[Tensor]) -> list[Any]:
-    """The values of nodes, on the host, where they may be yet to come."""
-    return [soon(x.stored) for x in nodes]
+def _values(
+    nodes: Sequence[Tensor], as_argument: Callable[[Any, Tensor], Any] | None
+) -> list[Any]:
+    """The values of nodes as an engine takes them, or else on the host, where they may
+    be yet to come."""
+    if as_argument is None:
+        return [soon(x.stored) for x in nodes]
+    return [as_argument(x.stored, x) for x in nodes]

@@ -170,7 +170,7 @@ def _may_be_rows() -> bool:
     # A rule of the user's may fit across rows, which are compiled one by one.
     if options.rules or options.check or options.workspace:
         return False
-    return options.engine in ("auto", "native")
+    return engine(options.engine).has_rows
 
 
 def _rows_of(

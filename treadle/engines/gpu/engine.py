@@ -18,6 +18,7 @@ from treadle.base.errors import TreadleError, WorkspaceError
 from treadle.base.options import current
 from treadle.base.sizes import as_text
 from treadle.base.types import Type
+from treadle.batch.forest import Forest
 from treadle.engines.base import (
     Engine,
     Failed,
@@ -28,12 +29,15 @@ from treadle.engines.base import (
     nothing,
     provide_devices,
 )
+from treadle.engines.gpu.bodies import DeviceBodies
 from treadle.engines.gpu.driver import DeviceDriver, UnsupportedKernelError
+from treadle.engines.gpu.forest import DeviceForest
 from treadle.engines.gpu.linked import DeviceLinked
 from treadle.engines.gpu.look import lowered
 from treadle.engines.gpu.memory import DeviceBlocks, GpuValue
 from treadle.engines.gpu.target import host_target, target_of
 from treadle.engines.lowered import CacheInfo, Lowered
+from treadle.engines.native.forest.program import adds_up
 from treadle.engines.native.translation.keys import Structure, structure
 from treadle.engines.native.translation.translate import translated
 from treadle.graph.claim import Claim, InPlace
@@ -80,6 +84,7 @@ class Gpu(Engine):
         self.store = DeviceBlocks(driver, self._forget)
         self.programs: Cache[Any, tuple[DeviceLinked, list[int]]]
         self.programs = Cache(f"programs on {driver.device}", PROGRAMS)
+        self._bodies = DeviceBodies(self.store, self.target)
         # Copies of what the host has stored, by the serial of the node it belongs to.
         self._leaves: dict[int, tuple[weakref.ref[Tensor], GpuValue]] = {}
         self._thread = threading.local()  # the program that ran last in each
@@ -156,6 +161,17 @@ class Gpu(Engine):
     @property
     def plans(self) -> bool:
         return True
+
+    @property
+    def has_rows(self) -> bool:
+        return bool(self.driver.device.dtypes)
+
+    def rows(
+        self, forest: Forest, gradient: bool, taken: Sequence[Any]
+    ) -> DeviceForest | None:
+        if gradient and not adds_up(forest):
+            return None
+        return DeviceForest(forest, gradient, taken, self._bodies, self.as_argument)
 
     # -- programs ----------------------------------------------------------------------
 

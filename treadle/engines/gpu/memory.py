@@ -37,17 +37,28 @@ class DeviceBlock:
 
 
 class GpuValue(Resident):
-    """A value in a block of its own, which comes back when nobody has the value. What
-    is `remembered` for later runs is never written over.
+    """A value in a block of its own, which comes back when nobody has the value, or a
+    part of another one. What is `remembered` for later runs, or has parts, is never
+    written over.
     """
 
-    __slots__ = ("block", "remembered", "store")
+    __slots__ = ("block", "offset", "remembered", "store", "whole")
 
     def __init__(self, store: DeviceBlocks, type_: Type, block: DeviceBlock) -> None:
         super().__init__(type_)
         self.store = store
         self.block: DeviceBlock | None = block
         self.remembered = False
+        self.whole: GpuValue | None = None
+        self.offset = 0
+
+    def part(self, type_: Type, offset: int) -> GpuValue:
+        """The value that begins so many bytes after this one does."""
+        assert self.block is not None
+        part = GpuValue(self.store, type_, self.block)
+        part.whole, part.offset = self, self.offset + offset
+        part.remembered = self.remembered = True
+        return part
 
     def fetch(self) -> Array:
         return self.store.copy_out(self)
@@ -56,7 +67,7 @@ class GpuValue(Resident):
     def place(self) -> Place:
         """Its place on the device."""
         assert self.block is not None, "its memory belongs to the next version"
-        return self.block.place
+        return self.block.memory, self.offset
 
     def handed_on(self, type_: Type) -> GpuValue:
         """Another value in its place: nobody may look at this one any more."""
@@ -65,7 +76,7 @@ class GpuValue(Resident):
         return GpuValue(self.store, type_, block)
 
     def __del__(self) -> None:
-        if self.block is not None:
+        if self.block is not None and self.whole is None:
             self.store.release(self.block)
 
 

@@ -206,6 +206,10 @@ class Native(Engine):
     def beside(self) -> bool:
         return beside()
 
+    @property
+    def has_rows(self) -> bool:
+        return True
+
     def rows(
         self, forest: Forest, gradient: bool, taken: Sequence[Any]
     ) -> Runnable | None:

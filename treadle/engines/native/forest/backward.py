@@ -15,7 +15,6 @@ from treadle.batch.live import living
 from treadle.engines.native.forest.assembly import Assembly
 from treadle.engines.native.forest.bases import FIRST, GRADS, SPACE, Addresses, block
 from treadle.engines.native.forest.matrices import aligned, outputs
-from treadle.engines.native.forest.parts import compiled
 from treadle.engines.native.forest.placed import Gathered, Placed
 from treadle.engines.native.forest.places import Places, Spots
 
@@ -32,7 +31,7 @@ class Backward:
         self._first = FIRST + len(program.shared) + len(seeds)
         self._live = program.live.reached(seeds)
         self.partial = self._live is not None
-        steps, gathered = Assembly(), Gathered()
+        steps, gathered = program.steps(), Gathered()
         self._add(program, steps, gathered, seeds)
         # Of each source whose rows are summed up: what they come to.
         self.totals: dict[int, Type] = {}
@@ -112,7 +111,7 @@ class Backward:
         if part is None:
             return
         n = size_bucket(instance.count) if template.sums else instance.count
-        rows = compiled((part.body.number, "total"), template.total_at)
+        rows = program.compiled((part.body.number, "total"), template.total_at)
         like, numbers = rows.at(n)
         arguments = [program.address(number, s)[0] for s in part.sources]
         types = [y.type for y in part.body.outputs]

@@ -69,7 +69,7 @@ class Compiled:
                 self.arguments[k] = number
             else:
                 self.arrays.append((number, k))
-        self.needs = _needs(linked, order)
+        self.needs = needs_of(linked.needs, order)
         where = [n for _, n, _ in program.results]
         self.results = np.array([where[k] for k in outputs], np.int64)
         places = [program.buffers[n].place for n in self.results.tolist()]
@@ -102,16 +102,16 @@ class Compiled:
         return int(numbers[..., -1].max(initial=0))
 
 
-def _needs(
-    linked: Linked, order: Sequence[Source]
+def needs_of(
+    program_needs: Sequence[tuple[int, int]] | None, order: Sequence[Source]
 ) -> tuple[tuple[int, int], ...] | None:
     """The arguments of a body that are positions, each with what it has to be below;
     None where arguments do not tell whether all positions are right.
     """
-    if linked.needs is None:
+    if program_needs is None:
         return None
     needs = []
-    for argument, extent in linked.needs:
+    for argument, extent in program_needs:
         k = order[argument]
         if isinstance(k, int):
             needs.append((k, extent))

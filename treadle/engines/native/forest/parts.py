@@ -21,7 +21,7 @@ from treadle.base.symbolic import LEAST, SymbolicNumber, SymbolicTrace
 from treadle.engines.native.execution.linked import Linked
 from treadle.engines.native.forest.compiled import OWN, Compiled, Source
 from treadle.engines.native.translation.symbolic import SymbolicProgram
-from treadle.engines.native.translation.translate import translated
+from treadle.engines.native.translation.translate import Target, translated
 from treadle.engines.native.translation.variants import Variants
 from treadle.graph.body import Body
 from treadle.graph.frame import tracing
@@ -34,15 +34,19 @@ BODIES = 512
 VARIANTS = 16  # of a body
 
 
-class _Translated:
+class TranslatedBody:
     """The program of a body, and where its arguments and results are the body's."""
 
     def __init__(
-        self, body: Body, choose: Callable[[Iterator[Draft]], Any] | None = None
+        self,
+        body: Body,
+        choose: Callable[[Iterator[Draft]], Any] | None = None,
+        target: Target | None = None,
     ) -> None:
         arguments = {x.serial: k for k, x in enumerate(body.arguments)}
         keep = dict.fromkeys(y.serial for y in body.outputs)  # in this order
         options: Any = {"choose": choose} if choose else {}
+        options["target"] = target
         chosen, graph = translated(body.nodes, arguments, keep.keys(), **options)
         self.made: Any = chosen
         # Arrays within the body, such as the numbers of its rows, are no arguments.
@@ -64,7 +68,7 @@ class _Alone:
     """The steps of a body for its number of rows alone."""
 
     def __init__(self, body: Body) -> None:
-        part = _Translated(body)
+        part = TranslatedBody(body)
         order: Any = part.order
         self._steps = Compiled(part.made, order, part.outputs)
         self.numbers = self._steps.numbers
@@ -82,7 +86,7 @@ class _Variant:
         trace = SymbolicTrace([n])
         try:
             body = make(trace.symbols[0])  # type: ignore[arg-type]
-            part = _Translated(body, lambda drafts: next(drafts).build())
+            part = TranslatedBody(body, lambda drafts: next(drafts).build())
             inside = tuple([x for x in part.order if type(x) is SymbolicNumber])
             self.sized = SymbolicProgram(trace, trace.symbols, part.made, inside)
         finally:
@@ -144,7 +148,7 @@ class RowKernels:
         """The native records of one row by itself."""
         if self._records is None:
             with self.lock, tracing("rows"):
-                linked: Linked = _Translated(self.make(1)).made
+                linked: Linked = TranslatedBody(self.make(1)).made
                 self._records = sum(count for _, count in linked.spans)
         return self._records
 

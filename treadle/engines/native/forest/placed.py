@@ -11,7 +11,6 @@ from treadle.batch.forest import Groups
 from treadle.batch.part import Part
 from treadle.engines.native.forest.assembly import Assembly
 from treadle.engines.native.forest.bases import INDEX
-from treadle.engines.native.forest.parts import RowKernels, compiled
 from treadle.engines.native.forest.places import Places, Source
 
 Needs = tuple[tuple[int, int], ...] | None
@@ -36,10 +35,6 @@ class Gathered:
         return np.concatenate(self.parts) if self.parts else np.zeros(0, np.int64)
 
 
-def compiled_part(part: Part) -> RowKernels:
-    return compiled((part.body.number, part.has_rows), part.at)
-
-
 class Placed:
     """A part of an instance, and where its arguments and results lie.
 
@@ -50,7 +45,7 @@ class Placed:
     def __init__(
         self, program: Places, number: int, part: Part, places: Sequence[Source]
     ) -> None:
-        self.rows = compiled_part(part)
+        self.rows = program.part(part)
         self.origin = program.forest.instances[number].signature.origin
         every = [*part.sources, *places]
         self.count = len(part.sources)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from treadle.batch.forest import Forest, Instance
 from treadle.batch.live import Live
 from treadle.batch.part import Part
 from treadle.batch.template import Sparse
+from treadle.engines.native.forest.assembly import Assembly
 from treadle.engines.native.forest.bases import (
     FIRST,
     FRESH,
@@ -25,6 +26,8 @@ from treadle.engines.native.forest.bases import (
 )
 from treadle.engines.native.forest.matrices import Matrices, Read, aligned, row_types
 from treadle.engines.native.forest.moves import adds
+from treadle.engines.native.forest.parts import compiled
+from treadle.graph.body import Body
 
 Source = tuple[str, int]
 Spots = np.ndarray[Any, np.dtype[np.int64]]  # of each value: instance, output, row
@@ -56,6 +59,18 @@ class Places:
         for number, instance in enumerate(forest.instances):
             for place, t in row_types(instance, gradient).items():
                 self.values.add(number, instance.count, place, t)
+
+    def steps(self) -> Assembly:
+        """A table to be: other engines have steps of their own."""
+        return Assembly()
+
+    def compiled(self, key: Any, make: Callable[[int], Body]) -> Any:
+        """The body of a key for any number of rows, as those steps have it."""
+        return compiled(key, make)
+
+    def part(self, part: Part) -> Any:
+        """A part for any number of rows."""
+        return self.compiled((part.body.number, part.has_rows), part.at)
 
     def forward_of(self, instance: Instance) -> Part:
         """The part that makes the rows of an instance."""

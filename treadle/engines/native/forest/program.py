@@ -15,12 +15,12 @@ from treadle.batch.forest import Forest, Instance
 from treadle.batch.part import Part
 from treadle.batch.signature import has_loops
 from treadle.engines.native.codegen.elements import is_float
-from treadle.engines.native.forest.assembly import Assembly
 from treadle.engines.native.forest.backward import Backward
+from treadle.engines.native.forest.assembly import Assembly
 from treadle.engines.native.forest.bases import FIRST, VALUES, Addresses, block
 from treadle.engines.native.forest.matrices import outputs
 from treadle.engines.native.forest.moves import adds
-from treadle.engines.native.forest.placed import Gathered, Needs, Placed, compiled_part
+from treadle.engines.native.forest.placed import Gathered, Needs, Placed
 from treadle.engines.native.forest.places import Places, Spots
 from treadle.engines.native.forest.positions import Positions, positions_of
 
@@ -42,7 +42,7 @@ class ForestProgram(Places):
             if self.gradient and back is not None and has_loops(back.body):
                 parts.append(back)
             counts = instance.groups.counts
-            if not all(compiled_part(part).possible(counts) for part in parts):
+            if not all(self.part(part).possible(counts) for part in parts):
                 return False
         return True
 
@@ -54,7 +54,7 @@ class ForestProgram(Places):
         """
         together, alone = len(self.taken), 0
         for instance in self.forest.instances:
-            records = compiled_part(instance.template.plain).records()
+            records = self.part(instance.template.plain).records()
             groups = len(instance.groups.turns)
             together += groups * (records + len(instance.sources))
             alone += instance.count * records
@@ -80,7 +80,7 @@ class ForestProgram(Places):
         for records, instance in sorted(spared, key=itemgetter(0), reverse=True):
             if records <= 0 and saved < 0:
                 return False
-            saved += records * compiled_part(instance.template.plain).records()
+            saved += records * self.part(instance.template.plain).records()
         return saved >= 0
 
     @lazy
@@ -112,7 +112,7 @@ class Forward:
         # Whose, how many, of which type.
         self.ids: list[tuple[int, int, Type]] = []
         self.positions: list[Positions] | None = []
-        steps, gathered = Assembly(), Gathered()
+        steps, gathered = program.steps(), Gathered()
         for number, instance in enumerate(program.forest.instances):
             part = program.forward_of(instance)
             count = len(instance.signature.body.outputs)

@@ -51,7 +51,9 @@ class Derived:
 
 
 class Runnable(ForestProgram):
-    """The program of a forest, to be run any number of times."""
+    """The program of a forest, to be run any number of times on arrays."""
+
+    as_argument = as_leaf = None
 
     def run(
         self,
@@ -164,6 +166,25 @@ class ForestRun:
             futures.done(well)
 
         futures.ticket = table.run(bases, words, threads, done, late, held)
+
+    def shaped(self, k: int, type_: Type) -> Array:
+        """What was taken k-th, as one array."""
+        array = self.taken[k]
+        array.flags.writeable = False
+        return array.reshape(type_.shape)
+
+    def rows(self, k: int) -> list[Array]:
+        """The rows of what was taken k-th, as arrays over its memory."""
+        array = self.taken[k]
+        array.flags.writeable = False
+        if array.ndim > 1:
+            return list(array)
+        return [array[n, ...] for n in range(len(array))]
+
+    @staticmethod
+    def reshaped(array: Array, type_: Type) -> Array:
+        """An array of another shape."""
+        return array.reshape(type_.shape)
 
     def ids(self, serial: int) -> Any:
         """The rows of a table that were read, and more of the first, to which rows of

@@ -1,0 +1,174 @@
+"""The steps of rows on a device: launches in turn, told where blocks of memory lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+
+from treadle.base.arrays import Numbers
+from treadle.base.dtypes import float32, int32
+from treadle.base.types import Type
+from treadle.engines.counts import Counts
+from treadle.engines.gpu.bodies import DeviceBody, Where
+from treadle.engines.gpu.driver import Place
+from treadle.engines.gpu.memory import DeviceBlocks, GpuValue
+from treadle.engines.gpu.moves import MoveWork
+from treadle.engines.gpu.steps import ReadyStep
+from treadle.engines.native.forest.bases import INDEX, Addresses, block, number
+from treadle.graph.origin import Origin
+
+WORD = 4  # bytes: what rows are multiples of, and lie at
+NO_INDEX = Addresses.of(np.zeros(0, np.int64))
+
+
+class DeviceTable:
+    """Launches that can run any number of times, for memory that lies anywhere: of
+    each what it is, and the block and the offset of its buffers.
+
+    An `index` has the places of rows that moves are told, in one memory, of which a
+    layout has the offsets of blocks.
+    """
+
+    def __init__(
+        self,
+        store: DeviceBlocks,
+        steps: Sequence[tuple[int, ReadyStep, list[Where]]],
+        index: Addresses,
+        arena: int,
+    ) -> None:
+        self.store, self.arena = store, arena
+        self._addresses = index
+        self._index: GpuValue | None = None
+        ordered = sorted(steps, key=itemgetter(0))
+        self._steps = [(ready, [_apart(x) for x in own]) for _, ready, own in ordered]
+        self.checks = any(ready.work.checks for ready, _ in self._steps)
+
+    def index(self, layout: Mapping[int, int]) -> GpuValue:
+        """The places of rows in words, which are the same in each run."""
+        if self._index is None:
+            starts = np.zeros(max(layout) + 1, np.int64)
+            starts[list(layout)] = list(layout.values())
+            blocks, offsets = self._addresses
+            words = ((starts[blocks] + offsets) // WORD).astype(np.int32)
+            self._index = self.store.copy_in(words, Type(words.shape, int32))
+        return self._index
+
+    def run(self, bases: Mapping[int, Place]) -> None:
+        """All launches, where blocks of memory begin at `bases` by number."""
+        launch = self.store.driver.launch
+        for ready, buffers in self._steps:
+            places = []
+            for where, offset in buffers:
+                memory, start = where.place if type(where) is GpuValue else bases[where]
+                places.append((memory, start + offset))
+            launch(ready.entry, ready.groups, places, ready.numbers)
+        self.store.counts += Counts(launches=len(self._steps))
+
+
+def _apart(where: Where) -> tuple[Any, int]:
+    """The block and the offset of an address; a constant has its own place."""
+    if isinstance(where, GpuValue):
+        return where, 0
+    return number(where), where - block(number(where))
+
+
+class DeviceAssembly:
+    """Launches of groups, each of which has a turn, as the native engine's `Assembly`
+    has steps: rows are gathered from and added to the memory that begins with the block
+    of `home`.
+    """
+
+    def __init__(self, store: DeviceBlocks, home: int) -> None:
+        self.store, self.home = store, home
+        self._steps: list[tuple[int, ReadyStep, list[Where]]] = []
+        self._arena = 0
+
+    def _move(
+        self, turn: int, name: str, buffers: list[Where], *numbers: int, float: bool
+    ) -> None:
+        driver = self.store.driver
+        work = MoveWork(name, float32 if float else int32)
+        groups = -(-numbers[0] // work.items)
+        entry, told = driver.compile(work), driver.numbers(work, numbers)
+        ready = ReadyStep(work, entry, groups, (), told, False)
+        self._steps.append((turn, ready, buffers))
+
+    def gather(
+        self, order: Numbers, sources: Any, target: Any, rows: Numbers, size: int
+    ) -> None:
+        """Rows of `size` bytes from where an array of addresses says."""
+        width = size // WORD
+        for turn, source, to, count in _each(order, sources, target, rows):
+            if width and count:
+                (base, at), first = _words(to), (source - INDEX) // 8
+                buffers = [base, self.home, INDEX]
+                sizes = count * width, at, 0, first, width
+                self._move(turn, "gather", buffers, *sizes, float=False)
+
+    def copy(
+        self, order: Numbers, source: Any, target: Any, size: Any, now: bool = False
+    ) -> None:
+        """So many bytes from one place to another."""
+        for turn, x, y, bytes in _each(order, source, target, size):
+            if bytes:
+                (base, at), (other, start) = _words(y), _words(x)
+                sizes = bytes // WORD, at, start
+                self._move(turn, "copy", [base, other], *sizes, float=False)
+
+    def add(
+        self, order: Numbers, targets: Any, source: Any, rows: Numbers, row: Any
+    ) -> None:
+        """Rows added to where an array of addresses says; `row` is the type of one."""
+        for turn, target, x, count in _each(order, targets, source, rows):
+            if row.size and count:
+                (base, start), first = _words(x), (target - INDEX) // 8
+                buffers = [self.home, base, INDEX]
+                sizes = row.size, start, first, count
+                self._move(turn, "add", buffers, *sizes, float=True)
+
+    def part(
+        self,
+        order: Numbers,
+        like: DeviceBody,
+        numbers: Numbers,
+        arguments: Numbers,
+        results: Numbers,
+        sizes: Numbers,
+        origin: Origin | None = None,
+    ) -> None:
+        """A body for each group: a row a group of the addresses of its arguments, and
+        of its results and their bytes."""
+        self._arena = max(self._arena, like.linked.plan.size)
+        for g, turn in enumerate(order.tolist()):
+            places, launches = like.placed(arguments[g], results[g])
+            self._steps += [(turn, ready, own) for ready, own in launches]
+            for k in like.copied:
+                ends = places[like.results[k]], int(results[g, k])
+                self.copy(np.array([turn]), *ends, sizes[g, k])
+
+    def table(self, index: Addresses = NO_INDEX) -> DeviceTable | None:
+        """All launches, if there are any, which ask for the places of an `index`."""
+        if not self._steps:
+            return None
+        return DeviceTable(self.store, self._steps, index, self._arena)
+
+
+def _each(order: Numbers, *values: Any) -> Iterator[list[Any]]:
+    """What is said of each group, by a number or an array with one for each."""
+    each = [
+        x.tolist() if isinstance(x, np.ndarray) and x.ndim else [x] * len(order)
+        for x in (order, *values)
+    ]
+    return map(list, zip(*each, strict=True))
+
+
+def _words(where: Where) -> tuple[Where, int]:
+    """Where memory begins, and the words from there to a place."""
+    if isinstance(where, GpuValue):
+        return where, 0
+    where = int(where)
+    base = block(number(where))
+    return base, (where - base) // WORD
