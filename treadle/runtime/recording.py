@@ -15,7 +15,7 @@ from treadle.engines.base import Found, chosen
 from treadle.graph.leaves import CONSTANT, LITERAL, Cut, Version, cut_of, is_older
 from treadle.graph.look import Look, Owned
 from treadle.graph.marks import NO_GRAD, PART
-from treadle.graph.resident import soon
+from treadle.graph.resident import Future, soon
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach, uses
 from treadle.graph.variable import Update, Variable, variable_of
@@ -168,7 +168,8 @@ class RunRecording(Recorder):
             if part.ids is not None:
                 slot = self._slot(None)
                 # A node has the array itself when that is there.
-                for x in (part.ids, soon(part.ids)):
+                late = type(part.ids) is Future
+                for x in (part.ids, soon(part.ids)) if late else (part.ids,):
                     self.arrays[id(x)] = x, slot
                 self.below[slot] = part.source.type.shape[0]
                 ids.append((part.source.serial, slot))

@@ -56,10 +56,10 @@ class DeviceForest(ForestProgram):
         self.store = bodies.store
         self._home = VALUES  # of the table that is being made
         super().__init__(forest, gradient, taken)
-        # Leaves lie side by side behind all values.
+        # Leaves lie side by side behind all values: most are single ids.
         sizes = np.zeros(len(forest.all.leaves), np.int64)
         for t, places in forest.all.leaves.types:
-            sizes[places] = aligned(t.nbytes)
+            sizes[places] = -(-t.nbytes // 8) * 8
         first = aligned(self.values.size)
         self.offsets = first + np.cumsum(sizes[self.read.whole])
         self.offsets -= sizes[self.read.whole]

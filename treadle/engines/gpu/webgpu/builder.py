@@ -261,11 +261,23 @@ class WgslBuilder(TextBuilder):
 
     # -- memory ------------------------------------------------------------------------
 
+    def _at(self, kind: str, pointer: ElementPointer, place: str) -> str:
+        """The place of an element in a buffer, which begins some bytes behind where it
+        is bound: that is at multiples of an alignment alone."""
+        size = max(BITS[kind] // 8, 1)
+        name = f"{pointer.name}_{size}"
+
+        def declared() -> str:
+            slot = len(self.work.slots) + 1 + int(pointer.name[1:])
+            self.heads.append(f"  let {name}: u32 = u32(n[{slot}]) / {size}u;")
+            return name
+
+        return f"({_position(place)} + {self.once(name, declared)})"
+
     def element(self, kind: str, pointer: ElementPointer, place: str) -> str:
-        at = _position(place)
         if pointer.space != "buffer":
-            return f"{pointer.name}[{at}]"
-        bits = BITS[kind]
+            return f"{pointer.name}[{_position(place)}]"
+        at, bits = self._at(kind, pointer, place), BITS[kind]
         if bits == 64:
             raise UnsupportedKernelError(REFUSED, hint=HINT)
         if bits == 32:
@@ -285,11 +297,11 @@ class WgslBuilder(TextBuilder):
 
     def store(self, x: Value, pointer: Value, align: int = 0) -> None:
         assert isinstance(pointer, ElementPointer)
-        at = _position(pointer.index.name if pointer.index else "0")
+        place = pointer.index.name if pointer.index else "0"
         if pointer.space != "buffer":
-            self.emit(f"{pointer.name}[{at}] = {x.name};")
+            self.emit(f"{pointer.name}[{_position(place)}] = {x.name};")
             return
-        bits = BITS[x.type]
+        at, bits = self._at(x.type, pointer, place), BITS[x.type]
         if bits == 64:
             raise UnsupportedKernelError(REFUSED, hint=HINT)
         if bits == 32:

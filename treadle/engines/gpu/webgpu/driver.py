@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.caches import Cache
 from treadle.base.errors import RunError
 from treadle.base.extras import extra
@@ -36,6 +37,14 @@ class WebGpuMemory:
     def __init__(self, handle: Any, bytes: int) -> None:
         self.handle, self.bytes = handle, bytes
         self.number = next(_numbers)
+
+
+class WebGpuNumbers(WebGpuMemory):
+    """The integers of a launch, and last how far behind its bindings buffers begin."""
+
+    def __init__(self, handle: Any, array: Array) -> None:
+        super().__init__(handle, array.nbytes)
+        self.array = array
 
 
 class WebGpuKernel(NamedTuple):
@@ -83,6 +92,7 @@ class WebGpuDriver(CompilingDriver):
         self._queue = self._handle.queue
         self._bindable = limits["max-storage-buffer-binding-size"]
         self._bound: Cache[Any, Any] = Cache("WebGPU bindings", BOUND)
+        self._moved: Cache[Any, WebGpuNumbers] = Cache("WebGPU numbers", BOUND)
         self._encoder: Any = None
         self._pass: Any = None
         self._gathered = 0
@@ -177,27 +187,46 @@ class WebGpuDriver(CompilingDriver):
             return wide, builder.text()
         raise AssertionError("64 bits are as many as there are")
 
-    def numbers(self, work: Work, values: Sequence[int]) -> WebGpuMemory:
+    def numbers(self, work: Work, values: Sequence[int]) -> WebGpuNumbers:
         wide = self.compile(work).wide
         try:
-            # The last is the 0 that is mixed in where sums may not be reordered.
-            array = np.array([*values, 0], np.int64 if wide else np.int32)
+            # Then comes the 0 that is mixed in where sums may not be reordered.
+            every = [*values, 0, *[0] * len(work.buffers)]
+            array = np.array(every, np.int64 if wide else np.int32)
         except OverflowError as error:
             raise RunError("an array is too large for indices of 32 bits") from error
-        usage = self.wgpu.BufferUsage.STORAGE
         with self._refusals():
-            buffer = self._handle.create_buffer_with_data(data=array, usage=usage)
-        return WebGpuMemory(buffer, array.nbytes)
+            return self._told(array)
+
+    def _told(self, array: Array) -> WebGpuNumbers:
+        usage = self.wgpu.BufferUsage.STORAGE
+        create = self._handle.create_buffer_with_data
+        return WebGpuNumbers(create(data=array, usage=usage), array)
+
+    def _behind(self, numbers: WebGpuNumbers, offsets: list[int]) -> WebGpuNumbers:
+        """The integers of launches whose buffers begin so far behind bindings."""
+        key = numbers.number, *offsets
+        moved = self._moved.get(key)
+        if moved is None:
+            array = numbers.array.copy()
+            array[-len(offsets) :] = offsets
+            moved = self._moved[key] = self._told(array)
+        return moved
 
     def launch(
         self,
         entry: WebGpuKernel,
         groups: int,
         buffers: Sequence[Place],
-        numbers: WebGpuMemory,
+        numbers: WebGpuNumbers,
     ) -> None:
         rows = -(-groups // MOST)
         with self._refusals():
+            offsets = [start % ALIGNMENT for _, start in buffers]
+            if any(offsets):
+                pairs = zip(buffers, offsets, strict=True)
+                buffers = [(memory, start - k) for (memory, start), k in pairs]
+                numbers = self._behind(numbers, offsets)
             bound = self._binding(entry, buffers, numbers)
             if self._pass is None:
                 self._encoder = self._handle.create_command_encoder()
