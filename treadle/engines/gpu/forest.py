@@ -18,7 +18,8 @@ from treadle.engines.gpu.bodies import DeviceBodies, DeviceRows
 from treadle.engines.gpu.driver import Place
 from treadle.engines.gpu.linked import STATUS as STATUS_BYTES
 from treadle.engines.gpu.memory import DeviceBlocks, GpuValue
-from treadle.engines.gpu.rows import WORD, DeviceAssembly, DeviceTable
+from treadle.engines.gpu.moves import WORD
+from treadle.engines.gpu.rows import DeviceAssembly, DeviceTable
 from treadle.engines.native.forest.bases import (
     ARENA,
     FIRST,
@@ -87,7 +88,8 @@ class DeviceForest(ForestProgram):
             types += [x.type for part in parts for x in part.body.outputs]
             if any(t.nbytes % WORD for t in types):
                 return False
-            if self.gradient and any(t.dtype.name == "float64" for t in types):
+            kinds = {t.dtype.name for t in types if t.dtype.kind == "f"}
+            if not kinds <= self.store.driver.device.dtypes:
                 return False
             rows = [(self.part(part), counts) for part in parts]
             if back is not None and template.total is not None:

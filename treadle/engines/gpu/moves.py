@@ -13,8 +13,9 @@ from treadle.engines.native.codegen.elements import load_type
 from treadle.loops.kernel import KernelArgument
 
 ITEMS = 64
-# Of each: the integers of a launch; places are counted in elements from where buffers
-# begin, and `first` is the place in the list of places of the first row.
+WORD = 4  # bytes: what places are counted in
+# Of each: the integers of a launch; `first` is the place in the list of places of the
+# first row. Others than in that list are counted in elements.
 FIELDS = {
     "gather": ("total", "target", "source", "first", "width"),
     "copy": ("total", "target", "source"),
@@ -74,7 +75,8 @@ class MoveWork:
     def _place(self, b: DeviceBuilder, row: Whole) -> Whole:
         """The place of a row, as the list has it."""
         place = b.load("i32", b.offset(b.buffer(2), row.value, "i32"))
-        return Whole(b, b.convert("sext", place, "i64"))
+        words = Whole(b, b.convert("sext", place, "i64"))
+        return words.split(self.dtype.itemsize // WORD)[0]
 
     def _load(self, b: DeviceBuilder, buffer: int, place: Whole) -> Value:
         kind = load_type(self.dtype)

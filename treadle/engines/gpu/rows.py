@@ -9,18 +9,17 @@ from typing import Any
 import numpy as np
 
 from treadle.base.arrays import Numbers
-from treadle.base.dtypes import float32, int32
+from treadle.base.dtypes import DType, int32
 from treadle.base.types import Type
 from treadle.engines.counts import Counts
 from treadle.engines.gpu.bodies import DeviceBody, Where
 from treadle.engines.gpu.driver import Place
 from treadle.engines.gpu.memory import DeviceBlocks, GpuValue
-from treadle.engines.gpu.moves import MoveWork
+from treadle.engines.gpu.moves import WORD, MoveWork
 from treadle.engines.gpu.steps import ReadyStep
 from treadle.engines.native.forest.bases import INDEX, Addresses, block, number
 from treadle.graph.origin import Origin
 
-WORD = 4  # bytes: what rows are multiples of, and lie at
 NO_INDEX = Addresses.of(np.zeros(0, np.int64))
 
 
@@ -87,10 +86,14 @@ class DeviceAssembly:
         self._arena = 0
 
     def _move(
-        self, turn: int, name: str, buffers: list[Where], *numbers: int, float: bool
+        self,
+        turn: int,
+        name: str,
+        dtype: DType,
+        buffers: list[Where],
+        *numbers: int,
     ) -> None:
-        driver = self.store.driver
-        work = MoveWork(name, float32 if float else int32)
+        driver, work = self.store.driver, MoveWork(name, dtype)
         groups = -(-numbers[0] // work.items)
         entry, told = driver.compile(work), driver.numbers(work, numbers)
         ready = ReadyStep(work, entry, groups, (), told, False)
@@ -106,7 +109,7 @@ class DeviceAssembly:
                 (base, at), first = _words(to), (source - INDEX) // 8
                 buffers = [base, self.home, INDEX]
                 sizes = count * width, at, 0, first, width
-                self._move(turn, "gather", buffers, *sizes, float=False)
+                self._move(turn, "gather", int32, buffers, *sizes)
 
     def copy(
         self, order: Numbers, source: Any, target: Any, size: Any, now: bool = False
@@ -116,7 +119,7 @@ class DeviceAssembly:
             if bytes:
                 (base, at), (other, start) = _words(y), _words(x)
                 sizes = bytes // WORD, at, start
-                self._move(turn, "copy", [base, other], *sizes, float=False)
+                self._move(turn, "copy", int32, [base, other], *sizes)
 
     def add(
         self, order: Numbers, targets: Any, source: Any, rows: Numbers, row: Any
@@ -126,8 +129,9 @@ class DeviceAssembly:
             if row.size and count:
                 (base, start), first = _words(x), (target - INDEX) // 8
                 buffers = [self.home, base, INDEX]
+                start //= row.dtype.itemsize // WORD
                 sizes = row.size, start, first, count
-                self._move(turn, "add", buffers, *sizes, float=True)
+                self._move(turn, "add", row.dtype, buffers, *sizes)
 
     def part(
         self,
