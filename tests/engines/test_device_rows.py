@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import random
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -69,7 +70,7 @@ def test_trees_have_the_losses_of_the_cpu(name: str) -> None:
 def test_a_step_copies_words_in_and_the_loss_out(name: str) -> None:
     made = [gpu(name).store.counts]
     steps(name, [0, 0, 1, 1, 1, 2, 0], lambda: made.append(gpu(name).store.counts))
-    counted = [after - before for before, after in zip(made, made[1:], strict=False)]
+    counted = [after - before for before, after in pairwise(made)]
     words = 8 * words_of(trees(1))
     labels = 4 * TREES
     planned = counted[4]

@@ -236,7 +236,9 @@ class Pulled:
         else:
             rows_run = self.run_of(values.look)
         as_argument = self.rows.as_argument
-        cotangents = {k: values(x, True, as_argument) for k, x in self.cotangents.items()}
+        cotangents = {
+            k: values(x, True, as_argument) for k, x in self.cotangents.items()
+        }
         parts, futures = rows_run.parts(cotangents, self.asked, True)
         values.put(parts, self.results)
         if futures:

@@ -19,6 +19,7 @@ from tests.engines.cuda.random_kernels import Kernels
 from tests.engines.cuda.steps import differing, program_for
 from tests.engines.cuda.works import card
 from tests.engines.test_contract import check
+from tests.engines.test_device_rows import steps
 from tests.ops.samples import Sample
 from tests.ops.test_contract import CASES, arrays_of, results
 from treadle.base.errors import OutOfMemoryError, RunError
@@ -128,6 +129,12 @@ def test_training_on_the_emulated_card_has_the_losses_of_the_native_engine() -> 
             return [float(adam.step(entropy(model(x), y))) for _ in range(5)]
 
     assert losses(engine="trained") == pytest.approx(losses(engine="native"), rel=1e-5)
+
+
+def test_trees_on_the_emulated_card_have_the_losses_of_the_native_engine() -> None:
+    provide("growing", lambda _: card(64 << 20)[1])
+    found = [steps(name, [0, 1], lambda: None) for name in ("growing", "native")]
+    assert found[0] == pytest.approx(found[1], rel=1e-5)
 
 
 def test_a_step_without_memory_leaves_the_weights_as_they_were() -> None:

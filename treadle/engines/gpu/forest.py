@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.arrays import Array, Numbers
+from treadle.base.arrays import Numbers
 from treadle.base.buckets import COARSE, size_bucket
 from treadle.base.dtypes import uint8
 from treadle.base.types import Type
@@ -145,7 +145,8 @@ class DeviceForestRun:
     ) -> None:
         self.program, self.store = program, program.store
         self.shared = [*shared]
-        forward, store = program.forward, program.store
+        store = program.store
+        forward: Any = program.forward
         self.values = _memory(store, program.size)
         _zero(store, self.values, 0, program.values.size)
         where = self._place_leaves(leaves)

@@ -49,8 +49,7 @@ class MoveWork:
 
     def write(self, b: DeviceBuilder) -> None:
         number = {
-            name: Whole(b, b.slot(k, "i64"))
-            for k, name in enumerate(FIELDS[self.name])
+            name: Whole(b, b.slot(k, "i64")) for k, name in enumerate(FIELDS[self.name])
         }
         item = Whole(b, b.group()) * self.items + Whole(b, b.item())
         with b.when((item < number["total"]).value):

@@ -15,8 +15,8 @@ from treadle.batch.forest import Forest, Instance
 from treadle.batch.part import Part
 from treadle.batch.signature import has_loops
 from treadle.engines.native.codegen.elements import is_float
-from treadle.engines.native.forest.backward import Backward
 from treadle.engines.native.forest.assembly import Assembly
+from treadle.engines.native.forest.backward import Backward
 from treadle.engines.native.forest.bases import FIRST, VALUES, Addresses, block
 from treadle.engines.native.forest.matrices import outputs
 from treadle.engines.native.forest.moves import adds
