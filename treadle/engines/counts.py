@@ -20,9 +20,13 @@ class Counts:
     launches: int = 0
 
     def __add__(self, other: Counts) -> Counts:
-        names = [f.name for f in fields(self)]
-        return Counts(*[getattr(self, n) + getattr(other, n) for n in names])
+        return Counts(
+            self.copies_in + other.copies_in,
+            self.bytes_in + other.bytes_in,
+            self.copies_out + other.copies_out,
+            self.bytes_out + other.bytes_out,
+            self.launches + other.launches,
+        )
 
     def __sub__(self, other: Counts) -> Counts:
-        names = [f.name for f in fields(self)]
-        return Counts(*[getattr(self, n) - getattr(other, n) for n in names])
+        return self + Counts(*[-getattr(other, f.name) for f in fields(other)])

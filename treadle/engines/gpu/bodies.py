@@ -78,7 +78,7 @@ class DeviceBody:
             own = [places[n] for n in ready.buffers]
             if not ready.groups or (ready.copies and own[0] == own[-1]):
                 continue
-            launches.append((ready, own + [STATUS] * ready.work.checks))
+            launches.append((ready, own + [STATUS] * ready.checks))
         return places, launches
 
 

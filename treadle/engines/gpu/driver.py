@@ -132,22 +132,30 @@ class CompilingDriver:
     """
 
     def __init__(
-        self, title: str, most: int, errors: Any, full: type[Exception]
+        self,
+        title: str,
+        most: int,
+        errors: tuple[type[Exception], ...],
+        full: type[Exception],
     ) -> None:
         self._title, self._most = title, most
-        self._errors, self._full = errors, full
+        self._raised, self._full = (full, *errors), full
         self._entries: Cache[Work, Any] = Cache(f"{title} kernels", KERNELS)
 
     @contextmanager
     def _refusals(self) -> Iterator[None]:
         try:
             yield
-        except self._full as error:
-            raise OutOfMemoryError(f"the device has no memory left: {error}") from error
-        except self._errors as error:
-            if isinstance(error, RunError):
-                raise
-            raise RunError(f"the {self._title} device refuses: {error}") from error
+        except RunError:
+            raise
+        except self._raised as error:
+            raise self._told(error) from error
+
+    def _told(self, error: Exception) -> RunError:
+        """An error of the API as one of the library."""
+        if isinstance(error, self._full):
+            return OutOfMemoryError(f"the device has no memory left: {error}")
+        return RunError(f"the {self._title} device refuses: {error}")
 
     def _check(self, bytes: int) -> None:
         """Raise OutOfMemoryError if an allocation is larger than one may be."""

@@ -54,7 +54,7 @@ class DeviceLinked:
             for k, step in enumerate(program.steps)
             if not isinstance(step, Fallback)
         }
-        self.checks = any(r.work.checks for r in self.ready.values())
+        self.checks = any(r.checks for r in self.ready.values())
         self.lives = lives(program, {}, max(store.driver.device.alignment, 64))
         self.plan = self.lives.plan
         offsets = self.plan.offsets
@@ -175,7 +175,7 @@ class _Run:
         places = [self.places[n] for n in ready.buffers]
         if ready.copies and places[0] == places[-1]:
             return
-        if ready.work.checks:
+        if ready.checks:
             assert self.status is not None
             places.append(self.status.place)
         self.driver.launch(ready.entry, ready.groups, places, ready.numbers)

@@ -43,7 +43,7 @@ class DeviceTable:
         self._index: GpuValue | None = None
         ordered = sorted(steps, key=itemgetter(0))
         self._steps = [(ready, [_apart(x) for x in own]) for _, ready, own in ordered]
-        self.checks = any(ready.work.checks for ready, _ in self._steps)
+        self.checks = any(ready.checks for ready, _ in self._steps)
 
     def index(self, layout: Mapping[int, int]) -> GpuValue:
         """The places of rows in words, which are the same in each run."""
@@ -96,7 +96,7 @@ class DeviceAssembly:
         driver, work = self.store.driver, MoveWork(name, dtype)
         groups = -(-numbers[0] // work.items)
         entry, told = driver.compile(work), driver.numbers(work, numbers)
-        ready = ReadyStep(work, entry, groups, (), told, False)
+        ready = ReadyStep(work, entry, groups, (), told, False, False)
         self._steps.append((turn, ready, buffers))
 
     def gather(

@@ -24,6 +24,7 @@ class ReadyStep:
     buffers: tuple[int, ...]
     numbers: Any
     copies: bool
+    checks: bool
 
 
 def made_ready(step: Launch | Product, driver: DeviceDriver) -> ReadyStep:
@@ -44,4 +45,4 @@ def made_ready(step: Launch | Product, driver: DeviceDriver) -> ReadyStep:
     entry = driver.compile(work)
     numbers = driver.numbers(work, encoded(work.slots, integers))
     copies = isinstance(step, Launch) and step.copies
-    return ReadyStep(work, entry, groups, buffers, numbers, copies)
+    return ReadyStep(work, entry, groups, buffers, numbers, copies, work.checks)

@@ -29,10 +29,39 @@ class OpenClMemory:
 
 
 class OpenClKernel(NamedTuple):
-    """A compiled kernel, and the items of its groups."""
+    """A compiled program with its kernel, and the items of its groups."""
 
+    program: Any
     kernel: Any
     items: int
+
+
+class OpenClNumbers:
+    """The integers of a launch, and kernels that have them and buffers for arguments,
+    by these: most launches come again in the same memory."""
+
+    BOUND = 4
+
+    def __init__(self, handle: Any) -> None:
+        self.handle = handle
+        self.kernels: dict[tuple[Place, ...], Any] = {}
+        self.has_run = False
+
+    def kernel(self, entry: OpenClKernel, buffers: tuple[Place, ...]) -> Any:
+        """A kernel of its own from the second launch on, with its arguments."""
+        if not self.has_run:
+            self.has_run, kernel = True, entry.kernel
+        else:
+            if len(self.kernels) < self.BOUND:
+                kernel = entry.program.all_kernels()[0]
+            else:
+                kernel = self.kernels.pop(next(iter(self.kernels)))
+            self.kernels[buffers] = kernel
+        arguments: list[Any] = []
+        for memory, offset in buffers:
+            arguments += (memory.handle, np.int64(offset))  # type: ignore[attr-defined]
+        kernel.set_args(*arguments, self.handle)
+        return kernel
 
 
 def devices() -> list[tuple[Any, str]]:
@@ -52,7 +81,7 @@ class OpenClDriver(CompilingDriver):
     def __init__(self, handle: Any) -> None:
         self.cl = cl = extra("pyopencl", "opencl")
         most = handle.max_mem_alloc_size
-        super().__init__("OpenCL", most, cl.Error, cl.MemoryError)
+        super().__init__("OpenCL", most, (cl.Error,), cl.MemoryError)
         with self._refusals():
             self._context = cl.Context([handle])
             self._queue = cl.CommandQueue(self._context)
@@ -122,28 +151,32 @@ class OpenClDriver(CompilingDriver):
         program = self.cl.Program(self._context, self.text(work))
         with self._refusals(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of compilers, about their own text
-            kernel = program.build(options=self._options).kernel_main
-        return OpenClKernel(kernel, work.items)
+            built = program.build(options=self._options)
+        return OpenClKernel(built, built.kernel_main, work.items)
 
     def text(self, work: Work) -> str:
         builder = OpenClBuilder(work)
         work.write(builder)
         return builder.text()
 
-    def numbers(self, work: Work, values: Sequence[int]) -> Any:
+    def numbers(self, work: Work, values: Sequence[int]) -> OpenClNumbers:
         flags = self.cl.mem_flags
         array = np.array(values or [0], np.int64)
         how = flags.READ_ONLY | flags.COPY_HOST_PTR
         with self._refusals():
-            return self.cl.Buffer(self._context, how, hostbuf=array)
+            return OpenClNumbers(self.cl.Buffer(self._context, how, hostbuf=array))
 
     def launch(
-        self, entry: OpenClKernel, groups: int, buffers: Sequence[Place], numbers: Any
+        self,
+        entry: OpenClKernel,
+        groups: int,
+        buffers: Sequence[Place],
+        numbers: OpenClNumbers,
     ) -> None:
-        arguments: list[Any] = []
-        for memory, offset in buffers:
-            arguments += (memory.handle, np.int64(offset))  # type: ignore[attr-defined]
-        shape = (groups * entry.items,), (entry.items,)
-        with self._refusals():
-            entry.kernel.set_args(*arguments, numbers)
-            self.cl.enqueue_nd_range_kernel(self._queue, entry.kernel, *shape)
+        key, items = tuple(buffers), entry.items
+        try:  # as `_refusals` does, without its layers
+            kernel = numbers.kernels.get(key) or numbers.kernel(entry, key)
+            shape = (groups * items,), (items,)
+            self.cl.enqueue_nd_range_kernel(self._queue, kernel, *shape)
+        except self._raised as error:
+            raise self._told(error) from error
