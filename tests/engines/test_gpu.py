@@ -15,9 +15,11 @@ import pytest
 
 import treadle as td
 from tests.engines.gpus import GPUS, gpu
-from treadle.base.errors import OptionError
+from treadle.base.errors import OptionError, RunError
 from treadle.engines.base import engine
 from treadle.engines.counts import Counts
+from treadle.engines.gpu.devices import APIS
+from treadle.engines.gpu.engine import provide
 from treadle.program.program import Fallback, Program
 from treadle.runtime import evaluate
 
@@ -355,3 +357,52 @@ def test_a_graph_may_lie_on_two_devices(name: str) -> None:
         pytest.skip("only PoCL makes two devices of one")
     here = {**os.environ, "POCL_DEVICES": "pthread pthread"}
     subprocess.run([sys.executable, "-c", TWO], env=here, check=True)
+
+
+class Refusing:
+    """An API, but for a launch that the device refuses."""
+
+    def __init__(self, api: Any) -> None:
+        self._api = api
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._api, name)
+
+    def enqueue_nd_range_kernel(self, *arguments: Any) -> None:
+        raise self._api.RuntimeError("OUT_OF_RESOURCES")
+
+
+@pytest.mark.parametrize("name", GPUS[:1])
+def test_a_launch_that_is_refused_leaves_weights(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver: Any = gpu(name).driver
+    w, sgd = td.param("w", init=np.ones((3, 4), np.float32)), td.optim.SGD(lr=0.5)
+    with td.options(engine=name):
+        for _ in range(3):
+            sgd.step(w.sum())
+        before = w.numpy()
+        with monkeypatch.context() as patch:
+            patch.setattr(driver, "cl", Refusing(driver.cl))
+            with pytest.raises(RunError, match="OpenCL device refuses.*RESOURCES"):
+                sgd.step(w.sum())
+        assert w.numpy().tolist() == before.tolist()
+        assert float(sgd.step(w.sum())) == pytest.approx(before.sum())
+
+
+@pytest.mark.parametrize("name", GPUS[1:])
+def test_a_device_that_is_lost_is_told(name: str) -> None:
+    api = APIS[name]
+    driver: Any = api.driver(api.find()[0][0])
+    provide("losing", lambda number: driver)
+    w, sgd = td.param("w", init=np.ones((3, 4), np.float32)), td.optim.SGD(lr=0.5)
+    with td.options(engine="losing"):
+        sgd.step(w.sum())
+        before = w.numpy()
+        driver._handle.destroy()
+        for _ in range(2):
+            with pytest.raises(RunError, match="WebGPU device refuses"):
+                sgd.step(w.sum())
+    assert w.numpy() is before  # which the host has
+    with td.options(engine=name):
+        assert float((w * 2).sum()) == pytest.approx(2 * before.sum())

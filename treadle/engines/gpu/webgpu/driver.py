@@ -196,9 +196,9 @@ class WebGpuDriver(CompilingDriver):
         except OverflowError as error:
             raise RunError("an array is too large for indices of 32 bits") from error
         with self._refusals():
-            return self._told(array)
+            return self._listed(array)
 
-    def _told(self, array: Array) -> WebGpuNumbers:
+    def _listed(self, array: Array) -> WebGpuNumbers:
         usage = self.wgpu.BufferUsage.STORAGE
         create = self._handle.create_buffer_with_data
         return WebGpuNumbers(create(data=array, usage=usage), array)
@@ -210,7 +210,7 @@ class WebGpuDriver(CompilingDriver):
         if moved is None:
             array = numbers.array.copy()
             array[-len(offsets) :] = offsets
-            moved = self._moved[key] = self._told(array)
+            moved = self._moved[key] = self._listed(array)
         return moved
 
     def launch(
