@@ -23,6 +23,7 @@ from treadle.graph.frame import tracing
 from treadle.program.program import Fallback
 
 NONE = np.zeros(0, np.int64)
+KEPT = 1024  # row counts of a body
 Where = Any  # an address as `bases` has them, or the value of a constant
 
 
@@ -105,6 +106,8 @@ class DeviceRows:
                     self._known[n] = body if body.possible else None
                 except UnsupportedKernelError:
                     self._known[n] = None
+            if len(self._known) > KEPT:
+                del self._known[next(iter(self._known))]
         return self._known[n]
 
     @lazy

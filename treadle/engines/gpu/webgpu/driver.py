@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -28,15 +27,12 @@ MOST = 65_535  # groups along one dimension
 GATHERED = 256  # launches in one pass
 ALIGNMENT = 256  # of what begins within a buffer, in bytes
 
-_numbers = itertools.count()
-
 
 class WebGpuMemory:
-    """Memory of a device; its number is that of no other."""
+    """Memory of a device."""
 
     def __init__(self, handle: Any, bytes: int) -> None:
         self.handle, self.bytes = handle, bytes
-        self.number = next(_numbers)
 
 
 class WebGpuNumbers(WebGpuMemory):
@@ -53,7 +49,6 @@ class WebGpuKernel(NamedTuple):
     pipeline: Any
     layout: Any
     wide: bool
-    number: int
 
 
 def devices() -> list[tuple[Any, str]]:
@@ -92,7 +87,6 @@ class WebGpuDriver(CompilingDriver):
         self._queue = self._handle.queue
         self._bindable = limits["max-storage-buffer-binding-size"]
         self._bound: Cache[Any, Any] = Cache("WebGPU bindings", BOUND)
-        self._moved: Cache[Any, WebGpuNumbers] = Cache("WebGPU numbers", BOUND)
         self._encoder: Any = None
         self._pass: Any = None
         self._gathered = 0
@@ -171,7 +165,7 @@ class WebGpuDriver(CompilingDriver):
             module = self._handle.create_shader_module(code=text)
             stage = {"module": module, "entry_point": "main"}
             pipeline = self._handle.create_compute_pipeline(layout=whole, compute=stage)
-        return WebGpuKernel(pipeline, layout, wide, next(_numbers))
+        return WebGpuKernel(pipeline, layout, wide)
 
     def text(self, work: Work) -> str:
         return self._written(work)[1]
@@ -203,16 +197,6 @@ class WebGpuDriver(CompilingDriver):
         create = self._handle.create_buffer_with_data
         return WebGpuNumbers(create(data=array, usage=usage), array)
 
-    def _behind(self, numbers: WebGpuNumbers, offsets: list[int]) -> WebGpuNumbers:
-        """The integers of launches whose buffers begin so far behind bindings."""
-        key = numbers.number, *offsets
-        moved = self._moved.get(key)
-        if moved is None:
-            array = numbers.array.copy()
-            array[-len(offsets) :] = offsets
-            moved = self._moved[key] = self._listed(array)
-        return moved
-
     def launch(
         self,
         entry: WebGpuKernel,
@@ -220,14 +204,11 @@ class WebGpuDriver(CompilingDriver):
         buffers: Sequence[Place],
         numbers: WebGpuNumbers,
     ) -> None:
-        rows = -(-groups // MOST)
-        with self._refusals():
-            offsets = [start % ALIGNMENT for _, start in buffers]
-            if any(offsets):
-                pairs = zip(buffers, offsets, strict=True)
-                buffers = [(memory, start - k) for (memory, start), k in pairs]
-                numbers = self._behind(numbers, offsets)
-            bound = self._binding(entry, buffers, numbers)
+        rows, key = -(-groups // MOST), (numbers, *buffers)
+        try:  # as `_refusals` does, without its layers
+            bound = self._bound.get(key)
+            if bound is None:
+                bound = self._bound[key] = self._binding(entry, buffers, numbers)
             if self._pass is None:
                 self._encoder = self._handle.create_command_encoder()
                 self._pass = self._encoder.begin_compute_pass()
@@ -237,29 +218,34 @@ class WebGpuDriver(CompilingDriver):
             self._gathered += 1
             if self._gathered >= GATHERED:
                 self._flush()
+        except self._raised as error:
+            raise self._told(error) from error
 
     def _binding(
-        self, entry: WebGpuKernel, buffers: Sequence[Place], numbers: WebGpuMemory
+        self, entry: WebGpuKernel, buffers: Sequence[Place], numbers: WebGpuNumbers
     ) -> Any:
-        """The buffers of a launch, which come again where memory does."""
-        bound: Any = [*buffers, (numbers, 0)]
-        key = entry.number, *[(memory.number, offset) for memory, offset in bound]
-        group = self._bound.get(key)
-        if group is None:
-            entries = [
-                {
-                    "binding": k,
-                    "resource": {
-                        "buffer": memory.handle,
-                        "offset": offset,
-                        "size": min(memory.handle.size - offset, self._bindable),
-                    },
-                }
-                for k, (memory, offset) in enumerate(bound)
-            ]
-            settings: Any = {"layout": entry.layout, "entries": entries}
-            group = self._bound[key] = self._handle.create_bind_group(**settings)
-        return group
+        """The buffers of a launch, bound at multiples of the alignment; they come again
+        where memory does."""
+        offsets = [start % ALIGNMENT for _, start in buffers]
+        if any(offsets):
+            array = numbers.array.copy()
+            array[-len(offsets) :] = offsets
+            numbers = self._listed(array)
+        pairs = zip(buffers, offsets, strict=True)
+        starts = [(memory, start - k) for (memory, start), k in pairs]
+        bound: Any = [*starts, (numbers, 0)]
+        entries = [
+            {
+                "binding": k,
+                "resource": {
+                    "buffer": memory.handle,
+                    "offset": offset,
+                    "size": min(memory.handle.size - offset, self._bindable),
+                },
+            }
+            for k, (memory, offset) in enumerate(bound)
+        ]
+        return self._handle.create_bind_group(layout=entry.layout, entries=entries)
 
     def _flush(self) -> None:
         """Hand over what has been gathered."""
