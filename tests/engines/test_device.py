@@ -22,6 +22,7 @@ import pytest
 
 import treadle as td
 from tests.engines.cuda import host
+from tests.fuzz import loops
 from treadle.base.errors import RunError, UnboundError
 from treadle.base.types import Type
 from treadle.engines.base import engine, provide_engine
@@ -450,3 +451,8 @@ def test_an_engine_takes_the_place_of_devices_of_its_name() -> None:
     assert engine("placed") is not first
     with pytest.raises(td.OptionError):
         engine("placed:1")
+
+
+@pytest.mark.parametrize("seed", range(5000, 5012))
+def test_loops_of_any_form_mean_the_same(seed: int) -> None:
+    assert not loops.differing(seed, seed % 3, "device")

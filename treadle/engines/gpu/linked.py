@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,8 @@ from treadle.base.errors import OutOfMemoryError
 from treadle.base.types import TupleType, Type
 from treadle.engines.base import PositionError, are_below
 from treadle.engines.counts import Counts
+from treadle.engines.gpu.driver import Place
+from treadle.engines.gpu.loops import DeviceLoop, is_loop
 from treadle.engines.gpu.memory import DeviceBlock, DeviceBlocks, GpuValue
 from treadle.engines.gpu.steps import ReadyStep, made_ready
 from treadle.graph.body import Body, CalledBody, bodies, with_bodies
@@ -54,7 +56,14 @@ class DeviceLinked:
             for k, step in enumerate(program.steps)
             if not isinstance(step, Fallback)
         }
-        self.checks = any(r.checks for r in self.ready.values())
+        self.loops = {
+            k
+            for k in self.inner
+            if is_loop(program.steps[k], program)  # type: ignore[arg-type]
+        }
+        checking = [x for k in self.loops for x, _ in self.inner[k].values()]
+        self.checks = any(x.checks for x in self.ready.values())
+        self.checks |= any(x.checks for x in checking)
         self.lives = lives(program, {}, max(store.driver.device.alignment, 64))
         self.plan = self.lives.plan
         offsets = self.plan.offsets
@@ -110,12 +119,21 @@ class _Run:
     """One run: where its buffers lie, and what it makes."""
 
     def __init__(
-        self, linked: DeviceLinked, values: Sequence[GpuValue], free: Set[int]
+        self,
+        linked: DeviceLinked,
+        values: Sequence[GpuValue],
+        free: Set[int],
+        given: Mapping[int, Place] | None = None,
+        status: DeviceBlock | None = None,
     ) -> None:
+        """An iteration of a loop is `given` the places of arguments and results, and
+        the status of the run around it."""
         self.linked, self.store = linked, linked.store
         self.driver = linked.store.driver
         program = linked.program
-        self.values = dict(zip(program.arguments, values, strict=True))
+        self.given = given
+        arguments = program.arguments if given is None else ()
+        self.values = dict(zip(arguments, values, strict=True))
         self.values |= linked.constants
         spent = {program.arguments[k] for k in free}
         # Results that are written over arguments, which have their memory at the end.
@@ -124,7 +142,7 @@ class _Run:
         self.shaped: dict[int, GpuValue] = {}  # by serial, copies of another shape
         self.places: list[Any] = [None] * len(program.buffers)
         self.arena: DeviceBlock | None = None
-        self.status: DeviceBlock | None = None
+        self.status = status
         self.launches = 0
         self.begun: dict[int, Callable[[], Any]] = {}  # what ends it, by its number
 
@@ -136,7 +154,10 @@ class _Run:
         for n, value in self.values.items():
             places[n] = value.place
         buffers = linked.program.buffers
-        for serial, n, t in linked.program.results:
+        for n, place in (self.given or {}).items():
+            places[n] = place
+        results = linked.program.results if self.given is None else ()
+        for serial, n, t in results:
             if places[n] is None and n not in self.over:
                 self.written[n] = self.store.value(buffers[n].type)
                 places[n] = self.written[n].place
@@ -148,7 +169,7 @@ class _Run:
             self.arena = self.store.take(linked.plan.size)
             for n, offset in linked.offsets:
                 places[n] = self.arena.memory, offset
-        if linked.checks:
+        if linked.checks and self.given is None:
             self.status = self.store.take(STATUS)
             self.driver.fill(self.status.place, STATUS, 0)
 
@@ -213,6 +234,11 @@ class _Run:
     def _fallback(self, k: int, step: Fallback) -> None:
         """One step by the NumPy rule of its op, whose bodies are programs."""
         inner = self.linked.inner.get(k, {})
+        if k in self.linked.loops:
+            ((body_linked, inputs),) = inner.values()
+            loop = DeviceLoop(step, body_linked, inputs, self.places, self.array)
+            loop.run(partial(self._iteration, body_linked))
+            return
 
         def running(body: Body) -> Body:
             return CalledBody(body, partial(_called, *inner[body.number]))
@@ -229,6 +255,14 @@ class _Run:
         for n, x in zip(step.written, several, strict=True):
             if x.size:
                 self.put(n, x)
+
+    def _iteration(self, linked: DeviceLinked, given: Mapping[int, Place]) -> None:
+        """The body of a loop, on what lies at places."""
+        run = _Run(linked, (), frozenset(), given, self.status)
+        try:
+            run.execute()
+        finally:
+            run.release()
 
     # -- the end -----------------------------------------------------------------------
 
@@ -254,7 +288,8 @@ class _Run:
 
     def release(self) -> None:
         """Give back what only the run needs."""
-        for block in (self.arena, self.status):
+        own = (self.arena, self.status) if self.given is None else (self.arena,)
+        for block in own:
             if block is not None:
                 self.store.release(block)
 

@@ -141,8 +141,15 @@ class WebGpuDriver(CompilingDriver):
         with self._refusals():
             self._flush()
             encoder = self._handle.create_command_encoder()
-            arguments = x.handle, begin, y.handle, end, size  # type: ignore[attr-defined]
-            encoder.copy_buffer_to_buffer(*arguments)
+            copy = encoder.copy_buffer_to_buffer
+            if x is y:  # which WebGPU copies by way of another one alone
+                usage = self.wgpu.BufferUsage
+                how = usage.COPY_SRC | usage.COPY_DST
+                beside = self._handle.create_buffer(size=size, usage=how)
+                copy(x.handle, begin, beside, 0, size)  # type: ignore[attr-defined]
+                copy(beside, 0, y.handle, end, size)  # type: ignore[attr-defined]
+            else:
+                copy(x.handle, begin, y.handle, end, size)  # type: ignore[attr-defined]
             self._queue.submit([encoder.finish()])
 
     def fill(self, place: Place, bytes: int, byte: int) -> None:
