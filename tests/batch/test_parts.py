@@ -197,7 +197,7 @@ def test_row_counts_never_seen_compile_nothing(
     run(200)
     run(100)  # its sums over rows are of another number
     before = td.cache_info().kernels
-    monkeypatch.setattr(parts, "_Translated", None)
+    monkeypatch.setattr(parts, "TranslatedBody", None)
     for n in (97, 99, 193, 195):
         run(n)
     assert td.cache_info().kernels == before

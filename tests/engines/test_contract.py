@@ -108,7 +108,9 @@ def test_a_gradient_means_the_same(name: str, engine: str) -> None:
     for x, want in zip(found, wants, strict=True):
         # An element may be what is left of a sum of terms as large as the largest.
         scale = np.abs(want).max(initial=1)
-        assert_close(x / scale, want / scale, "R", 8 * terms)
+        # WGSL rounds fused products twice, float64 of an LSTM's loop included.
+        more = 32 if engine == "webgpu" else 8
+        assert_close(x / scale, want / scale, "R", more * terms)
 
 
 @pytest.mark.parametrize("name", WIDE)

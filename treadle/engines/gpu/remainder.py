@@ -8,6 +8,7 @@ its exponent are a float exactly.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from treadle.engines.native.codegen.builder import F32, F64, I32, I64, Builder, Value
 
@@ -38,14 +39,15 @@ _FORMATS = {F32: _Format(I32, 23, 8, 40), F64: _Format(I64, 52, 11, 11)}
 def remainder(b: Builder, x: Value, y: Value) -> Value:
     """x - y trunc(x / y), without rounding; NaN where x is infinite or y is 0."""
     form = _FORMATS[x.type]
+    number = partial(b.constant, form.integer)
     bits = [b.bitcast(v, form.integer) for v in (x, y)]
     sizes = [
-        b.and_(v, _number(form, (1 << form.digits + form.exponents) - 1)) for v in bits
+        b.and_(v, number((1 << form.digits + form.exponents) - 1)) for v in bits
     ]
     above = b.compare("uge", *sizes)
-    finite = b.compare("ult", sizes[0], _number(form, form.infinite))
-    counted = b.compare("ule", sizes[1], _number(form, form.infinite))
-    valid = b.and_(finite, b.and_(counted, b.compare("ne", sizes[1], _number(form, 0))))
+    finite = b.compare("ult", sizes[0], number(form.infinite))
+    counted = b.compare("ule", sizes[1], number(form.infinite))
+    valid = b.and_(finite, b.and_(counted, b.compare("ne", sizes[1], number(0))))
     ordinary = b.and_(above, valid)
     (high, p), (low, q) = (_parts(b, form, v) for v in sizes)
     low = b.select(ordinary, low, b.i64(1))
@@ -58,10 +60,6 @@ def remainder(b: Builder, x: Value, y: Value) -> Value:
     result = b.intrinsic("copysign", result, x)
     result = b.select(above, result, x)
     return b.select(valid, result, b.constant(x.type, float("nan")))
-
-
-def _number(form: _Format, value: int) -> Value:
-    return Value(str(value), form.integer)
 
 
 def _parts(b: Builder, form: _Format, size: Value) -> tuple[Value, Value]:

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from treadle.engines.gpu.driver import UnsupportedKernelError
 from treadle.engines.gpu.remainder import remainder
 from treadle.engines.gpu.text import FLOATS, ElementPointer, TextBuilder
 from treadle.engines.gpu.work import Work
@@ -34,8 +33,6 @@ FUNCTIONS = {
     "smax": "max",
     "smin": "min",
 }
-REFUSED = "kernels in WGSL read and write no arrays of 64-bit numbers"
-HINT = "give positions and labels as int32"
 LITERAL = re.compile(r"\(?(-?\d+)l?i\)?")
 GIVEN = """@builtin(local_invocation_index) own_item: u32,
   @builtin(workgroup_id) own_group: vec3<u32>,
@@ -174,6 +171,25 @@ class WgslBuilder(TextBuilder):
         low = self.binary("and", same, super().compare("u" + how[1:], c, d))
         return self.binary("or", strict, low)
 
+    def _compared(self, how: str, x: Value, y: Value) -> str:
+        """Of float64 by their bits, for the same reason: as integers in their order."""
+        if x.type != F64 or how == "uno":
+            return super()._compared(how, x, y)
+        numbers = f"!({self.is_nan(x)} || {self.is_nan(y)})"
+        signs = ("ne" if how[1:] == "ne" else "s" + how[1:]) if how[1:] != "eq" else "eq"
+        ordered = self.compare(signs, self._place_in_order(x), self._place_in_order(y))
+        if how[0] == "u":
+            return f"{ordered.name} || !{numbers}"
+        return f"{ordered.name} && {numbers}"
+
+    def _place_in_order(self, x: Value) -> Value:
+        """The integer that is as large among others as a float64; both zeros are 0."""
+        bits = self.bitcast(x, I64)
+        size = self.and_(bits, self.i64((1 << 63) - 1))
+        high, _ = self._halves(bits)
+        negative = self.compare("slt", high, self.constant(I32, 0))
+        return self.select(negative, self.sub(self.i64(0), size), size)
+
     def _halves(self, x: Value) -> tuple[Value, Value]:
         """The high and the low 32 bits of a number of 64."""
         high = self.binary("ashr", x, self.i64(32))
@@ -184,7 +200,10 @@ class WgslBuilder(TextBuilder):
 
     def is_nan(self, x: Value) -> str:
         if x.type == F64:
-            return f"({x.name} != {x.name})"
+            high, low = self._halves(self.bitcast(x, I64))
+            size = f"({high.name} & 0x7fffffff)"
+            inside = f"{size} == 0x7ff00000 && {low.name} != 0"
+            return f"({size} > 0x7ff00000 || ({inside}))"
         return f"((bitcast<u32>({x.name}) & 0x7fffffffu) > 0x7f800000u)"
 
     def shift(self, y: Value) -> str:
@@ -279,7 +298,8 @@ class WgslBuilder(TextBuilder):
             return f"{pointer.name}[{_position(place)}]"
         at, bits = self._at(kind, pointer, place), BITS[kind]
         if bits == 64:
-            raise UnsupportedKernelError(REFUSED, hint=HINT)
+            low, high = (f"u64({pointer.name}[2u * {at} + {k}u])" for k in (0, 1))
+            return f"bitcast<{self._long(kind)}>({low} | ({high} << 32u))"
         if bits == 32:
             return f"bitcast<{self.words[kind]}>({self._word(pointer, at)})"
         many = 32 // bits
@@ -288,6 +308,12 @@ class WgslBuilder(TextBuilder):
         if kind == F16:
             return f"unpack2x16float({moved}).x"
         return self._short(kind, f"bitcast<i32>({moved})")
+
+    def _long(self, kind: str) -> str:
+        """The name of a type of 64 bits, which are two words in memory."""
+        if not self.wide:
+            raise WiderError
+        return self.words[kind]
 
     def _word(self, pointer: ElementPointer, at: str) -> str:
         name = f"{pointer.name}[{at}]"
@@ -303,7 +329,11 @@ class WgslBuilder(TextBuilder):
             return
         at, bits = self._at(x.type, pointer, place), BITS[x.type]
         if bits == 64:
-            raise UnsupportedKernelError(REFUSED, hint=HINT)
+            whole, long = f"bitcast<u64>({x.name})", self._long(x.type)
+            assert long
+            self.emit(f"{pointer.name}[2u * {at}] = u32({whole} & 0xfffffffflu);")
+            self.emit(f"{pointer.name}[2u * {at} + 1u] = u32({whole} >> 32u);")
+            return
         if bits == 32:
             self.emit(f"{pointer.name}[{at}] = bitcast<u32>({x.name});")
         else:

@@ -25,6 +25,7 @@ from treadle.engines.native.system.host import host
 BOUND = 4096
 MOST = 65_535  # groups along one dimension
 GATHERED = 256  # launches in one pass
+LONG = {"shader-int64": ("int64", "uint64"), "shader-f64": ("float64",)}
 ALIGNMENT = 256  # of what begins within a buffer, in bytes
 
 
@@ -97,7 +98,7 @@ class WebGpuDriver(CompilingDriver):
             vector_bytes=host().vector_bytes if is_cpu else STEP,
             buffers=limits["max-storage-buffers-per-shader-stage"] - 1,
             alignment=ALIGNMENT,
-            dtypes=NARROW,  # Mesa 22's lavapipe gets loops over i64 wrong
+            dtypes=NARROW.union(*[LONG[f] for f in features]),
         )
 
     # -- memory ------------------------------------------------------------------------
