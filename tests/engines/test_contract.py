@@ -119,6 +119,16 @@ def test_an_op_means_the_same_in_float64(name: str) -> None:
         check_all(WIDE[name], [arrays_of(x, wide=True) for x in WIDE[name]])
 
 
+COMPARING = ("ArgMax", "FloorDivide", "IsNan", "Less", "Maximum", "SearchSorted")
+
+
+@pytest.mark.parametrize("engine", GPUS)
+@pytest.mark.parametrize("name", COMPARING)
+def test_float64_is_compared_on_devices(name: str, engine: str) -> None:
+    with td.options(**ENGINES[engine]):
+        check_all(WIDE[name], [arrays_of(x, wide=True) for x in WIDE[name]])
+
+
 @each("sample", CASES)
 def test_operands_may_be_views(sample: Sample) -> None:
     """Each sample is a program of its own here, in memory that is as it was."""

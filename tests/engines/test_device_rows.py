@@ -66,7 +66,7 @@ def test_trees_have_the_losses_of_the_cpu(name: str) -> None:
     np.testing.assert_allclose(steps(name, seeds, lambda: None), want, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", GPUS[:1])  # WGSL leaves 64-bit numbers to NumPy
+@pytest.mark.parametrize("name", GPUS)
 def test_a_step_copies_words_in_and_the_loss_out(name: str) -> None:
     made = [gpu(name).store.counts]
     steps(name, [0, 0, 1, 1, 1, 2, 0], lambda: made.append(gpu(name).store.counts))

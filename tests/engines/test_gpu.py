@@ -68,7 +68,7 @@ def test_training_has_the_losses_of_the_cpu(name: str, make: Any) -> None:
     np.testing.assert_allclose(losses(name, make), want, rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", GPUS[:1])  # WGSL leaves 64-bit numbers to NumPy
+@pytest.mark.parametrize("name", GPUS)
 def test_a_step_copies_feeds_in_and_the_loss_out(name: str) -> None:
     device = gpu(name)
     with td.options(engine=name, seed=3):
@@ -359,7 +359,7 @@ def test_a_graph_may_lie_on_two_devices(name: str) -> None:
     subprocess.run([sys.executable, "-c", TWO], env=here, check=True)
 
 
-@pytest.mark.parametrize("name", GPUS[:1])
+@pytest.mark.parametrize("name", GPUS)
 def test_loops_copy_nothing_but_feeds_and_the_loss(name: str) -> None:
     with td.options(engine=name, seed=3):
         loss, optimizer = recurrent(), td.optim.Adam(lr=0.01)

@@ -41,9 +41,7 @@ def remainder(b: Builder, x: Value, y: Value) -> Value:
     form = _FORMATS[x.type]
     number = partial(b.constant, form.integer)
     bits = [b.bitcast(v, form.integer) for v in (x, y)]
-    sizes = [
-        b.and_(v, number((1 << form.digits + form.exponents) - 1)) for v in bits
-    ]
+    sizes = [b.and_(v, number((1 << form.digits + form.exponents) - 1)) for v in bits]
     above = b.compare("uge", *sizes)
     finite = b.compare("ult", sizes[0], number(form.infinite))
     counted = b.compare("ule", sizes[1], number(form.infinite))

@@ -11,6 +11,7 @@ import numpy as np
 
 from treadle.engines.gpu.remainder import remainder
 from treadle.engines.gpu.text import FLOATS, ElementPointer, TextBuilder
+from treadle.engines.gpu.webgpu import long
 from treadle.engines.gpu.work import Work
 from treadle.engines.native.codegen.builder import (
     BITS,
@@ -160,50 +161,25 @@ class WgslBuilder(TextBuilder):
         return self.define(F32, f"bitcast<f32>(bitcast<u32>({x.name}) ^ zero)")
 
     def compare(self, how: str, x: Value, y: Value) -> Value:
-        """By halves, of 64 bits: Mesa 22's lavapipe gets `<` of i64 wrong."""
-        if not self._is_long(x.type):
-            return super().compare(how, x, y)
-        (a, c), (b, d) = self._halves(x), self._halves(y)
-        if how in ("eq", "ne"):
-            pairs = super().compare(how, a, b), super().compare(how, c, d)
-            return self.binary("and" if how == "eq" else "or", *pairs)
-        same, strict = super().compare("eq", a, b), super().compare(how[:2] + "t", a, b)
-        low = self.binary("and", same, super().compare("u" + how[1:], c, d))
-        return self.binary("or", strict, low)
+        if self._is_long(x.type):
+            return long.compared(self, how, x, y)
+        return super().compare(how, x, y)
 
     def _compared(self, how: str, x: Value, y: Value) -> str:
-        """Of float64 by their bits, for the same reason: as integers in their order."""
         if x.type != F64 or how == "uno":
             return super()._compared(how, x, y)
+        ordered = long.floats_compared(self, how, x, y).name
         numbers = f"!({self.is_nan(x)} || {self.is_nan(y)})"
-        signs = ("ne" if how[1:] == "ne" else "s" + how[1:]) if how[1:] != "eq" else "eq"
-        ordered = self.compare(signs, self._place_in_order(x), self._place_in_order(y))
-        if how[0] == "u":
-            return f"{ordered.name} || !{numbers}"
-        return f"{ordered.name} && {numbers}"
-
-    def _place_in_order(self, x: Value) -> Value:
-        """The integer that is as large among others as a float64; both zeros are 0."""
-        bits = self.bitcast(x, I64)
-        size = self.and_(bits, self.i64((1 << 63) - 1))
-        high, _ = self._halves(bits)
-        negative = self.compare("slt", high, self.constant(I32, 0))
-        return self.select(negative, self.sub(self.i64(0), size), size)
-
-    def _halves(self, x: Value) -> tuple[Value, Value]:
-        """The high and the low 32 bits of a number of 64."""
-        high = self.binary("ashr", x, self.i64(32))
-        return self.convert("trunc", high, I32), self.convert("trunc", x, I32)
+        return (
+            f"{ordered} || !{numbers}" if how[0] == "u" else f"{ordered} && {numbers}"
+        )
 
     def chosen(self, condition: Value, x: Value, y: Value) -> str:
         return f"select({y.name}, {x.name}, {condition.name})"
 
     def is_nan(self, x: Value) -> str:
         if x.type == F64:
-            high, low = self._halves(self.bitcast(x, I64))
-            size = f"({high.name} & 0x7fffffff)"
-            inside = f"{size} == 0x7ff00000 && {low.name} != 0"
-            return f"({size} > 0x7ff00000 || ({inside}))"
+            return long.is_nan(self, x)
         return f"((bitcast<u32>({x.name}) & 0x7fffffffu) > 0x7f800000u)"
 
     def shift(self, y: Value) -> str:
