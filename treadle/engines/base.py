@@ -172,8 +172,9 @@ class Engine:
         has the places of values that are wanted side by side.
 
         Its `costs` are counted before it is compiled, to tell whether it pays; it may
-        not be `possible`. Its `run` takes arrays and raises Failed where a position is
-        out of range: node by node it is told which it was.
+        not be `possible`. Its `run` takes arrays, or what `as_leaf` and `as_argument`
+        make of values, and raises Failed where a position is out of range: node by node
+        it is told which it was.
         """
         return None
 
