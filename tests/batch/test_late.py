@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -206,3 +207,32 @@ def test_a_gradient_that_nobody_asks_for_is_not_computed() -> None:
     for _ in range(SIGHTS):
         td.grad(net.loss(), net.weights)
     assert counts.runs == before
+
+
+@pytest.mark.parametrize("first", ["value", "gradients"])
+def test_threads_that_ask_for_the_same_at_once_get_the_same(first: str) -> None:
+    net = Net()
+    for _ in range(4 * SIGHTS):
+        loss = net.loss()
+        grads = td.grad(loss, net.weights)
+        barrier, answers = threading.Barrier(4), list[Any]()
+
+        def ask(
+            loss: Any = loss,
+            grads: Any = grads,
+            barrier: threading.Barrier = barrier,
+            answers: list[Any] = answers,
+        ) -> None:
+            barrier.wait()
+            value = loss.numpy() if first == "value" else None
+            arrays = [g.numpy() for g in grads]
+            value = loss.numpy() if value is None else value
+            answers.append([x.tobytes() for x in (value, *arrays)])
+
+        threads = [threading.Thread(target=ask) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(answers) == 4  # no thread has failed
+        assert all(x == answers[0] for x in answers)

@@ -246,7 +246,7 @@ def cut_pulled(nodes: Sequence[Tensor]) -> None:
     noted where they can be derived again.
     """
     again: dict[int, bool] = {}  # by TapeGradient: rows may be thousands
-    for node in nodes:
+    for node in [x for x in nodes if x.inputs]:  # others were cut by another thread
         recipe = node.op, node.inputs
         below = node.inputs[0]
         if below.serial not in again:

@@ -14,6 +14,7 @@ from treadle.autodiff.tape import GradientPart, Row, Tape, keep_recipes
 from treadle.base.arrays import Numbers
 from treadle.base.caches import lazy
 from treadle.base.dtypes import is_inexact
+from treadle.base.locks import lock
 from treadle.base.types import Type
 from treadle.graph.leaves import Version
 from treadle.graph.resident import Futures, soon
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 Node = TypeVar("Node")
 Other = TypeVar("Other")
 FEW = 32  # nodes of a graph that is never looked at, ops of rows that are not run
+
+
+running_rows = lock()  # where they follow no plan
 
 
 class _Counts(threading.local):
@@ -290,6 +294,8 @@ def leave_rows(
 ) -> None:
     """Make leaves of the exits of a run, with their values, which may be yet to come;
     how they were computed is noted if they may be derived `again`."""
+    if exits and type(exits[0].op) is Row:  # another thread has left them
+        return
     if tape is not None:
         tape.made(exits)
     recipes = [(x.op, x.inputs) for x in exits] if again else []

@@ -14,7 +14,7 @@ from treadle.base.types import TupleType
 from treadle.graph.tensor import Tensor, settle
 from treadle.graph.traversal import few, pending, waiting_results
 from treadle.graph.variable import Update
-from treadle.runtime.forests import FEW
+from treadle.runtime.forests import FEW, running_rows
 from treadle.runtime.history import depends, remember
 from treadle.runtime.numerics import refuse_pulled, run_rows
 from treadle.runtime.recorder import recorder
@@ -32,21 +32,18 @@ def prepare(wanted: Sequence[Tensor], begin: bool) -> list[Tape]:
         if not any(isinstance(x.op, apart) or is_late(x) for x in nodes):
             return []
     nodes = None
-    gone = [] if modes.get().no_grad else _derive(wanted, begin)
-    run_rows(wanted, (), bool(modes.get().no_grad))
-    return gone + _pull_tapes(wanted, begin)
+    # Rows become leaves: another thread may be about to run them, or to derive them.
+    with running_rows:
+        gone = [] if modes.get().no_grad else _derive(wanted, begin)
+        run_rows(wanted, (), bool(modes.get().no_grad))
+        return gone + _pull_tapes(wanted, begin)
 
 
 def _derive(wanted: Sequence[Tensor], begin: bool) -> list[Tape]:
     """Derive results of which rows were to run when that is asked for, if they do; the
     tapes that were gone through."""
     nodes = pending(wanted)
-    every = [x for x in nodes if type(x.op) is Derivative]
-    # A derivative of one goes on through how its rows are computed.
-    if not every or any(x.op.nested for x in every):  # type: ignore[attr-defined]
-        return []
-    # Rows may have run by themselves since it was recorded.
-    late = every if any(map(tape_of, nodes)) else [x for x in every if is_late(x)]
+    late = _late(nodes)
     if not late:
         return []
     after = {x.serial for x in late}
@@ -54,7 +51,7 @@ def _derive(wanted: Sequence[Tensor], begin: bool) -> list[Tape]:
         if any(x.serial in after for x in node.inputs):
             after.add(node.serial)
     before = [x for x in wanted if x.serial not in after]
-    nodes, every, node = [], [], late[0]  # what is listed would count as held
+    nodes, node = [], late[0]  # what is listed would count as held
     results, outputs = list[Tensor](), list[Tensor]()
     for node in late:
         each = through_rows(node)
@@ -75,6 +72,16 @@ def _derive(wanted: Sequence[Tensor], begin: bool) -> list[Tape]:
         settle(output, result.stored)
         remember(output, True)
     return gone
+
+
+def _late(nodes: Sequence[Tensor]) -> list[Tensor]:
+    """The derivatives that may go through rows; none where one goes on through others,
+    and so through how its rows are computed."""
+    every = [x for x in nodes if type(x.op) is Derivative]
+    if not every or any(x.op.nested for x in every):  # type: ignore[attr-defined]
+        return []
+    # Rows may have run by themselves since it was recorded.
+    return every if any(map(tape_of, nodes)) else [x for x in every if is_late(x)]
 
 
 def _pull_tapes(wanted: Sequence[Tensor], begin: bool) -> list[Tape]:
@@ -133,6 +140,8 @@ def _settle_all(roots: Sequence[Tensor], begin: bool) -> None:
     values = values_of(nodes, {}, keep, set(), asked & keep, begin=begin, sure=True)
     carried = depends(nodes)
     for node in nodes:
-        if node.serial in keep and not isinstance(node.type, TupleType):
-            settle(node, values[node.serial])
+        # Another thread may have come to it since.
+        value = values.get(node.serial) if node.serial in keep else None
+        if value is not None and not isinstance(node.type, TupleType):
+            settle(node, value)
             remember(node, node.serial in carried)

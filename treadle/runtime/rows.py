@@ -32,7 +32,7 @@ from treadle.graph.variable import Update
 from treadle.ops.join import Concat
 from treadle.runtime.again import Plans
 from treadle.runtime.around import settings
-from treadle.runtime.forests import FEW, Exits, Reads, Rows, counts
+from treadle.runtime.forests import FEW, Exits, Reads, Rows, counts, running_rows
 from treadle.runtime.recorder import recorder
 from treadle.runtime.rowed import run
 
@@ -93,6 +93,11 @@ def run_as_rows(
     """
     if not _may_be_rows():
         return False
+    with running_rows:
+        return _run_as_rows(roots, asked, once)
+
+
+def _run_as_rows(roots: Sequence[Tensor], asked: Container[int], once: bool) -> bool:
     seen = _seen(roots, asked, once)
     if seen is not None and _plans.run(*seen) is not None:
         return True
@@ -101,7 +106,7 @@ def run_as_rows(
     table = columns(roots)
     if recorder() is None and reroll(roots, table=table):
         del table  # what it lists would count as asked for
-        return run_as_rows(roots, asked, once)
+        return _run_as_rows(roots, asked, once)
     if not irregular(table, once):
         return False
     final = once or bool(modes.get().no_grad)

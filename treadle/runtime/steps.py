@@ -18,6 +18,7 @@ from treadle.graph.op import Op
 from treadle.graph.resident import Futures, LateError
 from treadle.graph.serials import mark_run
 from treadle.graph.tensor import Tensor, cut, leave, settle
+from treadle.runtime.forests import running_rows
 from treadle.runtime.history import keep_residual, note_residual
 from treadle.runtime.moved import let_go
 from treadle.runtime.plan_parts import Computed, Part, Pulled, Rowed
@@ -165,11 +166,12 @@ class RunPlan:
     def _leave(self, values: Values) -> None:
         """Give gradients of rows, and rows that stay, their values."""
         pulled = [values.look.nodes[place] for _, place in self.pulled]
-        for node, (slot, _) in zip(pulled, self.pulled, strict=True):
-            settle(node, values.there(slot))
-        cut_pulled(pulled)
-        for part in self.leaves:
-            part.leave(values)
+        with running_rows:  # another thread may be about to run these
+            for node, (slot, _) in zip(pulled, self.pulled, strict=True):
+                settle(node, values.there(slot))
+            cut_pulled(pulled)
+            for part in self.leaves:
+                part.leave(values)
 
     def _run(self, look: Look) -> list[Tensor]:
         values = Values(look, [None] * self.slots)
