@@ -8,7 +8,7 @@ import pytest
 import treadle as td
 from tests.cases import each
 from tests.ops.samples import Sample
-from tests.ops.test_contract import CASES, _differentiable, arrays_of
+from tests.ops.test_contract import CASES, arrays_of, differentiable
 from treadle.base.dtypes import is_inexact
 from treadle.base.types import TupleType
 from treadle.graph.leaves import constant_node
@@ -29,7 +29,7 @@ def test_the_two_modes_meet_in_machine_code(sample: Sample) -> None:
 
 def _meet(sample: Sample) -> None:
     arrays = arrays_of(sample, wide=True)
-    wanted = _differentiable(sample, arrays)
+    wanted = differentiable(sample, arrays)
     if not wanted:
         pytest.skip("nothing to differentiate")
     nodes = [constant_node(a) for a in arrays]
@@ -59,7 +59,7 @@ SEVERAL = [case for case in CASES if _has_several(case.values[0])]
 @each("sample", SEVERAL)
 def test_jacobians_go_through_ops_of_several_results(sample: Sample) -> None:
     arrays = arrays_of(sample, wide=True)
-    wanted = _differentiable(sample, arrays)
+    wanted = differentiable(sample, arrays)
     if not wanted or max(a.size for a in arrays) > 16:
         pytest.skip("nothing to differentiate, or much of it")
     rng = np.random.default_rng(3)
