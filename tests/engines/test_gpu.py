@@ -176,7 +176,7 @@ def test_memory_of_what_the_collector_finds_comes_back_whole(name: str) -> None:
             held.append(held)
             del held
             gc.collect()
-    assert device.store.live == before
+    assert device.store.live <= before  # what others left may have gone, too
 
 
 IDS = np.random.default_rng(0).integers(0, 50, (4, 12)).astype(np.int32)
