@@ -253,3 +253,9 @@ def test_parameters_around_a_custom_gradient_are_named() -> None:
     assert float(td.grad(ok(x), [x])[0]) == 2.0  # the gradient may read what it likes
     with pytest.raises(td.ArgumentError, match="has no gradient yet"):
         td.custom_gradient(td.sin)(x)
+
+
+@pytest.mark.parametrize("pure", [np.ones(2), td.asarray([True, False]), "yes", None])
+def test_whether_a_function_is_pure_is_true_or_false(pure: Any) -> None:
+    with pytest.raises(td.TreadleError, match="pure is True or False"):
+        td.py_function(np.sort, pure=pure)

@@ -94,3 +94,8 @@ def test_what_is_no_list_of_rules_is_refused(rules: object) -> None:
         td.simplify(x * 1, rules=rules)
     with pytest.raises(td.OptionError), td.options(rules=rules):
         pass
+
+
+def test_who_watches_is_a_function() -> None:
+    with pytest.raises(td.TreadleError, match="watch is a function"):
+        td.simplify(td.asarray(1.0) + 0.0, watch=td.asarray(2.0))

@@ -192,7 +192,11 @@ def py_function(
     for each in (gradient, host_gradient):
         if each is not None and not callable(each):
             raise ArgumentError(f"a gradient is a function of g, y, *xs, not {each!r}")
-    host_function = HostFunction(function, result, pure, _label(function, label))
+    if not isinstance(pure, (bool, np.bool_)):
+        raise ArgumentError(f"pure is True or False, not {pure!r}").located(
+            "py_function"
+        )
+    host_function = HostFunction(function, result, bool(pure), _label(function, label))
     host_function.gradient, host_function.host_gradient = gradient, host_gradient
     return host_function
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from treadle.base import trees
 from treadle.base.caches import cached
-from treadle.base.errors import OptionError
+from treadle.base.errors import ArgumentError, OptionError
 from treadle.base.options import current, rules_of
 from treadle.graph.formula import as_formula
 from treadle.graph.frame import TraceFrame, pushed
@@ -116,6 +116,9 @@ def simplify(y: Any, rules: Iterable[Any] = (), watch: Watch | None = None) -> A
     roots = functions.written_out([as_tensor(leaf) for leaf in leaves])
     nodes = dict(enumerate(roots))
     added = *current().rules, *rules_of(rules)
+    if watch is not None and not callable(watch):
+        text = f"watch is a function of rule, node and result, not {watch!r}"
+        raise ArgumentError(text).located("simplify")
     driver = Driver(_with(SHOWN, added), watch, marks=True)
     with pushed(TraceFrame("simplify")):
         rewritten = driver.all(nodes)
