@@ -6,6 +6,7 @@ import copy
 import math
 import pickle
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -97,3 +98,16 @@ def test_an_optimizer_with_a_schedule_goes_on_alike_from_a_pickle() -> None:
         for _ in range(4):
             one.step(variable * variable)
     assert float(other[0]) == float(x) and other[1].lr == optimizer.lr
+
+
+@pytest.mark.parametrize("name", ["step", "cosine", "cyclic", "inverse_sqrt"])
+def test_settings_of_schedules_are_single_numbers(name: str) -> None:
+    make = getattr(s, name)
+    count = sum(p.default is p.empty for p in signature(make).parameters.values())
+    for k in range(count):
+        settings: list[Any] = [1.0] * count
+        settings[k] = np.ones((2, 3))
+        with pytest.raises(td.TreadleError, match="is one number"):
+            make(*settings)
+    with pytest.raises(td.TreadleError, match="is one number"):
+        td.optim.CyclicalSGD(lr_min=0.01, lr_max=0.1, gamma=np.ones((2, 3)))

@@ -48,6 +48,10 @@ class ScheduleFormula:
     settings: tuple[Any, ...]
     rate: Callable[[Tensor], Tensor] = field(compare=False)
 
+    def __post_init__(self) -> None:
+        for value in self.settings:
+            _single(value, f"a setting of {self.name}")
+
     def __call__(self, i: Any) -> Tensor:
         return self.rate(_real(i))
 
@@ -64,8 +68,15 @@ def _real(i: Any) -> Tensor:
 
 def _positive(**settings: float) -> None:
     for name, value in settings.items():
+        _single(value, f"{name} of a schedule")
         if not value > 0:
             raise ArgumentError(f"{name} of a schedule is above 0, got {value}")
+
+
+def _single(value: Any, what: str) -> None:
+    if getattr(value, "ndim", 0):
+        shape = list(value.shape)
+        raise ArgumentError(f"{what} is one number, got an array {shape}")
 
 
 def constant(base: float) -> Schedule:
