@@ -241,3 +241,8 @@ def test_the_room_is_loaded_when_it_is_named() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
     with pytest.raises(AttributeError, match="has no attribute 'dates'"):
         _ = td.dates
+
+
+def test_what_makes_a_batch_is_a_function() -> None:
+    with pytest.raises(td.TreadleError, match="collate is a function"):
+        td.data.ListDataset([1, 2], collate=np.ones(2))

@@ -130,6 +130,8 @@ class ListDataset(Dataset):
                 hint="list(...) makes one of a reader; arrays go into ArrayDataset",
             )
         self.examples = examples
+        if not callable(collate):
+            raise ArgumentError(f"collate is a function of a list, not {collate!r}")
         self.collate = collate
 
     def __len__(self) -> int:
