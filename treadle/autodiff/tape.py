@@ -88,14 +88,12 @@ class Tape:
     @property
     def run(self) -> Pull | None:
         """The run; None once it was let go of."""
-        made = self._made
-        return None if self._make is None or made is None else made[0]
+        return self._made[0] if self._made and self._make else None
 
     @property
     def parts(self) -> Sequence[GradientPart]:
         """The pieces of the gradient; none once the run was let go of."""
-        made = self._made
-        return () if self._make is None or made is None else made[1]
+        return self._made[1] if self._made and self._make else ()
 
     @property
     def sources(self) -> Sequence[Tensor]:

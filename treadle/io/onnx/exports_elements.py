@@ -117,7 +117,7 @@ def _log1p(w: Writer, node: Tensor, x: str) -> str:
 
 @export("LogSigmoid")
 def _log_sigmoid(w: Writer, node: Tensor, x: str) -> str:
-    # By the sigmoid, as torch writes it, runtimes lose all that is below -18.
+    # By the sigmoid, as torch writes it, ONNX Runtime gives -inf from -18 down.
     small = w.add("Exp", w.add("Neg", w.add("Abs", x)))
     above = w.add("Log", w.add("Add", small, number(w, node, 1)))
     return w.add("Sub", w.add("Min", x, number(w, node, 0)), above)
