@@ -14,6 +14,7 @@ import pytest
 
 from tests.distributed.jobs import LONGEST, NEEDS_MPI, ROOT, Job
 from treadle.cli import main
+from treadle.distributed.launch import reads_processes
 
 GOOD = """
 import sys, os, treadle as td
@@ -65,6 +66,34 @@ def test_lines_begin_with_the_rank(tmp_path: Path) -> None:
         assert re.match(rf"\[(1,)?{k}\]", label)
         assert rest == f"total 3.0 {threads} []"
     assert len(lines) == 2
+
+
+LARGE = """
+import os, numpy as np, treadle as td
+from treadle import distributed as d
+x = np.arange(1 << 20, dtype=np.float32) * (d.rank() + 1)
+total = d.all_reduce(td.asarray(x)).numpy()
+print(np.array_equal(total, np.arange(1 << 20, dtype=np.float32) * 3),
+      os.environ.get("MPIR_CVAR_CH4_CMA_ENABLE"))
+"""
+
+
+@NEEDS_MPI
+@pytest.mark.parametrize("chosen", [None, "0", "1"])
+def test_large_messages_are_copied_once_where_the_system_lets_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: str | None
+) -> None:
+    single = "1" if reads_processes() else None
+    if chosen is None:
+        monkeypatch.delenv("MPIR_CVAR_CH4_CMA_ENABLE", raising=False)
+    elif single is None:
+        pytest.skip("a process may not read the memory of another one here")
+    else:  # what somebody has set stays
+        monkeypatch.setenv("MPIR_CVAR_CH4_CMA_ENABLE", chosen)
+    done = launched(tmp_path, 2, LARGE)
+    assert done.returncode == 0, done.stderr
+    every = [line.partition(" ")[2] for line in done.stdout.splitlines()]
+    assert every == [f"True {chosen or single}"] * 2
 
 
 @NEEDS_MPI
