@@ -91,6 +91,7 @@ class DataParallel:
             comm.timeout = timeout
         self.shards = comm.size if shards is None else shards
         self._local = shards_of(self.shards, comm.size)
+        self._first = comm.rank * self._local  # shard of this rank
         named = _parameters(optimizer, model)
         self.layout = GradientLayout(named, comm.size, sharded)
         self._shards: ShardedUpdate | None = None
@@ -141,8 +142,7 @@ class DataParallel:
     @property
     def number(self) -> int:
         """The number of the next shard of this rank among those of all updates."""
-        first = self.communicator.rank * self._local
-        return self.updates * self.shards + first + self._sums.count
+        return self.updates * self.shards + self._first + self._sums.count
 
     @property
     def waits(self) -> bool:
@@ -348,7 +348,7 @@ class DataParallel:
         """Have the next draws be those of a shard, the next one of this rank: they
         follow from the count of updates and the shard alone."""
         if shard is None:
-            shard = self.communicator.rank * self._local + self._sums.count
+            shard = self._first + self._sums.count
         place = self.updates * (self.shards + 1) + shard + 1
         current().scope.count = place * _DRAWS
 

@@ -131,10 +131,11 @@ class RunPlan:
             mark.carried_out(look.updates)
         for rowed in self.rowed:
             rowed.rows.count()
-        if self.outputs or self.pulled or self.leaves:
-            all_values = Values(look, values)
-            self._leave(all_values)
-            look.outputs = {n: all_values(source) for n, source in self.outputs}
+        if self.pulled or self.leaves:
+            self._leave(Values(look, values))
+        for n, x in self.outputs:
+            made = type(x) is Slot
+            look.outputs[n] = values[x] if made else Values(look, values)(x)
         if self.values is None:
             return []
         for slot, place, _ in self.values.more:
