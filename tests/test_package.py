@@ -49,6 +49,27 @@ def test_listed_leaves_out_modules_that_are_not_given() -> None:
     assert listed({"os": re, "x": 1}, ["os"]) == ["os", "x"]
 
 
+def test_public_names_import_as_modules() -> None:
+    program = """
+import treadle.fft as fft, treadle.linalg as linalg, treadle.random
+import treadle.nn.functional as F, treadle.nn.init, treadle.nn.utils
+import treadle.optim as optim, treadle.optim.schedules
+import treadle.io, treadle.train, treadle.distributed
+from treadle.data import Loader
+from treadle.linalg import norm
+import treadle as td
+assert fft is td.fft and linalg is td.linalg and treadle.random is td.random
+assert F is td.nn.functional and optim is td.optim and norm is td.linalg.norm
+assert dir(linalg) == sorted(linalg.__all__)
+try:
+    norm("x")
+except td.TreadleError:
+    raise SystemExit(0)
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT)
+    assert done.returncode == 0
+
+
 def test_training_needs_no_rich_and_the_command_names_it() -> None:
     program = """
 import sys

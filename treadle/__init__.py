@@ -56,18 +56,18 @@ _reserve.begin()
 if _typing.TYPE_CHECKING:
     from treadle import data as data
     from treadle import distributed as distributed
+    from treadle import fft as fft
     from treadle import io as io
+    from treadle import linalg as linalg
     from treadle import nn as nn
     from treadle import optim as optim
+    from treadle import random as random
     from treadle import train as train
     from treadle.io.graph import load_computation as load_computation
     from treadle.io.onnx import from_onnx as from_onnx
     from treadle.io.onnx import to_onnx as to_onnx
     from treadle.io.store import load as load
     from treadle.io.store import save as save
-    from treadle.ops import fft as fft
-    from treadle.ops import linalg as linalg
-    from treadle.ops import random as random
     from treadle.ops.activation import *
     from treadle.ops.attention import *
     from treadle.ops.bitwise import *

@@ -14,8 +14,9 @@ from treadle.ops import distance
 from treadle.ops.activation import log_sigmoid, relu
 from treadle.ops.cast import as_float, carried_wide
 from treadle.ops.distance import pair, reduced
-from treadle.ops.labels import classes_of, hot_at, labels_of
+from treadle.ops.labels import classes_of, is_label, labels_of
 from treadle.ops.loss import PickLabel
+from treadle.ops.margin import LogisticLoss
 from treadle.ops.norms import norm
 from treadle.ops.pick import one_hot, take
 from treadle.ops.rearrange import broadcast_arrays
@@ -114,7 +115,7 @@ def multi_margin_loss(
     labels, _ = labels_of(target, None, x, place)
     label_score = functions.expand_dims(PickLabel(place)(x, labels), place)
     terms = relu(x - label_score + margin) ** p
-    terms = where(hot_at(labels, x, place) > 0, 0, terms)
+    terms = where(is_label(labels, x, place), 0, terms)
     values = functions.mean(terms, place)
     values = values if weight is None else values * take(weight, labels)
     return reduced(values, reduction, "multi_margin_loss")
@@ -153,7 +154,7 @@ def multilabel_soft_margin_loss(
     '0.6931'
     """
     x, t = pair(prediction, target, "multilabel_soft_margin_loss")
-    values = -(t * log_sigmoid(x) + (1.0 - t) * log_sigmoid(-x))
+    values = LogisticLoss()(x, t)
     values = values if weight is None else values * weight
     return reduced(functions.mean(values, -1), reduction, "multilabel_soft_margin_loss")
 

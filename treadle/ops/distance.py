@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from treadle.base.dtypes import accumulator
 from treadle.base.errors import ArgumentError, ShapeError, TreadleError
 from treadle.graph.operators import functions
@@ -166,7 +168,9 @@ def kl_div(
     a, b = pair(log_q, p, "kl_div")
     if log_target:
         mass = functions.exp(b)
-        values = where(mass == 0, 0, mass * (where(mass == 0, 0, b) - a))
+        # log p of -inf is kept from gradients, which would be 0 times it.
+        least = float(np.finfo(b.type.dtype).min)
+        values = where(mass == 0, 0, mass * (maximum(b, least) - a))
     else:
         values = b * log(where(b == 0, 1, b)) - b * where(b == 0, 0, a)
     if reduction == "batchmean":

@@ -75,6 +75,11 @@ def hot_at(labels: Tensor, x: Tensor, axis: int) -> Tensor:
     return moveaxis(one_hot(labels, x.type.shape[axis], x.type.dtype), -1, axis)
 
 
+def is_label(labels: Tensor, x: Tensor, axis: int) -> Tensor:
+    """Whether a position along `axis` is the label's, shaped as x."""
+    return moveaxis(one_hot(labels, x.type.shape[axis], "bool"), -1, axis)
+
+
 def classes_of(scores: Any, axis: Any) -> tuple[Tensor, int]:
     """The node and its dimension of classes: 1 if there are two, or what is named."""
     x = scored(scores)

@@ -20,6 +20,7 @@ from treadle.ops.labels import (
     OfLabels,
     classes_of,
     hot_at,
+    is_label,
     known_labels,
     labels_of,
     over_labels,
@@ -173,7 +174,7 @@ class PickLabel(OfLabels):
         return pick(xs[0], xs[1], self.axis, counted=True)
 
     def vjp(self, g: Any, y: Any, x: Tensor, labels: Tensor) -> Cotangents:
-        hot = hot_at(labels, x, self.axis) > 0
+        hot = is_label(labels, x, self.axis)
         return where(hot, expand_dims(g, self.axis), 0), None
 
 
@@ -217,7 +218,7 @@ class Unlikelihood(OfLabels):
         return np.subtract(total(x), total(others))
 
     def expand(self, x: Tensor, labels: Tensor) -> Tensor:
-        others = where(hot_at(labels, x, self.axis) > 0, -np.inf, x)
+        others = where(is_label(labels, x, self.axis), -np.inf, x)
         whole: Tensor = functions.logsumexp(x, self.axis)
         return whole - functions.logsumexp(others, self.axis)
 

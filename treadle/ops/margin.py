@@ -14,7 +14,7 @@ from treadle.ops.activation import sigmoid, softplus
 from treadle.ops.cast import carried_wide
 from treadle.ops.distance import pair, reduced
 from treadle.ops.families import Elementwise
-from treadle.ops.labels import classes_of, hot_at, labels_of, over_labels
+from treadle.ops.labels import classes_of, is_label, labels_of, over_labels
 from treadle.ops.loss import PickLabel
 from treadle.ops.power import log, log1p
 from treadle.ops.rearrange import expand_dims
@@ -41,11 +41,11 @@ class BinaryCrossEntropy(Elementwise, arity=2, takes="float"):
     def numpy(self, p: Any, t: Any) -> Array:
         floor = np.array(-100, p.dtype)
         yes, no = np.maximum(np.log(p), floor), np.maximum(np.log1p(-p), floor)
-        return np.negative(t * yes + (1 - t) * no)
+        return np.subtract((t - 1) * no, t * yes)
 
     def scalar(self, p: Any, t: Any) -> Any:
         yes, no = maximum(log(p), -100.0), maximum(log1p(-p), -100.0)
-        return -(t * yes + (1.0 - t) * no)
+        return (t - 1.0) * no - t * yes
 
     def vjp(self, g: Any, y: Any, p: Tensor, t: Tensor) -> Cotangents:
         yes, no = maximum(log(p), -100.0), maximum(log1p(-p), -100.0)
@@ -78,6 +78,22 @@ def binary_log_loss(p: Any, target: Any) -> Tensor:
     return binary_cross_entropy(p, target, reduction="sum")
 
 
+@op(tolerance="R")
+class LogisticLoss(Elementwise, arity=2, takes="float"):
+    """t log(1 + e^-x) + (1 - t) log(1 + e^x), by one logarithm; no digits are lost."""
+
+    def numpy(self, x: Any, t: Any) -> Array:
+        above = np.greater(x, 0).astype(x.dtype)
+        return np.add((above - t) * x, np.log1p(np.exp(-np.abs(x))))
+
+    def scalar(self, x: Any, t: Any) -> Any:
+        above = where(x > 0, 1.0 - t, -t)
+        return above * x + log1p(functions.exp(-functions.abs(x)))
+
+    def vjp(self, g: Any, y: Any, x: Tensor, t: Tensor) -> Cotangents:
+        return g * ((1.0 - t) * sigmoid(x) - t * sigmoid(-x)), g * -x
+
+
 @provide
 @carried_wide
 def binary_cross_entropy_with_logits(
@@ -99,10 +115,10 @@ def binary_cross_entropy_with_logits(
     """
     name = "binary_cross_entropy_with_logits"
     x, t = pair(logits, target, name)
-    yes = t * softplus(-x)
-    if positive_weight is not None:
-        yes = yes * positive_weight
-    values = yes + (1.0 - t) * softplus(x)
+    if positive_weight is None:
+        values = LogisticLoss()(x, t)
+    else:
+        values = t * softplus(-x) * positive_weight + (1.0 - t) * softplus(x)
     if weight is not None:
         values = values * weight
     return reduced(values, reduction, name)
@@ -127,7 +143,7 @@ def focal_loss(
     """
     x, t = pair(logits, target, "focal_loss")
     wrong = t * sigmoid(-x) + (1.0 - t) * sigmoid(x)
-    values = (t * softplus(-x) + (1.0 - t) * softplus(x)) * wrong**gamma
+    values = LogisticLoss()(x, t) * wrong**gamma
     if alpha is not None:
         values = values * (t * alpha + (1.0 - t) * (1.0 - alpha))
     return reduced(values, reduction, "focal_loss")
@@ -171,7 +187,7 @@ def class_hinge_loss(
     named, x = x, functions.unname(x)
     at_label = expand_dims(PickLabel(place)(x, labels), place)
     terms = maximum(x - at_label + margin, 0)
-    others = where(hot_at(labels, x, place) > 0, 0, terms)
+    others = where(is_label(labels, x, place), 0, terms)
     values = over_labels(sum(others, place), named, place)
     return reduced(values, reduction, "class_hinge_loss")
 

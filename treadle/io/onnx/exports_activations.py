@@ -21,7 +21,8 @@ _CLIPPED = (*_SINGLE, "float64", "int32", "int64")
 
 where, greater, tanh, expm1 = of("Select"), of("Greater"), of("Tanh"), of("Expm1")
 at_most, at_least = of("LessEqual"), of("GreaterEqual")
-minimum, maximum = of("Minimum"), of("Maximum")
+minimum, maximum, stopped = of("Minimum"), of("Maximum"), of("StopGradient")
+less = of("Less")
 
 
 def number_of(x: Tensor) -> Any:
@@ -98,6 +99,13 @@ FORMS = {
             where(at_most(x, low), low_, where(at_least(x, high), high_, x)),
             alike=(("low", "low_"), ("high", "high_")),
             inputs=("low", "high"),
+            dtypes=_CLIPPED,
+        ),
+        ActivationForm(  # the slope of what is kept above a goes through
+            "Max",
+            where(less(x, a), (x - stopped(x)) + b, x),
+            alike=(("a", "b"),),
+            inputs=("a",),
             dtypes=_CLIPPED,
         ),
         ActivationForm(

@@ -45,6 +45,10 @@ def _reshape(w: Writer, node: Tensor, x: str) -> str:
     if form is not None:
         return form
     zero = int(0 in node.type.shape)
+    inner = node.inputs[0]
+    forms = ("BroadcastTo", "PermuteDims")  # what an inner one may be another node of
+    if inner.op.name == "Reshape" and inner.inputs[0].op.name not in forms:
+        x = w.name_of(inner.inputs[0])
     return w.add("Reshape", x, w.integers(node.type.shape), allowzero=zero)
 
 
@@ -157,6 +161,8 @@ def _one_hot(w: Writer, node: Tensor, ids: str) -> str:
     op: Any = node.op
     labels = w.add("Unsqueeze", _wide(w, ids), w.integers([-1]))
     equal = w.add("Equal", labels, w.integers(range(op.count)))
+    if op.dtype.kind == "b":
+        return equal
     return w.add("Cast", equal, to=CODES[node.type.dtype])
 
 

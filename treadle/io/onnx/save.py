@@ -197,8 +197,7 @@ def _recorded(what: Computation, varies: bool, weights: bool) -> Recorded:
     for name, result in zip(outputs, results, strict=True):
         writer.nodes.append(make("Identity", [result], [name], name=name))
     writer.drop_unread(outputs)
-    if varies:
-        writer.renumber([*names.values(), *outputs])
+    writer.renumber([*names.values(), *outputs])
     fixed = [v for v in what.variables if not v.trainable]
     buffers = [names[id(v)] for v in fixed if not isinstance(v, Placeholder)]
     return Recorded(what, writer, outputs, buffers)

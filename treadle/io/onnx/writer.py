@@ -60,18 +60,25 @@ class Writer:
         self.opset = OPSET
         self._used = set(names)
         self._arrays: dict[Any, str] = {}
-        self._count = 0
+        self._path = ""  # of the layer whose nodes are written
+        self._counts: Counter[str] = Counter()  # of names, without their numbers
+        self._plain: dict[str, str] = {}  # names without their numbers
         self._readers: Counter[int] = Counter()
         self._names: dict[int, Names] = {}  # of the nodes of the body being written
         self._slices: dict[int, list[Tensor]] = {}  # of each value, in that body
 
     def fresh(self, kind: str) -> str:
-        """A name that nothing else has."""
+        """A name that nothing else has, by the path of a layer: `/encoder/0/Gemm`."""
+        return self._numbered(f"{self._path}/{kind}")
+
+    def _numbered(self, plain: str) -> str:
         while True:
-            self._count += 1
-            name = f"{kind.lower()}_{self._count}"
+            k = self._counts[plain]
+            self._counts[plain] += 1
+            name = f"{plain}_{k}" if k else plain
             if name not in self._used:
                 self._used.add(name)
+                self._plain[name] = plain
                 return name
 
     def add(self, kind: str, *inputs: str, **attributes: Any) -> str:
@@ -107,7 +114,9 @@ class Writer:
         array = np.asarray(value, dtype)
         key = array.dtype, array.shape, array.tobytes()
         if self.varies or key not in self._arrays:
+            path, self._path = self._path, ""  # it is of no layer, for all may read it
             self._arrays[key] = self.add("Constant", value=self.tensor("", array))
+            self._path = path
         return self._arrays[key]
 
     def integers(self, values: Sequence[int]) -> str:
@@ -143,6 +152,7 @@ class Writer:
                 if self.nodes[k].op_type not in old:
                     return None
                 del self.nodes[k]
+                self._plain[output] = f"{self._path}/{kind}"
                 make = self.onnx.helper.make_node
                 node = make(kind, inputs, [output], name=output, **attributes)
                 self.nodes.append(node)
@@ -166,13 +176,13 @@ class Writer:
     def graph(self, body: Body, name: str, outside: Sequence[str], count: int) -> Any:
         """A body as a graph of its own: `count` inputs, then what it sees by name."""
         inner = Writer([], self.varies)
-        inner.unknown, inner._used, inner._count = self.unknown, self._used, self._count
+        inner.unknown, inner._used, inner._path = self.unknown, self._used, self._path
+        inner._counts, inner._plain = self._counts, self._plain
         inputs = [self.fresh("input") for _ in range(count)]
         plain = without_calls(body)
         results = inner.body(plain, [*inputs, *outside])
         outputs = [inner.add("Identity", y) for y in results]
         inner.drop_unread(outputs)
-        self._count = inner._count
         self.opset = max(self.opset, inner.opset)
         helper = self.onnx.helper
         types = [x.type for x in plain.arguments[:count]]
@@ -212,7 +222,11 @@ class Writer:
                 self._slices.setdefault(node.inputs[0].serial, []).append(node)
         for node in nodes:
             if node.serial not in names:
+                path, layer = self._path, node.metadata.get("module")
+                if layer:
+                    self._path = "/" + layer.replace(".", "/")
                 names[node.serial] = self._node(node, names)
+                self._path = path
         self._names, self._slices = around
         return [_one(names[y.serial]) for y in outputs]
 
@@ -243,12 +257,12 @@ class Writer:
         They count what was dropped, too, which another extent may not have.
         """
         known = {name: name for name in names}
-        self._used, self._count = set(names), 0
+        self._used, self._counts = set(names), Counter()
         for node in _all_nodes(self.nodes):
             inner = [value.name for a in node.attribute for value in a.g.input]
             for name in (*inner, *node.output):
                 if name not in known:
-                    known[name] = self.fresh(name.rsplit("_", 1)[0])
+                    known[name] = self._numbered(self._plain[name])
         for node in _all_nodes(self.nodes):
             node.name = known.get(node.name, node.name)
             for field in (node.input, node.output):
