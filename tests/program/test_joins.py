@@ -64,6 +64,31 @@ def test_joins_read_as_something_else_are_copied_without_divisions(form: str) ->
     np.testing.assert_array_equal(joins_of_joins(form).numpy(), wanted)
 
 
+@pytest.mark.parametrize("form", ["flat", "permuted", "three deep"])
+def test_parts_of_joins_are_copied_once(form: str) -> None:
+    """For the second size as well, whose program is that of all sizes."""
+
+    def joined(arrays: list[np.ndarray]) -> td.Tensor:
+        parts = [td.asarray(x) for x in arrays]
+        joins = [td.concat(parts[k : k + 2], 1) for k in range(0, len(parts), 2)]
+        if form == "three deep":
+            flat = [td.concat([x.reshape(1, 7, -1), x[:, :, 0]], 2) for x in joins]
+            return td.concat([x.reshape(-1) for x in flat], 0)
+        if form == "permuted":
+            return td.concat([x.reshape(7, -1).T for x in joins], 0)
+        return td.concat([x.reshape(1, 7, -1) for x in joins], 2)
+
+    draw = np.random.default_rng(0)
+    for sizes in ((8, 4, 2), (12, 6, 3), (20, 10, 5)):
+        shapes = [(1, c, n, n) for n in sizes for c in (4, 3)]
+        arrays = [draw.standard_normal(shape).astype("float32") for shape in shapes]
+        got = joined(arrays).numpy()
+        if form != "three deep":  # joins of the second level are stored there
+            assert td.latest_program().steps == 6
+        with td.options(engine="reference"):
+            np.testing.assert_array_equal(got, joined(arrays).numpy())
+
+
 def test_parts_of_one_place_are_joined_without_divisions() -> None:
     """As real and imaginary parts are: 2.8 ms of divisions, 0.05 of choices."""
     draw = np.random.default_rng(0)

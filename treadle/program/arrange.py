@@ -12,6 +12,7 @@ from treadle.base.types import TupleType
 from treadle.graph.leaves import Argument
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach
+from treadle.loops.join import joined, pieces
 from treadle.loops.lower import is_virtual, kept_in_memory, row_major
 from treadle.ops.contract import Contract
 from treadle.ops.families import Movement, Output
@@ -54,18 +55,24 @@ def _among(serials: Set[int]) -> Callable[[Tensor], bool]:
     return lambda node: node.serial in serials
 
 
-def _store_joins(nodes: Sequence[Tensor]) -> None:
-    """Have joins be stored that other joins read with dimensions merged: which part an
-    element is from would be asked for each, by divisions.
+def _of_parts(nodes: Sequence[Tensor]) -> set[int]:
+    """The joins that copy the parts of other joins, whose dimensions they read merged:
+    which part an element is from would be asked for each, by divisions.
     """
+    found = set()
     for join in nodes:
         for x in join.inputs if type(join.op) is Concat else ():
             base, divides = x, False
             while isinstance(base.op, Movement) and is_virtual(base):
                 divides |= _merges(base)
                 (base,) = base.inputs
-            if divides and type(base.op) is Concat:
+            if not divides or type(base.op) is not Concat:
+                continue
+            if pieces(x)[0][0] is x:  # a part of the other join, say
                 kept_in_memory(base)
+            else:
+                found.add(join.serial)
+    return found
 
 
 def _merges(node: Tensor) -> bool:
@@ -119,8 +126,9 @@ class Arrangement:
         self.roots, self.computes = roots, computes
         self.versions = versions
         reached = reach(list(roots.values())) if nodes is None else nodes
-        self.supported = _among({n.serial for n in reached if supported(n)})
-        _store_joins(reached)
+        copying = _of_parts(reached)
+        computed = {n.serial for n in reached if supported(n)}
+        self.supported = _among(computed - copying)
         for node in reached:  # what no kernel reads through lies in memory
             if not self.supported(node) and is_virtual(node):
                 kept_in_memory(node)
@@ -224,9 +232,7 @@ class Arrangement:
             product = self._product(node)
             if product is not None:
                 self.products[node.serial] = product
-                read |= {v.base.serial for v in product[1]}
-            else:
-                read |= {x.serial for x in node.inputs}
+            read |= {x.serial for x in self.operands(node)}
         return {
             n.serial for n in self.nodes if n.serial in read and self.transparent(n)
         }
@@ -286,4 +292,6 @@ class Arrangement:
         """The nodes that a step by itself reads from memory."""
         if node.serial in self.products:
             return [v.base for v in self.products[node.serial][1]]
+        if type(node.op) is Concat:
+            return [part for part, _, _ in joined(node)]
         return list(node.inputs)

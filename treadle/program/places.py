@@ -8,6 +8,7 @@ from treadle.base.caches import cached
 from treadle.base.types import Shape
 from treadle.graph.tensor import Tensor
 from treadle.loops.index import Index, LoopAxis
+from treadle.loops.join import moved_by
 from treadle.loops.lower import At, broadcast, flat, is_virtual, unflatten
 from treadle.ops.families import Elementwise, Movement
 from treadle.ops.movement import BroadcastTo, PermuteDims, Reshape
@@ -81,12 +82,9 @@ def carried_up(x: Tensor, producer: Tensor, at: At) -> At | None:
         (x,) = x.inputs
     for step in reversed(chain):
         (inner,) = step.inputs
-        if isinstance(step.op, PermuteDims):
-            at = tuple(at[k] for k in step.op.order)
-        elif inner.type.size == step.type.size:
-            at = unflatten(flat(at, inner.type.shape), step.type.shape)
-        else:
+        if inner.type.size != step.type.size:
             return None
+        at = moved_by(step, at)
     return at
 
 

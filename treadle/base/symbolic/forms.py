@@ -109,9 +109,9 @@ def solved(x: Form) -> tuple[int, Form] | None:
     such atom.
     """
     for m, c in sorted(x, reverse=True):
-        if len(m) == 1 and c in (1, -1) and all(n == m or m[0] not in n for n, _ in x):
-            rest = tuple([(n, -c * d) for n, d in x if n != m])
-            return m[0], rest
+        alone = len(m) == 1 and all(n == m or m[0] not in n for n, _ in x)
+        if alone and not any(d % c for _, d in x):
+            return m[0], tuple([(n, -d // c) for n, d in x if n != m])
     return None
 
 
