@@ -276,6 +276,30 @@ def test_wrong_arguments() -> None:
         WORDS[np.array([0.5])]
 
 
+class Squares:
+    """A data set as torch's are: a length, and examples by number, from 0 on."""
+
+    def __len__(self) -> int:
+        return 7
+
+    def __getitem__(self, number: int) -> tuple[int, int]:
+        assert type(number) is int and 0 <= number < 7
+        return number, number**2
+
+
+def test_data_sets_of_other_libraries_are_lists() -> None:
+    def columns(rows: list[Any]) -> list[Any]:
+        return [np.stack(column) for column in zip(*rows, strict=True)]
+
+    data = ListDataset(Squares(), columns)
+    assert data[2:6:2][1].tolist() == [4, 16] and data[3] == (3, 9)
+    batches = list(Loader(data, batch_size=3, shuffle=False))
+    assert [y.tolist() for _, y in batches] == [[0, 1, 4], [9, 16, 25], [36]]
+    assert sum(len(part) for part in data.split(0.3)) == 7
+    with pytest.raises(ArgumentError, match="examples are a list, not dict"):
+        ListDataset({0: "a"})
+
+
 def test_lists_are_split_and_taken() -> None:
     train, held_out = WORDS.split(0.3, seed=2)
     assert sorted([*train[:], *held_out[:]]) == sorted(WORDS.examples)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -110,11 +110,20 @@ class ArrayDataset(Dataset):
         return type(self)(*rows, transform=self.transform)
 
 
+class Examples(Protocol):
+    """Examples by number: a list, or a data set of another library."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, number: int, /) -> Any: ...
+
+
 class ListDataset(Dataset):
     """Examples of any kind; `collate` makes a batch of a list of them.
 
-    An array or a slice gives a batch, a number the example itself. With `prefetch` the
-    Loader calls `collate` in its thread, so it should make NumPy arrays.
+    They are a list, or whatever has a length and gives examples by number, as torch's
+    data sets do. An array or a slice gives a batch, a number the example itself. With
+    `prefetch` the Loader calls `collate` in its thread, so it should make NumPy arrays.
 
     >>> data = ListDataset(["a", "bc", "def"], collate="+".join)
     >>> len(data), data[1], data[np.array([2, 0])], data[:2]
@@ -122,9 +131,10 @@ class ListDataset(Dataset):
     """
 
     def __init__(
-        self, examples: Sequence[Any], collate: Callable[[list[Any]], Any] = list
+        self, examples: Examples, collate: Callable[[list[Any]], Any] = list
     ) -> None:
-        if not isinstance(examples, Sequence):
+        numbered = hasattr(examples, "__len__") and hasattr(examples, "__getitem__")
+        if not numbered or isinstance(examples, Mapping):
             raise ArgumentError(
                 f"examples are a list, not {type(examples).__name__}",
                 hint="list(...) makes one of a reader; arrays go into ArrayDataset",
@@ -141,7 +151,7 @@ class ListDataset(Dataset):
         if isinstance(index, (int, np.integer)):
             return self.examples[int(index)]
         if isinstance(index, slice):
-            return self.collate(list(self.examples[index]))
+            index = range(*index.indices(len(self)))
         return self.collate([self.examples[k] for k in _numbers(index)])
 
     def example(self, number: int) -> Any:

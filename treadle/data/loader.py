@@ -77,7 +77,8 @@ class Loader:
         if not isinstance(dataset, Dataset):
             raise ArgumentError(
                 f"a loader takes a data set, not {type(dataset).__name__}",
-                hint="td.data.ArrayDataset(x, y) or td.data.ListDataset(examples)",
+                hint="td.data.ArrayDataset(x, y), or td.data.ListDataset(examples, "
+                "collate) of what gives examples by number",
             )
         if not _is_count(batch_size, 1):
             raise ArgumentError(
