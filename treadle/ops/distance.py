@@ -172,7 +172,7 @@ def kl_div(
         least = float(np.finfo(b.type.dtype).min)
         values = where(mass == 0, 0, mass * (maximum(b, least) - a))
     else:
-        values = b * log(where(b == 0, 1, b)) - b * where(b == 0, 0, a)
+        values = b * (log(where(b == 0, 1, b)) - where(b == 0, 0, a))
     if reduction == "batchmean":
         rows = values.type.shape[0] if values.type.shape else 1
         return values.sum() / max(rows, 1)

@@ -15,7 +15,7 @@ pytest.importorskip("onnx")
 
 import onnx
 
-from tests.io.onnx.models import by_onnx, is_right, kinds_of
+from tests.io.onnx.models import by_onnx, is_right, kinds_of, same
 
 F = nn.functional
 RNG = np.random.default_rng(0)
@@ -128,3 +128,16 @@ def test_nodes_have_the_paths_of_their_layers(tmp_path: Path) -> None:
         "output",
     ]
     assert names[6].endswith("/Gemm")
+
+
+def test_gradients_of_convolutions_and_pools_are_written(tmp_path: Path) -> None:
+    net = nn.Sequential(
+        *(nn.Conv2d(4, 8, 3, stride=2, padding=1), nn.Tanh()),
+        *(nn.Conv2d(8, 4, (3, 2), dilation=2), nn.MaxPool2d(2)),
+    )
+    images = RNG.standard_normal((2, 4, 16, 15)).astype(np.float32)
+    x = td.placeholder(images.shape, name="x")
+    loss = td.mean(net(x) ** 2)
+    what = td.computation([loss, *td.grad(loss, list(net.parameters()))], x)
+    td.to_onnx(what, tmp_path / "m.onnx")
+    same(by_onnx(tmp_path / "m.onnx", {"x": images}), list(what(images)))

@@ -46,6 +46,41 @@ def _max_pool(w: Writer, node: Tensor, x: str) -> str:
     return whole or w.add("MaxPool", x, kernel_shape=op.kernel, **sliding(op))
 
 
+@export("MaxPoolPositions")
+def _max_pool_positions(w: Writer, node: Tensor, x: str) -> str:
+    # ONNX counts through the whole array, and positions are those of a plane.
+    op: Any = node.op
+    kernel = {"kernel_shape": op.kernel, **sliding(op)}
+    places = w.several("MaxPool", 2, x, **kernel)[1]
+    plane = math.prod(node.inputs[0].type.shape[2:])
+    return w.add("Mod", places, w.array(plane, np.int64))
+
+
+@export("ConvWeightGradient")
+def _conv_weight_gradient(w: Writer, node: Tensor, x: str, g: str) -> str:
+    """The convolution of channels as examples by gradients as weights: a step between
+    windows is one between elements of these, and the other way around.
+    """
+    op: Any = node.op
+    n, channels, *space = node.inputs[0].type.shape
+    order = [1, 0, *range(2, node.type.ndim)]
+    if op.groups == 1:
+        x = w.add("Transpose", x, perm=order)
+    else:
+        width = channels // op.groups
+        x = w.add("Reshape", x, w.integers([n, op.groups, width, *space]))
+        x = w.add("Transpose", x, perm=[2, 1, 0, *range(3, node.type.ndim + 1)])
+        x = w.add("Reshape", x, w.integers([width, op.groups * n, *space]))
+    fields = sliding(op)
+    fields["strides"], fields["dilations"] = fields["dilations"], fields["strides"]
+    rows = w.add("Transpose", g, perm=order)
+    y = w.add("Conv", x, rows, group=op.groups, **fields)
+    # Where windows leave out the last elements, more of these come than a kernel has.
+    axes = range(2, node.type.ndim)
+    ends = w.integers([0] * len(axes)), w.integers(op.kernel), w.integers(axes)
+    return w.add("Transpose", w.add("Slice", y, *ends), perm=order)
+
+
 def _average_pool(w: Writer, node: Tensor, x: str) -> str:
     """Averages of the windows of a SumPool; a border of zeros is written out."""
     op: Any = node.op

@@ -337,6 +337,14 @@ export_all(
         "Embedding": lambda w, node, table, ids: w.add(
             "Gather", table, _wide(w, ids), axis=0
         ),
+        "PutAlong": lambda w, node, x, ids: w.add(
+            "ScatterElements",
+            w.add("Expand", number(w, node, 0), w.integers(node.type.shape)),
+            _wide(w, ids),
+            x,
+            axis=node.op.axis,
+            reduction="add",
+        ),
         "TakeAlong": lambda w, node, x, ids: w.add(
             "GatherElements", x, _wide(w, ids), axis=node.op.axis
         ),

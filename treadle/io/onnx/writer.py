@@ -222,7 +222,7 @@ class Writer:
                 self._slices.setdefault(node.inputs[0].serial, []).append(node)
         for node in nodes:
             if node.serial not in names:
-                path, layer = self._path, node.metadata.get("module")
+                path, layer = self._path, (node._metadata or {}).get("module")
                 if layer:
                     self._path = "/" + layer.replace(".", "/")
                 names[node.serial] = self._node(node, names)
