@@ -43,17 +43,15 @@ class OpenClBuilder(TextBuilder):
 
     types: ClassVar[dict[str, str]] = {**WORDS, I1: "bool", F16: "float"}
 
-    def text(self) -> str:
-        """The program: one kernel of the name `kernel_main`."""
+    def kernel(self, name: str) -> str:
+        """The kernel under a name; tables that it reads are `globals` of a program."""
         count = len(self.work.buffers)
         parameters = [f"__global char* m{k}, long o{k}" for k in range(count)]
         parameters.append("__global const long* n")
         body = "\n".join([*self.heads, *self.lines])
         attribute = f"__attribute__((reqd_work_group_size({self.work.items}, 1, 1)))"
-        head = "\n".join([HEAD, *self.globals])
-        arguments = ", ".join(parameters)
-        name = f"void kernel_main({arguments})"
-        return f"{head}\n__kernel {attribute}\n{name} {{\n{body}\n}}\n"
+        head = f"void {name}({', '.join(parameters)})"
+        return f"__kernel {attribute}\n{head} {{\n{body}\n}}\n"
 
     def declaration(self, name: str, kind: str, value: str, fixed: bool) -> str:
         return f"{'const ' if fixed else ''}{self.types[kind]} {name} = {value};"
@@ -181,6 +179,13 @@ class OpenClBuilder(TextBuilder):
 
     def barrier(self) -> None:
         self.emit("barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);")
+
+
+def program_of(builders: Sequence[OpenClBuilder]) -> str:
+    """The program of kernels, which it calls kernel_0, kernel_1 and so on."""
+    tables = dict.fromkeys(table for b in builders for table in b.globals)
+    kernels = [b.kernel(f"kernel_{k}") for k, b in enumerate(builders)]
+    return "\n".join([HEAD, *tables, *kernels])
 
 
 def _signed(text: str) -> str:

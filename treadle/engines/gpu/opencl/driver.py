@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from treadle.engines.gpu.driver import (
     DeviceTraits,
     Place,
 )
-from treadle.engines.gpu.opencl.builder import OpenClBuilder
+from treadle.engines.gpu.opencl.builder import OpenClBuilder, program_of
 from treadle.engines.gpu.work import Work
 from treadle.engines.native.system.host import host
 
@@ -28,12 +29,15 @@ class OpenClMemory:
         self.handle, self.bytes = handle, bytes
 
 
-class OpenClKernel(NamedTuple):
-    """A compiled program with its kernel, and the items of its groups."""
+class OpenClKernel:
+    """A kernel, the items of its groups, and a maker of more of it, each of which has
+    arguments of its own; until it is built, its text."""
 
-    program: Any
-    kernel: Any
-    items: int
+    def __init__(self, builder: OpenClBuilder) -> None:
+        self.builder: OpenClBuilder | None = builder
+        self.items = builder.work.items
+        self.kernel: Any = None
+        self.another: Any = None
 
 
 class OpenClNumbers:
@@ -53,7 +57,7 @@ class OpenClNumbers:
             self.has_run, kernel = True, entry.kernel
         else:
             if len(self.kernels) < self.BOUND:
-                kernel = entry.program.all_kernels()[0]
+                kernel = entry.another()
             else:
                 kernel = self.kernels.pop(next(iter(self.kernels)))
             self.kernels[buffers] = kernel
@@ -89,6 +93,7 @@ class OpenClDriver(CompilingDriver):
         config = handle.single_fp_config
         exact = config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
         self._options = ["-cl-fp32-correctly-rounded-divide-sqrt"] if exact else []
+        self._pending: list[OpenClKernel] = []
         is_cpu = bool(handle.type & cl.device_type.CPU)
         self.device = DeviceTraits(
             name=handle.name.strip(),
@@ -148,16 +153,31 @@ class OpenClDriver(CompilingDriver):
     # -- kernels ---------------------------------------------------------------------
 
     def _compiled(self, work: Work) -> OpenClKernel:
-        program = self.cl.Program(self._context, self.text(work))
-        with self._refusals(), warnings.catch_warnings():
+        entry = OpenClKernel(_written(work))
+        self._pending.append(entry)
+        return entry
+
+    def _build(self, wanted: OpenClKernel) -> None:
+        """Build all kernels that no launch has asked for yet as one program, which
+        takes hardly longer than one; where that is refused, the one that is wanted."""
+        entries, self._pending = dict.fromkeys([*self._pending, wanted]), []
+        try:
+            self._build_together([*entries])
+        except self._raised:
+            self._build_together([wanted])
+
+    def _build_together(self, entries: Sequence[OpenClKernel]) -> None:
+        builders = [x.builder for x in entries if x.builder is not None]
+        program = self.cl.Program(self._context, program_of(builders))
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of compilers, about their own text
             built = program.build(options=self._options)
-        return OpenClKernel(built, built.kernel_main, work.items)
+        for k, entry in enumerate(entries):
+            entry.another = partial(self.cl.Kernel, built, f"kernel_{k}")
+            entry.kernel, entry.builder = entry.another(), None
 
     def text(self, work: Work) -> str:
-        builder = OpenClBuilder(work)
-        work.write(builder)
-        return builder.text()
+        return program_of([_written(work)])
 
     def numbers(self, work: Work, values: Sequence[int]) -> OpenClNumbers:
         flags = self.cl.mem_flags
@@ -175,8 +195,16 @@ class OpenClDriver(CompilingDriver):
     ) -> None:
         key, items = tuple(buffers), entry.items
         try:  # as `_refusals` does, without its layers
+            if entry.builder is not None:
+                self._build(entry)
             kernel = numbers.kernels.get(key) or numbers.kernel(entry, key)
             shape = (groups * items,), (items,)
             self.cl.enqueue_nd_range_kernel(self._queue, kernel, *shape)
         except self._raised as error:
             raise self._told(error) from error
+
+
+def _written(work: Work) -> OpenClBuilder:
+    builder = OpenClBuilder(work)
+    work.write(builder)
+    return builder
