@@ -146,7 +146,7 @@ def cell_rows() -> parts.RowKernels:
     net = Net(dtype="float32")
     x = [td.constant(np.ones(6, "float32")) for _ in range(40)]
     td.stack([net.inner_cell(a, a, a, a)[0] for a in x]).sum().numpy()
-    return next(reversed(parts._known.values()))
+    return next(reversed(parts.native_bodies.known.values()))
 
 
 def test_a_symbolic_number_of_rows_gives_what_compiling_for_it_gives() -> None:

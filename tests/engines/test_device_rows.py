@@ -16,7 +16,8 @@ from tests.batch.nets import Tree, tree
 from tests.engines.gpus import GPUS, gpu
 from treadle.base.errors import TreadleError
 from treadle.engines.counts import Counts
-from treadle.engines.native.forest import tape
+from treadle.engines.gpu import bodies
+from treadle.engines.native.forest import parts, tape
 from treadle.runtime.rows import counts
 
 WORDS, TREES = 11, 12
@@ -145,3 +146,30 @@ def test_memory_of_rows_comes_back(name: str) -> None:
         live.append(gpu(name).store.live)
     # Constants and places of rows stay, as long as programs do.
     assert live[3] == live[2] == live[1]
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_a_new_number_of_rows_translates_nothing(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w = td.param("w", init=np.linspace(-1, 1, 6, dtype=np.float32))
+    scaled = td.function(lambda x: td.tanh(x * w))
+
+    def run(n: int) -> None:
+        with td.options(engine=name):
+            x = [np.full(6, k / n, np.float32) for k in range(n)]
+            loss = td.stack([scaled(td.constant(row)) for row in x]).sum()
+            found, grad = float(loss), td.grad(loss, [w])[0].numpy()
+        values = np.tanh(np.array(x) * w.numpy())
+        assert found == pytest.approx(values.sum(), rel=1e-4, abs=1e-4)
+        want = ((1 - values**2) * np.array(x)).sum(0)
+        np.testing.assert_allclose(grad, want, rtol=1e-4)
+
+    run(70)
+    run(60)  # its sums over rows are of another number
+    monkeypatch.setattr(bodies, "TranslatedBody", None)
+    monkeypatch.setattr(parts, "TranslatedBody", None)
+    for n in (61, 67, 90, 131):
+        before = counts.runs
+        run(n)
+        assert counts.runs > before

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from treadle.base.dtypes import accumulator, float64
-from treadle.base.errors import ArgumentError, ModelFileError, StateError
+from treadle.base.dtypes import float64
+from treadle.base.errors import ArgumentError, StateError
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
+from treadle.optim.beside import ParameterCompanions
 from treadle.optim.groups import parameters_of
 from treadle.runtime.store import store
 
 
-class WeightAverage:
+class WeightAverage(ParameterCompanions):
     """Running averages of parameters; `update()` after each step takes them in.
 
     `swap()` exchanges weights and averages, again to go back; `with swapped():` does
@@ -25,16 +26,8 @@ class WeightAverage:
     """
 
     def __init__(self, params: Any) -> None:
-        self.parameters = parameters_of(params)
-        self.count = Variable(np.zeros((), np.int64), name="updates")
-        self.averages = [
-            Variable(
-                np.zeros(p.shape, accumulator(p.dtype)),
-                name=f"{p.name}/average",
-                dtype=accumulator(p.dtype),
-            )
-            for p in self.parameters
-        ]
+        super().__init__(parameters_of(params), "average", "averages")
+        self.averages = self._variables
         self.is_swapped = False
         self._kept: dict[int, np.ndarray[Any, Any]] = {}
         self._stored: dict[int, np.ndarray[Any, Any]] = {}
@@ -96,28 +89,6 @@ class WeightAverage:
             yield
         finally:
             self.swap()
-
-    def state_dict(self) -> dict[str, np.ndarray[Any, Any]]:
-        """The count and the stored averages: name -> array."""
-        state = {"updates": self.count.numpy()}
-        for k, a in enumerate(self.averages):
-            state[self._key(k)] = a.numpy()
-        return state
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` gave."""
-        targets = {self._key(k): a for k, a in enumerate(self.averages)}
-        targets["updates"] = self.count
-        wrong = sorted(set(targets) ^ set(state))
-        wrong += [k for k in targets if np.shape(state.get(k, 0)) != targets[k].shape]
-        if wrong:
-            raise ModelFileError(f"averages do not fit: {', '.join(wrong)}")
-        store([(variable, np.array(state[k])) for k, variable in targets.items()])
-
-    def _key(self, k: int) -> str:
-        name = self.parameters[k].name
-        names = [p.name for p in self.parameters]
-        return f"{name}/average" if names.count(name) == 1 else f"{name}.{k}/average"
 
 
 class ExponentialAverage(WeightAverage):

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
-from treadle.base.dtypes import accumulator
-from treadle.base.errors import ArgumentError, ModelFileError
+from treadle.base.errors import ArgumentError
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
 from treadle.ops.quantize import quantize_fixed, quantize_log
+from treadle.optim.beside import ParameterCompanions
 from treadle.optim.groups import parameters_of
 from treadle.runtime.store import store
 
 
-class WeightQuantizer:
+class WeightQuantizer(ParameterCompanions):
     """Keeps parameters at the 2^bits - 1 values of a grid: `update()` after each step.
 
     w = Q(p + e), e = p + e - w, p = w: what rounding takes now is given back before the
@@ -49,16 +46,9 @@ class WeightQuantizer:
             raise ArgumentError(f"steps is a number of rounds, not {steps}")
         self.bits, self.steps, self.log = bits, steps, log
         every = parameters_of(params)
-        self.parameters = [p for p in every if biases or len(p.shape) > 1]
-        self.count = Variable(np.zeros((), np.int64), name="updates")
-        self.errors = [
-            Variable(
-                np.zeros(p.shape, accumulator(p.dtype)),
-                name=f"{p.name}/error",
-                dtype=accumulator(p.dtype),
-            )
-            for p in self.parameters
-        ]
+        rounded = [p for p in every if biases or len(p.shape) > 1]
+        super().__init__(rounded, "error", "errors of rounding")
+        self.errors = self._variables
 
     def update(self) -> None:
         """Round the parameters as they are now, after a step."""
@@ -75,25 +65,3 @@ class WeightQuantizer:
         """Q(x): one of 2^bits - 1 values, of 2^bits and zero with `log`."""
         f = quantize_log if self.log else quantize_fixed
         return f(x, self.bits, steps=self.steps)
-
-    def state_dict(self) -> dict[str, np.ndarray[Any, Any]]:
-        """The count and the errors: name -> array."""
-        state = {"updates": self.count.numpy()}
-        for k, e in enumerate(self.errors):
-            state[self._key(k)] = e.numpy()
-        return state
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` gave."""
-        targets = {self._key(k): e for k, e in enumerate(self.errors)}
-        targets["updates"] = self.count
-        wrong = sorted(set(targets) ^ set(state))
-        wrong += [k for k in targets if np.shape(state.get(k, 0)) != targets[k].shape]
-        if wrong:
-            raise ModelFileError(f"errors of rounding do not fit: {', '.join(wrong)}")
-        store([(variable, np.array(state[k])) for k, variable in targets.items()])
-
-    def _key(self, k: int) -> str:
-        name = self.parameters[k].name
-        names = [p.name for p in self.parameters]
-        return f"{name}/error" if names.count(name) == 1 else f"{name}.{k}/error"

@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import Any
 
 from treadle.base.caches import cached
-from treadle.base.symbolic import Symbolic, SymbolicNumber
+from treadle.base.symbolic import Symbolic, SymbolicNumber, SymbolicTrace, compiled
 from treadle.base.types import Type
 from treadle.graph.body import Body, bodies
 from treadle.loops.kernel import Kernel
@@ -66,6 +66,30 @@ def _maker_of(kind: type) -> Callable[[Any, Slots], Maker | None] | None:
     if not is_dataclass(kind) or issubclass(kind, Kernel):
         return None
     return _fallback if issubclass(kind, Fallback) else _record
+
+
+class SizedProgram:
+    """A program for all sizes that its guards admit, with kernels of its own first
+    ones: all else is made for each."""
+
+    def __init__(
+        self, trace: SymbolicTrace, inputs: Sequence[Any], program: Any, more: Any
+    ) -> None:
+        """`program` was made in a trace, which ends here, of some `inputs`; `more` may
+        hold symbolic integers too. Raises Unsized.
+        """
+        slots = Slots()
+        self._whole = program, more
+        self._make = maker(self._whole, slots)
+        trace.open = False
+        self._values = compiled(trace, slots.wanted, inputs=inputs)
+
+    def at(self, sizes: Sequence[int]) -> tuple[Any, Any] | None:
+        """The program for some sizes, and what more there is; None if it is another."""
+        values = self._values(sizes)
+        if values is None:
+            return None
+        return self._make(values) if self._make else self._whole
 
 
 def _number(x: Symbolic | SymbolicNumber, slots: Slots) -> Maker:

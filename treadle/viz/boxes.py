@@ -102,34 +102,45 @@ def keys_of(nodes: list[Tensor]) -> list[tuple[str, str]]:
 def collapsed(nodes: list[Tensor]) -> list[Box]:
     """Neighbors of one module and line in one box; no cycle can come of it.
 
-    A leaf goes to its first reader. Too many boxes are those of outer modules, then
-    pairs of neighbors.
+    Too many boxes are those of outer modules, then pairs of neighbors.
     """
+    return [boxed(key, members) for key, members in grouped(nodes, keys_of(nodes))]
+
+
+Group = tuple[tuple[str, str], list[Tensor]]
+
+
+def grouped(
+    nodes: list[Tensor],
+    keys: list[tuple[str, str]],
+    wished: int = WISHED,
+    most: int = MOST,
+) -> list[Group]:
+    """Runs of neighbors that share their module and line, of outer modules above so
+    many as are wished; no cycle can be. A leaf goes to its first reader."""
     readers = users(nodes)
     leaves = [n for n in nodes if not n.inputs and n.serial in readers]
     apart = {leaf.serial for leaf in leaves}
-    keyed = zip(nodes, keys_of(nodes), strict=True)
+    keyed = zip(nodes, keys, strict=True)
     inner = [(n, key) for n, key in keyed if n.serial not in apart]
-    depth = max(module.count(".") for _, (module, _) in inner) + 1
-    groups = grouped(inner, depth)
-    while len(groups) > WISHED and depth > 1:
+    depth = max((module.count(".") for _, (module, _) in inner), default=0) + 1
+    groups = _runs(inner, depth)
+    while len(groups) > wished and depth > 1:
         depth -= 1
-        groups = grouped(inner, depth)
-    while len(groups) > MOST:
+        groups = _runs(inner, depth)
+    while len(groups) > most:
         pairs = [groups[k : k + 2] for k in range(0, len(groups), 2)]
         groups = [(pair[0][0], [n for _, g in pair for n in g]) for pair in pairs]
     home = {n.serial: members for _, members in groups for n in members}
     for leaf in leaves:
         first = min(readers[leaf.serial], key=attrgetter("serial"))
         home[first.serial].append(leaf)
-    return [boxed(key, members) for key, members in groups]
+    return groups
 
 
-def grouped(
-    keyed: list[tuple[Tensor, tuple[str, str]]], depth: int
-) -> list[tuple[tuple[str, str], list[Tensor]]]:
-    """Runs of neighbors that share line and outer module, down to a depth of path."""
-    groups: list[tuple[tuple[str, str], list[Tensor]]] = []
+def _runs(keyed: list[tuple[Tensor, tuple[str, str]]], depth: int) -> list[Group]:
+    """Neighbors that share line and outer module, down to a depth of its path."""
+    groups: list[Group] = []
     for node, (module, line) in keyed:
         key = ".".join(module.split(".")[:depth]), line
         if groups and groups[-1][0] == key:

@@ -15,7 +15,7 @@ from treadle.engines.lowered import Outlined, Piece
 from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
-from treadle.graph.traversal import reach, stages, users
+from treadle.graph.traversal import reach, stages
 from treadle.runtime.explain import explain
 from treadle.runtime.profile import Profile
 from treadle.viz.boxes import (
@@ -27,6 +27,7 @@ from treadle.viz.boxes import (
     boxes_of,
     describe,
     draw,
+    grouped,
     keys_of,
     notes_of,
     side_by_side,
@@ -184,39 +185,10 @@ def staged(roots: list[Tensor], values: bool, gradients: bool) -> Drawing:
 def framed_modules(roots: list[Tensor]) -> Drawing:
     """Frames around neighbors of one module; leaves stand with their first reader."""
     nodes = reach(roots)
-    readers = users(nodes)
-    leaves = [n for n in nodes if not n.inputs and n.serial in readers]
-    apart = {leaf.serial for leaf in leaves}
-    keyed = [
-        (node, module)
-        for node, (module, _) in zip(nodes, keys_of(nodes), strict=True)
-        if node.serial not in apart
-    ]
-    depth = max((module.count(".") for _, module in keyed), default=0) + 1
-    groups = neighbors(keyed, depth)
-    while len(groups) > FRAMES and depth > 1:
-        depth -= 1
-        groups = neighbors(keyed, depth)
-    home = {n.serial: members for _, members in groups for n in members}
-    for leaf in leaves:
-        first = min(readers[leaf.serial], key=attrgetter("serial"))
-        home[first.serial].append(leaf)
-    boxes = [frame(module, members, len(nodes)) for module, members in groups]
+    keys = [(module, "") for module, _ in keys_of(nodes)]
+    groups = grouped(nodes, keys, FRAMES, len(nodes))
+    boxes = [frame(module, members, len(nodes)) for (module, _), members in groups]
     return draw(boxes)
-
-
-def neighbors(
-    keyed: Sequence[tuple[Tensor, str]], depth: int
-) -> list[tuple[str, list[Tensor]]]:
-    """Runs of neighbors of one module, down to a depth of its path: no cycle can be."""
-    groups: list[tuple[str, list[Tensor]]] = []
-    for node, module in keyed:
-        key = ".".join(module.split(".")[:depth])
-        if groups and groups[-1][0] == key:
-            groups[-1][1].append(node)
-        else:
-            groups.append((key, [node]))
-    return groups
 
 
 def frame(module: str, members: list[Tensor], total: int) -> Box:

@@ -14,7 +14,7 @@ from treadle.base.dtypes import uint8
 from treadle.base.types import Type
 from treadle.batch.forest import Forest
 from treadle.engines.base import PositionError
-from treadle.engines.gpu.bodies import DeviceBodies, DeviceRows
+from treadle.engines.gpu.bodies import DeviceBodies
 from treadle.engines.gpu.driver import Place
 from treadle.engines.gpu.linked import STATUS as STATUS_BYTES
 from treadle.engines.gpu.memory import DeviceBlocks, GpuValue
@@ -36,7 +36,6 @@ from treadle.engines.native.forest.bases import (
 from treadle.engines.native.forest.matrices import Matrices, aligned
 from treadle.engines.native.forest.places import Spots
 from treadle.engines.native.forest.program import ForestProgram
-from treadle.graph.body import Body
 from treadle.graph.resident import Resident
 
 AsArgument = Callable[[Any, Any], GpuValue]
@@ -53,7 +52,7 @@ class DeviceForest(ForestProgram):
         bodies: DeviceBodies,
         as_argument: AsArgument,
     ) -> None:
-        self._bodies, self.as_argument = bodies, as_argument
+        self.bodies, self.as_argument = bodies, as_argument
         self.store = bodies.store
         self._home = VALUES  # of the table that is being made
         super().__init__(forest, gradient, taken)
@@ -68,9 +67,6 @@ class DeviceForest(ForestProgram):
 
     def steps(self) -> Any:
         return DeviceAssembly(self.store, self._home)
-
-    def compiled(self, key: Any, make: Callable[[int], Body]) -> DeviceRows:
-        return self._bodies.at(key, make)
 
     def backward(self, seeds: Sequence[Spots]) -> Any:
         self._home = GRADS
@@ -95,7 +91,7 @@ class DeviceForest(ForestProgram):
             if back is not None and template.total is not None:
                 n = size_bucket(instance.count) if template.sums else instance.count
                 key = template.total.body.number, "total"
-                rows.append((self.compiled(key, template.total_at), np.array([n])))
+                rows.append((self.bodies.at(key, template.total_at), np.array([n])))
             if not all(x.possible(n) for x, n in rows):
                 return False
         return True

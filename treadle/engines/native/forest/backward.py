@@ -111,7 +111,7 @@ class Backward:
         if part is None:
             return
         n = size_bucket(instance.count) if template.sums else instance.count
-        rows = program.compiled((part.body.number, "total"), template.total_at)
+        rows = program.bodies.at((part.body.number, "total"), template.total_at)
         like, numbers = rows.at(n)
         arguments = [program.address(number, s)[0] for s in part.sources]
         types = [y.type for y in part.body.outputs]

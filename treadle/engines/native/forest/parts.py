@@ -7,7 +7,7 @@ its guards admit.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -64,6 +64,35 @@ def _inside(array: Any) -> Any:
     return np.ascontiguousarray(array)
 
 
+def first_program(drafts: Iterator[Draft]) -> Program:
+    """The program of a graph that fits whatever it needs."""
+    return next(drafts).build()
+
+
+def symbolic(
+    make: Callable[[int], Body],
+    n: int,
+    sized: Callable[..., Any],
+    target: Target | None = None,
+) -> tuple[TranslatedBody, Any]:
+    """A body translated for a symbolic number of rows, at first n, and what `sized`
+    makes of its program; raises whatever cannot be done with one."""
+    trace = SymbolicTrace([n])
+    try:
+        body = make(trace.symbols[0])  # type: ignore[arg-type]
+        part = TranslatedBody(body, first_program, target)
+        inside = tuple([x for x in part.order if type(x) is SymbolicNumber])
+        return part, sized(trace, trace.symbols, part.made, inside)
+    finally:
+        trace.open = False
+
+
+def filled(order: Sequence[Source | SymbolicNumber], inside: Sequence[Any]) -> Any:
+    """What a program is given, with values of the symbolic numbers inside."""
+    values = iter(inside)
+    return [next(values) if type(x) is SymbolicNumber else x for x in order]
+
+
 class _Alone:
     """The steps of a body for its number of rows alone."""
 
@@ -83,14 +112,7 @@ class _Variant:
 
     def __init__(self, make: Callable[[int], Body], n: int) -> None:
         """Made for n rows; raises whatever cannot be done with a symbolic number."""
-        trace = SymbolicTrace([n])
-        try:
-            body = make(trace.symbols[0])  # type: ignore[arg-type]
-            part = TranslatedBody(body, lambda drafts: next(drafts).build())
-            inside = tuple([x for x in part.order if type(x) is SymbolicNumber])
-            self.sized = SymbolicProgram(trace, trace.symbols, part.made, inside)
-        finally:
-            trace.open = False
+        part, self.sized = symbolic(make, n, SymbolicProgram)
         self.order, self.outputs = part.order, part.outputs
         # By the most rows: how memory is planned, and arrays within.
         self._likes: dict[int, Compiled] = {}
@@ -121,38 +143,69 @@ class _Variant:
             if values is None:
                 raise Unsized
             linked, inside = self.sized.linked(values)
-            arrays = iter(inside)
-            order: list[Any] = [
-                next(arrays) if type(x) is SymbolicNumber else x for x in self.order
-            ]
             if self.sized.whole.rest.needs != linked.needs:
                 linked.needs = None  # what positions are below of differs with n
+            order = filled(self.order, inside)
             steps = self._likes[most] = Compiled(linked, order, self.outputs)
         return steps
 
 
-Filled = tuple[_Alone | _Variant, Numbers]
+Filled = tuple[Any, Numbers]  # steps that are `like` those for n rows, and numbers
+
+
+class RowBodies:
+    """The bodies of rows of an engine, and how it makes steps of them."""
+
+    def __init__(self, title: str, kernels_lock: Any = None) -> None:
+        """Bodies take turns by a lock, each by its own one or all by one of others."""
+        self.known: Cache[Any, RowKernels] = Cache(title, BODIES)
+        self.kernels_lock = kernels_lock
+        self._lock = lock()
+
+    def at(self, key: Any, make: Callable[[int], Body]) -> RowKernels:
+        """The body of a key by rows; `make` has it for a number of them."""
+        key = key, current().compilation
+        with self._lock:
+            rows = self.known.get(key)
+            if rows is None:
+                rows = self.known[key] = RowKernels(make, self)
+            else:
+                self.known.move_to_end(key)
+        return rows
+
+    def alone(self, body: Body) -> Filled:
+        """The steps of a body for its number of rows alone."""
+        alone = _Alone(body)
+        return alone, alone.numbers
+
+    def variant(self, make: Callable[[int], Body], n: int) -> Any:
+        """Steps `at` numbers of rows that guards admit, made for n of them."""
+        return _Variant(make, n)
+
+    def count(self, body: Body) -> int:
+        """The steps of a body, as they are launched."""
+        linked: Linked = TranslatedBody(body).made
+        return sum(count for _, count in linked.spans)
 
 
 class RowKernels:
     """A body for any number of rows: for most of them numbers are filled in."""
 
-    def __init__(self, make: Callable[[int], Body]) -> None:
-        self.make = make
-        self.variants: Variants[_Variant] = Variants(VARIANTS)
+    def __init__(self, make: Callable[[int], Body], bodies: RowBodies) -> None:
+        self.make, self._bodies = make, bodies
+        self.variants: Variants[Any] = Variants(VARIANTS)
         self.known: OrderedDict[int, Filled] = OrderedDict()
         self._records: int | None = None
-        self.lock = lock()
+        self.lock = bodies.kernels_lock or lock()
 
     def records(self) -> int:
-        """The native records of one row by itself."""
+        """The native records, or the launches, of one row by itself."""
         if self._records is None:
             with self.lock, tracing("rows"):
-                linked: Linked = TranslatedBody(self.make(1)).made
-                self._records = sum(count for _, count in linked.spans)
+                self._records = self._bodies.count(self.make(1))
         return self._records
 
-    def at(self, n: int) -> tuple[Compiled, Numbers]:
+    def at(self, n: int) -> tuple[Any, Numbers]:
         """The steps for n rows: what they are like, and their numbers."""
         steps, numbers = self._at(n)
         return steps.like(n), numbers
@@ -167,10 +220,10 @@ class RowKernels:
         return filled
 
     def possible(self, counts: Numbers) -> bool:
-        """Return True if there are native steps for these numbers of rows."""
+        """Return True if the engine has steps for these numbers of rows."""
         return all(self.at(n)[0].possible for n in dict.fromkeys(counts.tolist()))
 
-    def alike(self, counts: Numbers) -> Iterator[tuple[Compiled, Numbers, Any]]:
+    def alike(self, counts: Numbers) -> Iterator[tuple[Any, Numbers, Any]]:
         """The steps for some numbers of rows, where these differ in numbers alone: what
         they are like, a row of numbers for each, and which of the counts these are.
         """
@@ -189,25 +242,11 @@ class RowKernels:
         if n >= LEAST:
             filled = self.variants.find(lambda v: v.at(n))
             if filled is None:
-                variant = partial(_Variant, self.make, n)
+                variant = partial(self._bodies.variant, self.make, n)
                 filled = self.variants.add(variant, lambda v: v.at(n))
         if filled is None:
-            alone = _Alone(self.make(n))
-            filled = alone, alone.numbers
+            filled = self._bodies.alone(self.make(n))
         return filled
 
 
-_lock = lock()
-_known: Cache[Any, RowKernels] = Cache("bodies by rows", BODIES)
-
-
-def compiled(key: Any, make: Callable[[int], Body]) -> RowKernels:
-    """The body of a key by rows; `make` has it for a number of them."""
-    key = key, current().compilation
-    with _lock:
-        rows = _known.get(key)
-        if rows is None:
-            rows = _known[key] = RowKernels(make)
-        else:
-            _known.move_to_end(key)
-    return rows
+native_bodies = RowBodies("bodies by rows")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -26,8 +26,7 @@ from treadle.engines.native.forest.bases import (
 )
 from treadle.engines.native.forest.matrices import Matrices, Read, aligned, row_types
 from treadle.engines.native.forest.moves import adds
-from treadle.engines.native.forest.parts import compiled
-from treadle.graph.body import Body
+from treadle.engines.native.forest.parts import RowBodies, native_bodies
 
 Source = tuple[str, int]
 Spots = np.ndarray[Any, np.dtype[np.int64]]  # of each value: instance, output, row
@@ -39,8 +38,11 @@ class Places:
 
     A run takes an array for each leaf that is no part of another one, in their order,
     and for each node that rows share (`shared`, by serial). Beside what rows make, some
-    values are `taken`, each time those of some places side by side.
+    values are `taken`, each time those of some places side by side. Steps are made of
+    the `bodies` of an engine.
     """
+
+    bodies: RowBodies = native_bodies
 
     def __init__(
         self, forest: Forest, gradient: bool, taken: Sequence[Spots] = ()
@@ -64,13 +66,9 @@ class Places:
         """A table to be: other engines have steps of their own."""
         return Assembly()
 
-    def compiled(self, key: Any, make: Callable[[int], Body]) -> Any:
-        """The body of a key for any number of rows, as those steps have it."""
-        return compiled(key, make)
-
     def part(self, part: Part) -> Any:
         """A part for any number of rows."""
-        return self.compiled((part.body.number, part.has_rows), part.at)
+        return self.bodies.at((part.body.number, part.has_rows), part.at)
 
     def forward_of(self, instance: Instance) -> Part:
         """The part that makes the rows of an instance."""
