@@ -8,140 +8,91 @@ from __future__ import annotations
 from functools import cache
 
 from treadle.base.dtypes import DType, float32, float64
+from treadle.engines.native.codegen.builder import (
+    F32,
+    F64,
+    I1,
+    I8,
+    I64,
+    PTR,
+    Builder,
+    Value,
+    vector,
+)
 from treadle.engines.native.codegen.jit import compile_functions
 
 GATHER_BYTES = 65_536  # that one part of a gathering step moves at least
 ADD_GRAIN = 8_192  # elements that one part of an adding step adds at least
 LANES = 16
 
-# Arguments: where each row is, where the rows go, bytes of a row.
-_GATHER = """
-declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+PARAMETERS = [("arguments", PTR), ("first", I64), ("last", I64), ("worker", I64)]
 
-define void @treadle_gather(ptr %arguments, i64 %first, i64 %last, i64 %worker) {
-entry:
-  %sources = load ptr, ptr %arguments, align 8
-  %a1 = getelementptr i64, ptr %arguments, i64 1
-  %target = load ptr, ptr %a1, align 8
-  %a2 = getelementptr i64, ptr %arguments, i64 2
-  %bytes = load i64, ptr %a2, align 8
-  br label %loop
-loop:
-  %row = phi i64 [%first, %entry], [%row1, %body]
-  %more = icmp slt i64 %row, %last
-  br i1 %more, label %body, label %end
-body:
-  %place = getelementptr ptr, ptr %sources, i64 %row
-  %from = load ptr, ptr %place, align 8
-  %offset = mul i64 %row, %bytes
-  %to = getelementptr i8, ptr %target, i64 %offset
-  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 %bytes, i1 false)
-  %row1 = add i64 %row, 1
-  br label %loop
-end:
-  ret void
-}
-"""
 
-# Arguments: source, target, bytes.
-_COPY = """
-declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+def _begun(name: str, *kinds: str) -> tuple[Builder, list[Value]]:
+    """A function under construction, and what its arguments are."""
+    b = Builder(f"treadle_{name}", PARAMETERS)
+    table = b.arguments["arguments"]
+    places = [b.offset(table, b.i64(k), I64) for k in range(len(kinds))]
+    return b, [b.load(kind, p, 8) for kind, p in zip(kinds, places, strict=True)]
 
-define void @treadle_copy(ptr %arguments, i64 %first, i64 %last, i64 %worker) {
-  %from = load ptr, ptr %arguments, align 8
-  %a1 = getelementptr i64, ptr %arguments, i64 1
-  %to = load ptr, ptr %a1, align 8
-  %a2 = getelementptr i64, ptr %arguments, i64 2
-  %bytes = load i64, ptr %a2, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 %bytes, i1 false)
-  ret void
-}
-"""
 
-# Arguments: where each row belongs, the rows, rows, elements of a row. Work items are
-# columns: who has some adds all their rows in order, whoever shares the work.
-_ADD = """
-define void @treadle_add_TYPE(ptr %arguments, i64 %first, i64 %last, i64 %worker) {
-entry:
-  %targets = load ptr, ptr %arguments, align 8
-  %a1 = getelementptr i64, ptr %arguments, i64 1
-  %source = load ptr, ptr %a1, align 8
-  %a2 = getelementptr i64, ptr %arguments, i64 2
-  %rows = load i64, ptr %a2, align 8
-  %a3 = getelementptr i64, ptr %arguments, i64 3
-  %width = load i64, ptr %a3, align 8
-  %columns = sub i64 %last, %first
-  %tail = and i64 %columns, LESS
-  %even = sub i64 %last, %tail
-  br label %rows_loop
-rows_loop:
-  %row = phi i64 [0, %entry], [%row1, %next]
-  %more = icmp slt i64 %row, %rows
-  br i1 %more, label %body, label %end
-body:
-  %place = getelementptr ptr, ptr %targets, i64 %row
-  %to = load ptr, ptr %place, align 8
-  %start = mul i64 %row, %width
-  %from = getelementptr TYPE, ptr %source, i64 %start
-  br label %vector
-vector:
-  %c = phi i64 [%first, %body], [%c1, %lanes]
-  %inside = icmp slt i64 %c, %even
-  br i1 %inside, label %lanes, label %single
-lanes:
-  %p = getelementptr TYPE, ptr %from, i64 %c
-  %q = getelementptr TYPE, ptr %to, i64 %c
-  %x = load <COUNT x TYPE>, ptr %p, align SIZE
-  %y = load <COUNT x TYPE>, ptr %q, align SIZE
-  %z = fadd <COUNT x TYPE> %y, %x
-  store <COUNT x TYPE> %z, ptr %q, align SIZE
-  %c1 = add i64 %c, COUNT
-  br label %vector
-single:
-  %d = phi i64 [%c, %vector], [%d1, %one]
-  %left = icmp slt i64 %d, %last
-  br i1 %left, label %one, label %next
-one:
-  %p1 = getelementptr TYPE, ptr %from, i64 %d
-  %q1 = getelementptr TYPE, ptr %to, i64 %d
-  %x1 = load TYPE, ptr %p1, align SIZE
-  %y1 = load TYPE, ptr %q1, align SIZE
-  %z1 = fadd TYPE %y1, %x1
-  store TYPE %z1, ptr %q1, align SIZE
-  %d1 = add i64 %d, 1
-  br label %single
-next:
-  %row1 = add i64 %row, 1
-  br label %rows_loop
-end:
-  ret void
-}
-"""
+def _copied(b: Builder, source: Value, target: Value, bytes: Value) -> None:
+    arguments = [target, source, bytes, Value("false", I1)]
+    b.call("llvm.memcpy.p0.p0.i64", "void", arguments)
 
-_NAMES: dict[DType, tuple[str, int, int]] = {
-    float32: ("float", 4, LANES),
-    float64: ("double", 8, LANES // 2),
+
+def _gather() -> Builder:
+    """Of where each row is, where the rows go, bytes of a row."""
+    b, (sources, target, bytes) = _begun("gather", PTR, PTR, I64)
+    with b.loop(b.arguments["first"], b.arguments["last"], b.i64(1)) as rows:
+        source = b.load(PTR, b.offset(sources, rows.index, PTR), 8)
+        _copied(b, source, b.offset(target, b.mul(rows.index, bytes), I8), bytes)
+    b.ret()
+    return b
+
+
+def _copy() -> Builder:
+    """Of source, target, bytes."""
+    b, arguments = _begun("copy", PTR, PTR, I64)
+    _copied(b, *arguments)
+    b.ret()
+    return b
+
+
+def _add(name: str, kind: str, lanes: int) -> Builder:
+    """Of where each row belongs, the rows, rows, elements of a row. Work items are
+    columns: who has some adds all their rows in order, whoever shares the work."""
+    b, (targets, source, rows, width) = _begun(f"add_{name}", PTR, PTR, I64, I64)
+    first, last = b.arguments["first"], b.arguments["last"]
+    even = b.sub(last, b.and_(b.sub(last, first), b.i64(lanes - 1)))
+    with b.loop(b.i64(0), rows, b.i64(1)) as turn:
+        target = b.load(PTR, b.offset(targets, turn.index, PTR), 8)
+        row = b.offset(source, b.mul(turn.index, width), kind)
+        for part in ((first, even, lanes, vector(kind, lanes)), (even, last, 1, kind)):
+            begin, end, step, elements = part
+            with b.loop(begin, end, b.i64(step)) as columns:
+                x = b.load(elements, b.offset(row, columns.index, kind))
+                place = b.offset(target, columns.index, kind)
+                b.store(b.fadd(b.load(elements, place), x), place)
+    b.ret()
+    return b
+
+
+_KINDS: dict[DType, tuple[str, int]] = {
+    float32: (F32, LANES),
+    float64: (F64, LANES // 2),
 }
 
 
 def adds(dtype: DType) -> bool:
     """Return True if rows of a dtype can be added up."""
-    return dtype in _NAMES
+    return dtype in _KINDS
 
 
 @cache
 def moves() -> dict[str, int]:
     """The functions by what they do: "gather", "copy", and "add" by dtype name."""
-    texts = {"treadle_gather": _GATHER, "treadle_copy": _COPY}
-    for name, size, count in _NAMES.values():
-        text = _ADD.replace("LESS", str(count - 1)).replace("COUNT", str(count))
-        text = text.replace("SIZE", str(size)).replace("TYPE", name)
-        texts[f"treadle_add_{name}"] = text
-    addresses = compile_functions(texts)
-    functions = {
-        "gather": addresses["treadle_gather"],
-        "copy": addresses["treadle_copy"],
-    }
-    for dtype, (name, _, _) in _NAMES.items():
-        functions[f"add {dtype.name}"] = addresses[f"treadle_add_{name}"]
-    return functions
+    functions = {"gather": _gather(), "copy": _copy()}
+    functions |= {f"add {t.name}": _add(t.name, *kind) for t, kind in _KINDS.items()}
+    addresses = compile_functions({b.name: b.text() for b in functions.values()})
+    return {what: addresses[b.name] for what, b in functions.items()}

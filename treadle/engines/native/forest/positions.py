@@ -12,46 +12,9 @@ import numpy as np
 from treadle.base.arrays import Numbers
 from treadle.base.types import Type
 from treadle.batch.forest import Forest, Instance
+from treadle.engines.native.codegen.builder import I64, PTR, Builder
 from treadle.engines.native.codegen.jit import compile_functions
 
-# Whether all of `size` integers, at each of `count` places among all, are below
-# `extent`; those that are negative are large.
-_BELOW = """
-define i64 @treadle_below_NAME(ptr %all, ptr %own, i64 %count, i64 %size, i64 %extent) {
-entry:
-  br label %rows
-rows:
-  %row = phi i64 [0, %entry], [%row1, %next]
-  %more = icmp slt i64 %row, %count
-  br i1 %more, label %one, label %right
-one:
-  %numbers = getelementptr i64, ptr %own, i64 %row
-  %number = load i64, ptr %numbers, align 8
-  %place = getelementptr ptr, ptr %all, i64 %number
-  %from = load ptr, ptr %place, align 8
-  br label %elements
-elements:
-  %k = phi i64 [0, %one], [%k1, %fine]
-  %left = icmp slt i64 %k, %size
-  br i1 %left, label %look, label %next
-look:
-  %p = getelementptr TYPE, ptr %from, i64 %k
-  %x = load TYPE, ptr %p, align BYTES
-  %wide = WIDEN
-  %below = icmp ult i64 %wide, %extent
-  br i1 %below, label %fine, label %wrong
-fine:
-  %k1 = add i64 %k, 1
-  br label %elements
-next:
-  %row1 = add i64 %row, 1
-  br label %rows
-right:
-  ret i64 1
-wrong:
-  ret i64 0
-}
-"""
 _NUMBERS = "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"
 _FUNCTION = ctypes.CFUNCTYPE(
     ctypes.c_int64, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 3
@@ -96,19 +59,33 @@ def positions_of(
     return positions
 
 
+def _below(name: str) -> Builder:
+    """Whether all of `size` integers, at each of `count` places among all, are below
+    `extent`; those that are negative are large.
+    """
+    parameters = [("all", PTR), ("own", PTR), ("count", I64), ("size", I64)]
+    b = Builder(f"treadle_below_{name}", [*parameters, ("extent", I64)])
+    arg, one, kind = b.arguments, b.i64(1), f"i{name.lstrip('uint')}"
+    with b.loop(b.i64(0), arg["count"], one, [b.i64(0)]) as rows:
+        leaf = b.load(I64, b.offset(arg["own"], rows.index, I64))
+        start = b.load(PTR, b.offset(arg["all"], leaf, PTR), 8)
+        with b.loop(b.i64(0), arg["size"], one, rows.values) as elements:
+            x = b.load(kind, b.offset(start, elements.index, kind))
+            x = b.convert("zext" if name.startswith("u") else "sext", x, I64)
+            wrong = b.convert("zext", b.compare("uge", x, arg["extent"]), I64)
+            elements.next([b.or_(elements.values[0], wrong)])
+        rows.next(elements.values)
+    b.ret(b.convert("zext", b.compare("eq", rows.values[0], b.i64(0)), I64))
+    return b
+
+
 @cache
 def _functions() -> dict[str, tuple[Any, int]]:
     """The functions by the name of a dtype, with their addresses: their code stays
     loaded as long as these are kept.
     """
-    texts = {}
-    for name in _NUMBERS:
-        bits = int(name.lstrip("uint"))
-        how = "zext" if name.startswith("u") else "sext"
-        widen = f"{how} i{bits} %x to i64" if bits < 64 else "add i64 %x, 0"
-        text = _BELOW.replace("NAME", name).replace("WIDEN", widen)
-        texts[name] = text.replace("TYPE", f"i{bits}").replace("BYTES", str(bits // 8))
-    texts = {f"treadle_below_{name}": text for name, text in texts.items()}
+    by_dtype = {name: _below(name) for name in _NUMBERS}
+    texts = {b.name: b.text() for b in by_dtype.values()}
     addresses = compile_functions(texts, lasting=True)
-    by_dtype = {name: addresses[f"treadle_below_{name}"] for name in _NUMBERS}
-    return {name: (_FUNCTION(address), address) for name, address in by_dtype.items()}
+    places = {name: addresses[b.name] for name, b in by_dtype.items()}
+    return {name: (_FUNCTION(address), address) for name, address in places.items()}
