@@ -20,7 +20,7 @@ from treadle.base.torch.networks import (
     UTILS,
 )
 
-_PLACES = {
+_PLACES: dict[str, str | dict[str, str]] = {
     "treadle": FUNCTIONS,
     "treadle.data": DATA,
     "treadle.fft": FFT,
@@ -44,8 +44,10 @@ def answers(place: str) -> dict[str, str]:
     >>> answers("treadle")["cat"]
     'td.concat'
     """
-    lines = [line.split(" ", 1) for line in _PLACES[place].strip().splitlines()]
-    return {name: here.strip() for name, here in lines}
+    known = _PLACES[place]
+    if isinstance(known, dict):
+        return known
+    return dict(line.split(" ", 1) for line in known.strip().splitlines())
 
 
 def missing(module: str, name: str) -> AttributeError:

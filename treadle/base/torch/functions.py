@@ -1,9 +1,7 @@
 """Names of torch, and what stands for them here: one a line."""
 
-FUNCTIONS = """
+_OTHERS = """
 absolute td.abs
-adaptive_avg_pool1d td.nn.functional.adaptive_avg_pool1d
-adaptive_max_pool1d td.nn.functional.adaptive_max_pool1d
 addbmm b + td.sum(x @ y, 0)
 addcdiv x + value * y / z
 addcmul x + value * y * z
@@ -35,8 +33,6 @@ bucketize td.searchsorted(boundaries, x)
 cat td.concat
 cdist td.sqrt(td.squared_distance(x[:, None], y[None], axis=-1))
 chain_matmul td.linalg.matmul, one after the other
-channel_shuffle td.nn.functional.channel_shuffle
-cholesky td.linalg.cholesky
 chunk td.split(x, chunks, axis)
 clamp td.clip
 clamp_max td.minimum
@@ -47,13 +43,11 @@ compile td.function
 complex x + 1j * y
 concatenate td.concat
 constant_pad_nd td.pad
-cross td.linalg.cross
 cummax td.cumulative_max
 cummin -td.cumulative_max(-x)
 cumprod td.cumulative_prod
 cumsum td.cumulative_sum
 deg2rad td.radians
-det td.linalg.det
 detach td.stop_gradient
 diag_embed x[..., None] * td.eye(n)
 diagflat td.diag
@@ -62,7 +56,6 @@ dist td.norm(x - y)
 div td.divide
 dsplit td.split(x, parts, axis=2)
 dstack td.concat(xs, axis=2)
-embedding_bag td.nn.functional.embedding_bag
 empty_like td.zeros(x.shape, x.dtype)
 enable_grad the rule outside of td.no_grad()
 device td.options(engine=...)
@@ -92,13 +85,10 @@ GradScaler td.optim.LossScale
 get_default_dtype td.options(dtype=...)
 get_num_threads td.options(threads=...)
 get_rng_state td.random.seed_state
-grid_sample td.nn.functional.grid_sample
 gt td.greater
 gru td.nn.GRU
 gumbel td.random.gumbel
-hardshrink td.nn.functional.hardshrink
 heaviside td.where(x > 0, 1.0, td.where(x < 0, 0.0, y))
-hinge_embedding_loss td.nn.functional.hinge_embedding_loss
 histc td.scatter_add(td.zeros(n), td.searchsorted(edges, x), 1.0)
 hsplit td.split(x, parts, axis=1)
 hstack td.concat(xs, axis=-1)
@@ -122,19 +112,14 @@ le td.less_equal
 linspace start + td.arange(n) * step
 logaddexp2 td.log2(td.pow(2.0, x) + td.pow(2.0, y))
 logcumsumexp td.cumulative_logsumexp
-logdet td.linalg.logdet
 logit td.log(x) - td.log1p(-x)
 logspace td.pow(base, exponents)
 lstm td.nn.LSTM
-lstsq td.linalg.lstsq
 lt td.less
 manual_seed td.set_options(seed=...)
 masked_fill td.where(mask, value, x)
 masked_scatter td.where(mask, values, x)
 masked_select x[mask], of a mask that is known
-matrix_exp td.linalg.matrix_exp
-matrix_power td.linalg.matrix_power
-matrix_rank td.linalg.matrix_rank
 mm td.matmul
 mode ~ td.unique_counts
 movedim td.moveaxis
@@ -150,15 +135,10 @@ neg td.negative
 normal td.random.normal
 numel x.numel()
 ones_like td.ones(x.shape, x.dtype)
-pairwise_distance td.nn.functional.pairwise_distance
-pdist td.nn.functional.pdist
 permute td.permute_dims
 pinverse td.linalg.pinv
-pixel_shuffle td.nn.functional.pixel_shuffle
-pixel_unshuffle td.nn.functional.pixel_unshuffle
 poisson ~ td.callback of a generator
 polar r * td.exp(1j * angle)
-qr td.linalg.qr
 quantile ~ td.kth_value
 rad2deg td.degrees
 rand td.random.uniform(shape)
@@ -182,24 +162,19 @@ set_grad_enabled td.no_grad
 set_num_threads td.set_options(threads=...)
 set_rng_state td.random.restore
 sgn td.sign
-slogdet td.linalg.slogdet
 sparse_coo_tensor td.CSR
 sparse_csr_tensor td.CSR
-solve td.linalg.solve
 split_with_sizes td.split(x, sizes, axis)
 spmm td.csr_matmul
 std_mean td.std(x, axis, correction=1), td.mean(x, axis)
 sub td.subtract
-svd td.linalg.svd
 swapdims td.swapaxes
 take_along_dim td.take_along_axis
 tensor td.asarray
 tensor_split td.split(x, sizes, axis)
-threshold td.nn.functional.threshold
 topk td.top_k(x, k, axis)
 trapezoid td.sum((y[1:] + y[:-1]) / 2 * dx)
 trapz td.sum((y[1:] + y[:-1]) / 2 * dx)
-triangular_solve td.linalg.triangular_solve
 true_divide td.divide
 unbind td.unstack
 unique td.unique_values
@@ -225,7 +200,6 @@ is_nonzero bool(x)
 istft ~ td.fft.irfft of frames
 nanmedian td.median of the elements that are numbers
 promote_types td.result_type
-rrelu td.nn.functional.rrelu
 scatter_reduce ~ td.scatter_add
 segment_reduce ~ td.scatter_add
 set_default_device td.set_options(engine=...)
@@ -308,61 +282,39 @@ select_scatter x.at[k].set(values)
 slice_scatter x.at[a:b].set(values)
 svd_lowrank td.linalg.svd
 symeig td.linalg.eigh
-eig td.linalg.eig
 unsafe_chunk td.split(x, chunks, axis)
 unsafe_split td.split(x, sizes, axis)
-abs_ v.assign(td.abs(v)), of a Variable,
-acos_ v.assign(td.acos(v)), of a Variable,
-acosh_ v.assign(td.acosh(v)), of a Variable,
-arccos_ v.assign(td.acos(v)), of a Variable,
-arccosh_ v.assign(td.acosh(v)), of a Variable,
-arcsin_ v.assign(td.asin(v)), of a Variable,
-arcsinh_ v.assign(td.asinh(v)), of a Variable,
-arctan_ v.assign(td.atan(v)), of a Variable,
-arctanh_ v.assign(td.atanh(v)), of a Variable,
-asin_ v.assign(td.asin(v)), of a Variable,
-asinh_ v.assign(td.asinh(v)), of a Variable,
-atan_ v.assign(td.atan(v)), of a Variable,
-atanh_ v.assign(td.atanh(v)), of a Variable,
-ceil_ v.assign(td.ceil(v)), of a Variable,
-celu_ v.assign(td.celu(v)), of a Variable,
-clamp_ v.assign(td.clip(v)), of a Variable,
-clamp_max_ v.assign(td.minimum(v)), of a Variable,
-clamp_min_ v.assign(td.maximum(v)), of a Variable,
-clip_ v.assign(td.clip(v)), of a Variable,
-cos_ v.assign(td.cos(v)), of a Variable,
-cosh_ v.assign(td.cosh(v)), of a Variable,
-deg2rad_ v.assign(td.radians(v)), of a Variable,
-erf_ v.assign(td.erf(v)), of a Variable,
-erfc_ v.assign(td.erfc(v)), of a Variable,
-exp_ v.assign(td.exp(v)), of a Variable,
-expm1_ v.assign(td.expm1(v)), of a Variable,
-fix_ v.assign(td.trunc(v)), of a Variable,
-floor_ v.assign(td.floor(v)), of a Variable,
-log_ v.assign(td.log(v)), of a Variable,
-log10_ v.assign(td.log10(v)), of a Variable,
-log1p_ v.assign(td.log1p(v)), of a Variable,
-log2_ v.assign(td.log2(v)), of a Variable,
-nan_to_num_ v.assign(td.nan_to_num(v)), of a Variable,
-neg_ v.assign(td.negative(v)), of a Variable,
-negative_ v.assign(td.negative(v)), of a Variable,
-rad2deg_ v.assign(td.degrees(v)), of a Variable,
-reciprocal_ v.assign(td.reciprocal(v)), of a Variable,
-relu_ v.assign(td.relu(v)), of a Variable,
-round_ v.assign(td.round(v)), of a Variable,
-rsqrt_ v.assign(td.rsqrt(v)), of a Variable,
-sigmoid_ v.assign(td.sigmoid(v)), of a Variable,
-sign_ v.assign(td.sign(v)), of a Variable,
-sin_ v.assign(td.sin(v)), of a Variable,
-sinc_ v.assign(td.sinc(v)), of a Variable,
-sinh_ v.assign(td.sinh(v)), of a Variable,
-sqrt_ v.assign(td.sqrt(v)), of a Variable,
-square_ v.assign(td.square(v)), of a Variable,
-tan_ v.assign(td.tan(v)), of a Variable,
-tanh_ v.assign(td.tanh(v)), of a Variable,
-trunc_ v.assign(td.trunc(v)), of a Variable,
-selu_ v.assign(td.selu(v)), of a Variable,
-threshold_ v.assign(td.nn.functional.threshold(v)), of a Variable,
-rrelu_ v.assign(td.nn.functional.rrelu(v)), of a Variable,
-lgamma_ v.assign(td.lgamma(v)), of a Variable,
 """
+# Functions of the same name in other modules.
+_ELSEWHERE = {
+    "td.linalg": """
+cholesky cross det logdet lstsq matrix_exp matrix_power matrix_rank qr slogdet solve
+svd triangular_solve eig
+""",
+    "td.nn.functional": """
+adaptive_avg_pool1d adaptive_max_pool1d channel_shuffle embedding_bag grid_sample
+hardshrink hinge_embedding_loss pairwise_distance pdist pixel_shuffle pixel_unshuffle
+threshold rrelu
+""",
+}
+# Functions that change x where an underscore is behind their names.
+_CHANGING = """
+abs acos acosh arccos arccosh arcsin arcsinh arctan arctanh asin asinh atan atanh ceil
+celu clamp clamp_max clamp_min clip cos cosh deg2rad erf erfc exp expm1 fix floor log
+log10 log1p log2 nan_to_num neg negative rad2deg reciprocal relu round rsqrt sigmoid
+sign sin sinc sinh sqrt square tan tanh trunc selu threshold rrelu lgamma
+"""
+
+
+def _functions() -> dict[str, str]:
+    """What stands for each function."""
+    functions = dict(line.split(" ", 1) for line in _OTHERS.strip().splitlines())
+    for place, names in _ELSEWHERE.items():
+        functions |= {name: f"{place}.{name}" for name in names.split()}
+    for name in _CHANGING.split():
+        here = functions.get(name, f"td.{name}")
+        functions[f"{name}_"] = f"v.assign({here}(v)), of a Variable,"
+    return functions
+
+
+FUNCTIONS = _functions()
