@@ -9,9 +9,10 @@ from treadle.base.errors import ShapeError
 from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
-from treadle.ops import ctc, distance, loss
+from treadle.ops import distance, loss
 from treadle.ops import margin as margins
 from treadle.ops.cast import carried_wide
+from treadle.ops.ctc import ctc_loss
 from treadle.ops.distance import pair, reduced
 from treadle.ops.flow import stop_gradient
 from treadle.ops.movement import broadcast_to
@@ -242,32 +243,6 @@ def cross_entropy(
         ignore_index=ignore_index,
         label_smoothing=label_smoothing,
         reduction=reduction,
-    )
-
-
-def ctc_loss(
-    log_probs: Any,
-    targets: Any,
-    input_lengths: Any,
-    target_lengths: Any,
-    blank: int = 0,
-    reduction: str = "mean",
-    zero_infinity: bool = False,
-) -> Tensor:
-    """-log p(labels) of log-probabilities (time, n, classes) and labels (n, most).
-
-    >>> even = td.log(td.full((2, 1, 2), 0.5))
-    >>> f"{float(ctc_loss(even, [[1]], [2], [1])):.4f}"
-    '0.2877'
-    """
-    return ctc.ctc_loss(
-        log_probs,
-        targets,
-        input_lengths,
-        target_lengths,
-        blank=blank,
-        reduction=reduction,
-        zero_infinity=zero_infinity,
     )
 
 

@@ -166,7 +166,6 @@ def ctc_loss(
     targets: Any,
     input_lengths: Any = None,
     target_lengths: Any = None,
-    *,
     blank: int = 0,
     reduction: str = "mean",
     zero_infinity: bool = False,

@@ -36,6 +36,7 @@ from treadle.engines.native.forest.bases import (
 from treadle.engines.native.forest.matrices import Matrices, aligned
 from treadle.engines.native.forest.places import Spots
 from treadle.engines.native.forest.program import ForestProgram
+from treadle.engines.native.forest.tape import Derived
 from treadle.graph.resident import Resident
 
 AsArgument = Callable[[Any, Any], GpuValue]
@@ -118,17 +119,6 @@ class DeviceForest(ForestProgram):
         """Compute the rows of all groups, of these values."""
         with self.store.lock:
             return DeviceForestRun(self, leaves, shared)
-
-
-class DeviceDerived:
-    """Of what a forest read, by serial: sums over rows, and rows of tables."""
-
-    futures = None
-
-    def __init__(self) -> None:
-        self.dense: dict[int, GpuValue] = {}
-        self.sparse: dict[int, GpuValue] = {}
-        self.rows: list[Any] = []
 
 
 class DeviceForestRun:
@@ -265,7 +255,7 @@ class DeviceForestRun:
         pairs: Sequence[tuple[Spots, Any]],
         asked: Sequence[Spots] = (),
         begin: bool = False,
-    ) -> DeviceDerived:
+    ) -> Derived:
         """Cotangents of what the forest read, for those of some of its values, and of
         the values that are asked for."""
         with self.store.lock:
@@ -273,7 +263,7 @@ class DeviceForestRun:
 
     def _back(
         self, pairs: Sequence[tuple[Spots, Any]], asked: Sequence[Spots]
-    ) -> DeviceDerived:
+    ) -> Derived:
         program, store = self.program, self.store
         back = program.backward([spots for spots, _ in pairs])
         places = program.cotangents
@@ -295,7 +285,7 @@ class DeviceForestRun:
         first = FIRST + len(self.shared) + len(seeds)
         layout |= {first + k: end for k, end in enumerate(ends)}
         self._call(back.table, layout, home, own, blocks, True)
-        derived = DeviceDerived()
+        derived = Derived()
         derived.dense |= dict(zip(back.totals, sums, strict=True))
         for serial, k in back.leaves.items():
             key = k, ("leaf", 0)

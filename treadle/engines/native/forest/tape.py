@@ -38,15 +38,16 @@ AHEAD = Limit("forests", 96 << 20)  # bytes of those that go on beside Python
 
 
 class Derived:
-    """Of what a forest read, by serial: sums over rows, and rows of tables.
+    """Of what a forest read, by serial: sums over rows, and rows of tables, as values
+    of the engine.
 
     They are yet to come if there are `futures`.
     """
 
     def __init__(self) -> None:
-        self.dense: dict[int, Array] = {}
-        self.sparse: dict[int, Array] = {}
-        self.rows: list[Array] = []
+        self.dense: dict[int, Any] = {}
+        self.sparse: dict[int, Any] = {}
+        self.rows: list[Any] = []
         self.futures: Futures | None = None
 
 
