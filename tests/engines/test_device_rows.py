@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import treadle as td
+from tests.batch import test_late
 from tests.batch.nets import Tree, tree
 from tests.engines.gpus import GPUS, gpu
 from treadle.base.errors import TreadleError
@@ -173,3 +174,16 @@ def test_a_new_number_of_rows_translates_nothing(
         before = counts.runs
         run(n)
         assert counts.runs > before
+
+
+@pytest.mark.parametrize("name", GPUS)
+@pytest.mark.parametrize("spelling", ["without_gradients_between", "two_derivatives"])
+def test_derivatives_of_rows_that_were_looked_at(name: str, spelling: str) -> None:
+    values = getattr(test_late, spelling)
+    with td.options(autobatch=False, engine="reference"):
+        want = values(test_late.Net())
+    net = test_late.Net()
+    with td.options(engine=name):
+        for _ in range(3):  # a sum's last terms, and numbers that go in their place
+            for x, y in zip(values(net), want, strict=True):
+                np.testing.assert_allclose(x, y, rtol=1e-6, atol=1e-12)

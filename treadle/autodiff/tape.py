@@ -19,6 +19,7 @@ from treadle.core import native
 from treadle.graph.leaves import Cut, Leaf, constant_node, cut_of
 from treadle.graph.numbers import number
 from treadle.graph.op import Cotangents, Op, op
+from treadle.graph.resident import Resident
 from treadle.graph.tensor import Tensor, cut, remade
 from treadle.graph.traversal import reach
 from treadle.ops.families import Output
@@ -272,7 +273,8 @@ class TapeGradient(Op):
         return TupleType((*(part.type for part in self.tape.parts), *self.types))
 
     def numpy(self, *arrays: Any) -> Any:
-        return tuple(self.pull(arrays))
+        results = self.pull(arrays)  # of a device they lie there
+        return tuple(x.numpy() if isinstance(x, Resident) else x for x in results)
 
     def pull(self, arrays: Sequence[Any], begin: bool = False) -> list[Any]:
         """The values for arrays of the inputs; Futures, where it may only `begin`."""

@@ -99,6 +99,7 @@ class ItemEmitter(Emitter):
             super().store(s)
             return
         value = self.value(s.value)  # by all, as what is read later may need it
+        self.b.barrier()  # where it is stored, others may yet be reading an operand
         self.scopes.append({})
         with self.b.when(self.b.compare("eq", self.number, self.b.i64(0))):
             self.scopes[-1][s.value] = value
