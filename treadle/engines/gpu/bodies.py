@@ -14,7 +14,7 @@ from treadle.engines.gpu.linked import DeviceLinked
 from treadle.engines.gpu.memory import DeviceBlocks
 from treadle.engines.gpu.steps import ReadyStep
 from treadle.engines.native.forest.bases import ARENA, STATUS
-from treadle.engines.native.forest.compiled import needs_of
+from treadle.engines.native.forest.compiled import copied_of, needs_of
 from treadle.engines.native.forest.parts import (
     RowBodies,
     TranslatedBody,
@@ -32,11 +32,7 @@ Where = Any  # an address as `bases` has them, or the value of a constant
 
 
 class DeviceBody:
-    """A body for one number of rows as launches.
-
-    `copied` are the outputs that lie where an argument, a constant or an output before
-    lies, and are copied from there.
-    """
+    """A body for one number of rows as launches; some outputs are `copied`."""
 
     def __init__(
         self,
@@ -67,11 +63,7 @@ class DeviceBody:
         self._fixed |= {n: ARENA + offset for n, offset in self.linked.offsets}
         where = [n for _, n, _ in program.results]
         self.results = [where[k] for k in outputs]
-        self.copied = [
-            k
-            for k, n in enumerate(self.results)
-            if program.buffers[n].place != "result" or n in self.results[:k]
-        ]
+        self.copied = copied_of(program, self.results)
 
     def like(self, n: int) -> DeviceBody:
         """The launches: there is one number of rows."""

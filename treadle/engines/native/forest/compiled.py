@@ -11,7 +11,7 @@ from treadle.base.arrays import Numbers
 from treadle.engines.base import are_below
 from treadle.engines.native.execution.linked import Linked
 from treadle.engines.native.execution.timing import StepNote
-from treadle.program.program import Fallback
+from treadle.program.program import Fallback, Program
 
 Source = int | np.ndarray[Any, Any]  # an argument of a body, or an array within it
 
@@ -28,8 +28,7 @@ class Compiled:
     for another number of rows may differ in these alone.
 
     `arguments` are the buffers of the body's arguments, -1 for one that is not read;
-    `results` those of its outputs; `copied` the outputs that lie where an argument,
-    a constant or an output before lies, and are copied from there.
+    `results` those of its outputs, of which some are `copied`.
     """
 
     possible: bool
@@ -72,13 +71,7 @@ class Compiled:
         self.needs = needs_of(linked.needs, order)
         where = [n for _, n, _ in program.results]
         self.results = np.array([where[k] for k in outputs], np.int64)
-        places = [program.buffers[n].place for n in self.results.tolist()]
-        seen: set[int] = set()
-        self.copied: list[int] = []
-        for k, (n, place) in enumerate(zip(self.results.tolist(), places, strict=True)):
-            if place != "result" or n in seen:
-                self.copied.append(k)
-            seen.add(n)
+        self.copied = copied_of(program, self.results.tolist())
         self.fixed = linked.fixed
         self.arena = linked.plan.size
         self.placed = linked.placed
@@ -100,6 +93,16 @@ class Compiled:
     def scratch(self, numbers: Numbers) -> int:
         """Bytes of scratch memory that its numbers tell, or the most of all rows."""
         return int(numbers[..., -1].max(initial=0))
+
+
+def copied_of(program: Program, results: Sequence[int]) -> list[int]:
+    """The outputs that lie where an argument, a constant or an output before lies, and
+    are copied from there."""
+    return [
+        k
+        for k, n in enumerate(results)
+        if program.buffers[n].place != "result" or n in results[:k]
+    ]
 
 
 def needs_of(
