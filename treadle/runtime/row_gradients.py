@@ -11,6 +11,7 @@ from treadle.autodiff.tape import Tape, TapeGradient, cut_pulled, tape_of
 from treadle.autodiff.written import Derivative
 from treadle.base.options import current, modes
 from treadle.base.types import TupleType
+from treadle.graph.frame import apart
 from treadle.graph.tensor import Tensor, settle
 from treadle.graph.traversal import few, pending, waiting_results
 from treadle.graph.variable import Update
@@ -28,13 +29,15 @@ def prepare(wanted: Sequence[Tensor], begin: bool) -> list[Tape]:
     """
     nodes = few(wanted, FEW)
     if nodes is not None:
-        apart = (Derivative, TapeGradient) if any(map(tape_of, nodes)) else TapeGradient
-        if not any(isinstance(x.op, apart) or is_late(x) for x in nodes):
+        rows = any(map(tape_of, nodes))
+        before = (Derivative, TapeGradient) if rows else TapeGradient
+        if not any(isinstance(x.op, before) or is_late(x) for x in nodes):
             return []
     nodes = None
     # Rows become leaves: another thread may be about to run them, or to derive them.
     with running_rows:
-        gone = [] if modes.get().no_grad else _derive(wanted, begin)
+        with apart():  # a derivative was recorded outside of the scopes around
+            gone = _derive(wanted, begin)
         run_rows(wanted, (), bool(modes.get().no_grad))
         return gone + _pull_tapes(wanted, begin)
 
