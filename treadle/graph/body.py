@@ -247,6 +247,17 @@ class Trace:
         return [draw_node(x.type.shape[:-1]) for x in self.body.arguments[count:]]
 
 
+class Traceable:
+    """A function that keeps its traces, each for what it is called with."""
+
+    __slots__ = ()
+
+    def traced(self, *args: Any) -> tuple[Trace, Any] | None:
+        """The trace for such arguments, trees of tensors, and the structure of its
+        result; None where a call is more than the nodes of that."""
+        raise NotImplementedError
+
+
 def trace(
     function: Callable[..., Sequence[Tensor]], types: Sequence[Type], name: str
 ) -> Trace:

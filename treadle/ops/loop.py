@@ -19,8 +19,8 @@ from treadle.base.errors import (
 )
 from treadle.base.options import current
 from treadle.base.types import TupleType, Type, as_names
-from treadle.graph.body import Body, trace
-from treadle.graph.leaves import as_tensor, zeros_of
+from treadle.graph.body import Body, Trace, Traceable, trace
+from treadle.graph.leaves import Argument, as_tensor, zeros_of
 from treadle.graph.op import Cotangents, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.rows import batched, repeated, row_count
@@ -214,7 +214,8 @@ def scan(
 ) -> tuple[Any, Any]:
     """`carry, y = f(carry, row)` for each row of `xs`; the last carry and stacked ys.
 
-    `init`, `xs`, and what f returns are trees; f is traced once. With `reverse` the
+    `init`, `xs`, and what f returns are trees; f is traced once, a `td.function` once
+    for all scans of rows like these. With `reverse` the
     rows are taken from the last to the first. Variables cannot be assigned inside: pass
     them through the carry. Rows have the axis names of `xs` without the first, which is
     what results that have names are stacked along; a carry keeps the names of `init`.
@@ -249,13 +250,35 @@ def scan(
 
     types = [x.type for x in carries]
     types += [row_of(x.type) for x in scanned]
-    traced = trace(step, types, getattr(f, "__name__", "scan"))
+    known = _known(f, types, structure, rows_structure, len(carries))
+    if known is None:
+        traced = trace(step, types, getattr(f, "__name__", "scan"))
+    else:
+        traced, result[:] = known[0], [known[1]]
     refuse_assignment(tuple(v for v, _ in traced.assigned), "scan")
     op_ = Scan(traced.body, length, len(carries), len(scanned), traced.draws, reverse)
     from_outside = [v.node() for v in traced.variables] + list(traced.captured)
     results = outputs_of(op_(*carries, *scanned, *from_outside, *traced.drawn()))
     last = trees.unflatten(structure, results[: len(carries)])
     return last, trees.unflatten(result[0], results[len(carries) :])
+
+
+def _known(
+    f: Any, types: Sequence[Type], carry: Any, row: Any, carries: int
+) -> tuple[Trace, Any] | None:
+    """The trace that f keeps of a step of such types, and the structure of its ys; None
+    where it keeps none, or the carry comes back in another form."""
+    if not isinstance(f, Traceable):
+        return None
+    leaves: Any = iter([Tensor(Argument(k), (), t) for k, t in enumerate(types)])
+    known = f.traced(trees.unflatten(carry, leaves), trees.unflatten(row, leaves))
+    if known is None or type(known[1]) is not tuple:
+        return None
+    traced, (kind, _, parts) = known
+    if kind is not tuple or len(parts) != 2 or parts[0] != carry:
+        return None
+    after = traced.body.types[:carries]
+    return (traced, parts[1]) if after == tuple(types[:carries]) else None
 
 
 def _kept(after: Tensor, before: Type, k: int) -> Tensor:

@@ -21,7 +21,7 @@ from treadle.base.notebook import table
 from treadle.base.options import modes
 from treadle.base.types import TupleType, Type
 from treadle.graph.awaited import NUMBERS
-from treadle.graph.body import Trace, effect_of, trace
+from treadle.graph.body import Trace, Traceable, effect_of, trace
 from treadle.graph.calls import Called
 from treadle.graph.frame import top
 from treadle.graph.leaves import as_nodes, as_tensor, to_array
@@ -153,7 +153,7 @@ class Known:
     tries: int = 8  # to plan calls like it: some have a number in the way
 
 
-class Function(Wrapper, Called):
+class Function(Wrapper, Called, Traceable):
     """A function that is traced at the first call of each signature."""
 
     def __init__(self, f: Callable[..., Any], again: bool = False) -> None:
@@ -210,6 +210,20 @@ class Function(Wrapper, Called):
                 kinds.append(node.type)
             else:
                 kinds.append(leaf)
+        known = self._known(leaves, structure, kinds)
+        if known.tries and not kwargs:
+            known.tries -= 1
+            self.know(args, plan_of_call(args, known.entry, known.holds))
+        return known.entry.call(tuple(values))
+
+    def traced(self, *args: Any) -> tuple[Trace, Any] | None:
+        leaves, structure = trees.flatten((args, {}))
+        entry = self._known(leaves, structure, [x.type for x in leaves]).entry
+        simple = entry.plain and not (entry.open or self.again)
+        return (entry.trace, entry.structure) if simple else None
+
+    def _known(self, leaves: list[Any], structure: Any, kinds: list[Any]) -> Known:
+        """What is known of a call of such a signature."""
         signature = structure, *[k if type(k) is Type else id(k) for k in kinds]
         known = self.known.get(signature)
         if known is None or not known.holds():
@@ -217,10 +231,7 @@ class Function(Wrapper, Called):
             if len(self.known) >= TRACES:
                 self.known.clear()
             self.known[signature] = known
-        if known.tries and not kwargs:
-            known.tries -= 1
-            self.know(args, plan_of_call(args, known.entry, known.holds))
-        return known.entry.call(tuple(values))
+        return known
 
     def _look(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -26,6 +26,8 @@ from treadle.ops.movement import permute_dims, reshape
 
 LIVE = 0.5  # the part of a loop's rows that has not ended when the loop does
 SAVED = 1 << 28  # multiplications that further loops must save to be worth their code
+
+Step = Callable[..., Any]  # of `stepping`, or a function of that
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,13 @@ class Ragged:
         self.homes = np.concatenate([*homes, np.zeros(0, np.int64)])
 
     def run(
-        self, cell: Cell, rows: Tensor, state: State, mask: Any, backwards: bool
+        self,
+        cell: Cell,
+        step: Step,
+        rows: Tensor,
+        state: State,
+        mask: Any,
+        backwards: bool,
     ) -> tuple[Tensor, State]:
         """Outputs, end to end as the inputs are, and the last state of each sequence.
 
@@ -110,7 +118,7 @@ class Ragged:
             now = each(lambda x, n=loop.count: x[:n], waiting)
             some = mask if mask is None else mask[: loop.count]
             live = None if loop.live is None else constant_node(loop.live)
-            after, ys = over_time(cell, inputs, now, live, some, backwards)
+            after, ys = over_time(cell, inputs, now, live, some, backwards, step)
             outputs.append(reshape(ys, (-1, cell.hidden_size)))
             waiting = _head(after, waiting, loop.count)
         rank = constant_node(self.rank)
@@ -121,22 +129,36 @@ class Ragged:
 
 
 def over_time(
-    cell: Cell, projected: Any, state: State, live: Any, mask: Any, backwards: bool
+    cell: Cell,
+    projected: Any,
+    state: State,
+    live: Any,
+    mask: Any,
+    backwards: bool,
+    step: Step | None = None,
 ) -> tuple[State, Tensor]:
     """A cell along the first dimension of projected inputs; states that are not `live`
     stay as they are. The last state, and the outputs of all steps.
+
+    `step` is a function of `stepping(cell)`, for steps without a mask.
     """
+    if step is None or mask is not None:
+        step = stepping(cell, mask)
+    return scan(step, state, (projected, live), reverse=backwards)
+
+
+def stepping(cell: Cell, mask: Any = None) -> Step:
+    """A step of a cell as `scan` takes it: a state, and inputs with which are live."""
 
     def step(state: State, inputs: Any) -> tuple[State, Any]:
-        row, on = inputs if live is not None else (inputs, None)
+        row, on = inputs
         after = cell.step(row, state, mask)
         output = first(after)
         if on is not None:
             after = each(lambda new, old: functions.where(on, new, old), after, state)
         return after, output
 
-    rows = projected if live is None else (projected, live)
-    return scan(step, state, rows, reverse=backwards)
+    return step
 
 
 def each(f: Any, *states: State) -> State:
@@ -156,7 +178,13 @@ def _head(after: State, before: State, count: int) -> State:
 
 
 def masked(
-    cell: Cell, x: Tensor, lengths: Tensor, state: State, mask: Any, backwards: bool
+    cell: Cell,
+    step: Step,
+    x: Tensor,
+    lengths: Tensor,
+    state: State,
+    mask: Any,
+    backwards: bool,
 ) -> tuple[Tensor, State]:
     """As `Ragged.run`, for padded inputs (time, batch, width) and lengths that a trace
     does not know: every row takes part in every step.
@@ -166,7 +194,7 @@ def masked(
     projected = cell.project(functions.where(live, x, 0.0))
     if state is None:
         state = cell.initial_state((x.shape[1],), first(projected).dtype)
-    last, ys = over_time(cell, projected, state, live, mask, backwards)
+    last, ys = over_time(cell, projected, state, live, mask, backwards, step)
     outputs: Tensor = functions.where(live, ys, 0.0)
     return outputs, last
 
@@ -178,7 +206,13 @@ class Batch:
     count: int
 
     def run(
-        self, cell: Cell, rows: Tensor, state: State, masks: Any, backwards: bool
+        self,
+        cell: Cell,
+        step: Step,
+        rows: Tensor,
+        state: State,
+        masks: Any,
+        backwards: bool,
     ) -> tuple[Tensor, State]:
         """Outputs as rows, and the last state of each sequence."""
         raise NotImplementedError
@@ -197,13 +231,19 @@ class Even(Batch):
         self.count = self.rows.shape[1]
 
     def run(
-        self, cell: Cell, rows: Tensor, state: State, masks: Any, backwards: bool
+        self,
+        cell: Cell,
+        step: Step,
+        rows: Tensor,
+        state: State,
+        masks: Any,
+        backwards: bool,
     ) -> tuple[Tensor, State]:
         input_mask, mask = masks
         projected = cell.project(rows if input_mask is None else rows * input_mask)
         if state is None:
             state = cell.initial_state((self.count,), first(projected).dtype)
-        last, ys = over_time(cell, projected, state, None, mask, backwards)
+        last, ys = over_time(cell, projected, state, None, mask, backwards, step)
         return ys, last
 
     def result(self, rows: Tensor) -> Any:
@@ -218,13 +258,19 @@ class EndToEnd(Batch):
         self.count = len(self.plan.lengths)
 
     def run(
-        self, cell: Cell, rows: Tensor, state: State, masks: Any, backwards: bool
+        self,
+        cell: Cell,
+        step: Step,
+        rows: Tensor,
+        state: State,
+        masks: Any,
+        backwards: bool,
     ) -> tuple[Tensor, State]:
         input_mask, mask = masks
         if input_mask is not None:
             whose = np.repeat(np.arange(self.count), self.plan.lengths)
             rows = rows * embedding(input_mask, constant_node(whose))
-        return self.plan.run(cell, rows, state, mask, backwards)
+        return self.plan.run(cell, step, rows, state, mask, backwards)
 
     def result(self, rows: Tensor) -> Any:
         ends = self.plan.starts.tolist()
@@ -263,11 +309,17 @@ class Masked(Even):
         self.lengths = InRange(self.rows.shape[0], "length")(lengths)
 
     def run(
-        self, cell: Cell, rows: Tensor, state: State, masks: Any, backwards: bool
+        self,
+        cell: Cell,
+        step: Step,
+        rows: Tensor,
+        state: State,
+        masks: Any,
+        backwards: bool,
     ) -> tuple[Tensor, State]:
         input_mask, mask = masks
         rows = rows if input_mask is None else rows * input_mask
-        return masked(cell, rows, self.lengths, state, mask, backwards)
+        return masked(cell, step, rows, self.lengths, state, mask, backwards)
 
 
 def batch_of(

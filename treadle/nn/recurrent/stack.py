@@ -13,7 +13,7 @@ from treadle.graph.variable import Variable
 from treadle.nn import functional as F
 from treadle.nn.linear import above_zero
 from treadle.nn.module import Module
-from treadle.nn.recurrent.batch import Batch, batch_of
+from treadle.nn.recurrent.batch import Batch, Step, batch_of, stepping
 from treadle.nn.recurrent.cell import Cell, State, checked, first
 from treadle.nn.recurrent.gru import GRUCell, RNNCell
 from treadle.nn.recurrent.keywords import LayerSettings, PlacedSettings
@@ -228,7 +228,12 @@ class Recurrent(Module):
                 k = len(lasts)
                 masks = self._masks(cells[k], (batch.count,), rows.dtype)
                 output, last = batch.run(
-                    cells[k], below, starts[k], masks, bool(direction)
+                    cells[k],
+                    self._layers.step(k),
+                    below,
+                    starts[k],
+                    masks,
+                    bool(direction),
                 )
                 outputs.append(output)
                 lasts.append(last)
@@ -298,9 +303,17 @@ class _Layers:
         self.cells: list[Cell] = []
         self.names: list[list[tuple[str, str]]] = []
         self.calls: dict[int, Callable[..., State]] = {}
+        self.steps: dict[int, Step] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "calls": {}}  # traces are made again
+        return {**vars(self), "calls": {}, "steps": {}}  # traces are made again
+
+    def step(self, k: int) -> Step:
+        """A cell's step in a loop as a function that is traced once."""
+        step = self.steps.get(k)
+        if step is None:
+            step = self.steps[k] = function(stepping(self.cells[k]))
+        return step
 
     def call(self, k: int) -> Callable[..., State]:
         """A cell's step as a function that is traced once."""
