@@ -9,11 +9,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from treadle.base.symbolic import exceeds, least, most
+from treadle.base.symbolic import exceeds, is_symbolic, least, most
 from treadle.engines.native.codegen.contraction.dot import DOT_ROWS
 from treadle.engines.native.codegen.contraction.machine import Machine
 from treadle.engines.native.codegen.contraction.row import ROW_COLUMNS
-from treadle.engines.native.codegen.contraction.tile import FLAT, TALL, rows_of_tile
+from treadle.engines.native.codegen.contraction.tile import (
+    FLAT,
+    LOW,
+    TALL,
+    rows_of_tile,
+)
 
 Pair = tuple[int, int]
 
@@ -51,6 +56,20 @@ def tile_size(machine: Machine, size: int, tiles: str) -> Pair:
         return 1, ROW_COLUMNS
     width = (FLAT if tiles == "flat" else TALL)[-1]
     return rows_of_tile(machine, width), width * lanes
+
+
+def block_tile(
+    machine: Machine, size: int, tiles: str, rows: int, columns: int
+) -> Pair:
+    """The size of the tiles of a block of C: lower and wider than tall ones where so
+    many rows are one or two of them, and of the columns no single vector is left."""
+    height, width = tile_size(machine, size, tiles)
+    if tiles != "tall" or is_symbolic(rows) or is_symbolic(columns):
+        return height, width
+    low, lanes = rows_of_tile(machine, LOW), machine.vector // size
+    pieces, vectors = -(-rows // low), -(-columns // lanes)
+    fewer = pieces <= 2 and pieces * TALL[-1] < -(-rows // height) * LOW
+    return (low, LOW * lanes) if fewer and vectors % LOW != 1 else (height, width)
 
 
 def choose(

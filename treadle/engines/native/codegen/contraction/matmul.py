@@ -17,6 +17,7 @@ from treadle.engines.native.codegen.contraction.blas import (
 from treadle.engines.native.codegen.contraction.blocking import (
     AT_ONCE,
     Blocking,
+    block_tile,
     choose,
     grain,
     tile_size,
@@ -320,7 +321,8 @@ def _functions(problem: _Problem, cut: Blocking) -> tuple[FunctionText, ...]:
 def _fields(problem: _Problem, cut: Blocking) -> dict[str, int]:
     """The integers of the kernel by name."""
     (m, n, k), size = problem.sizes, problem.size
-    tile_m, tile_n = tile_size(problem.machine, size, cut.tiles)
+    rows, columns = -(-m // cut.blocks_m), least(cut.block_n, n)
+    tile_m, tile_n = block_tile(problem.machine, size, cut.tiles, rows, columns)
     sizes = *(size_of(s) // terms_of(s) for s in problem.sources), size
     strides = zip(sizes, (problem.a, problem.b, problem.c), strict=True)
     steps = [each * s for each, triple in strides for s in triple]

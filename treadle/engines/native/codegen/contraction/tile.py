@@ -34,6 +34,7 @@ from treadle.engines.native.codegen.texts import lasting
 
 TERMS = 128  # of a sum in registers; longer ones are sums of such sums
 TALL = (1, 2)  # widths in vectors of the panels of tall products
+LOW = 3  # and where their rows are those of lower tiles
 FLAT = (1, 2, 3, 4)  # and of those with few rows
 PARAMETERS = [
     ("a", "ptr"),
@@ -79,6 +80,9 @@ def tile_function(
     tallest = rows_of_tile(machine, max(widths))
     smallest = 1 if widths == FLAT else (tallest + 1) // 2
     shapes = [(h, v) for v in widths for h in range(smallest, tallest + 1)]
+    if widths == TALL:
+        lower = range(smallest, rows_of_tile(machine, LOW) + 1)
+        shapes += [(h, LOW) for h in lower]
     count = machine.lanes(dtype)
 
     def shape(b: Builder) -> Value:
