@@ -14,7 +14,6 @@ from treadle.base.boundary import guarded
 from treadle.base.errors import TreadleError
 from treadle.base.types import Type
 from treadle.graph.calls import PLANS, SINGLE, Called, NodePlan, PlanStep
-from treadle.graph.frame import top
 from treadle.graph.leaves import CONSTANT, INTEGER, LITERAL, as_tensor
 from treadle.graph.marks import NO_GRAD
 from treadle.graph.operators import Operand
@@ -71,7 +70,7 @@ class _Recorded(Called):
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Run the function, and put down what it made, the second time."""
-        frame = top()
+        frame = thread_state().frames[-1]  # a handler's call in a trace may be as long
         things = (*args, *kwargs.values())
         busy = watchers or holding or frame.tracing
         if frame.versions and not busy:  # Variables are read as what was assigned
