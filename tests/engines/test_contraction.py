@@ -381,7 +381,8 @@ def test_a_plan_for_symbolic_sizes_is_the_one_made_anew(
 ) -> None:
     """Or it is none, where other sizes take other code."""
     every = [(1, 64, 100, 128), (1, 2, 100, 128), (1, 700, 100, 128), (1, 3, 9, 2000),
-             (1, 64, 2, 128), (4, 64, 100, 128), (1, 2000, 700, 900)]  # fmt: skip
+             (1, 64, 2, 128), (4, 64, 100, 128), (1, 2000, 700, 900),
+             (1, 8, 96, 128), (1, 16, 100, 128)]  # fmt: skip
 
     def planned(sizes: Sequence[Any]) -> MatmulPlan:
         m, n, k = sizes[1:]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from treadle.base.symbolic import exceeds, is_symbolic, least, most
+from treadle.base.symbolic import exceeds, least, most
 from treadle.engines.native.codegen.contraction.dot import DOT_ROWS
 from treadle.engines.native.codegen.contraction.machine import Machine
 from treadle.engines.native.codegen.contraction.row import ROW_COLUMNS
@@ -64,12 +64,16 @@ def block_tile(
     """The size of the tiles of a block of C: lower and wider than tall ones where so
     many rows are one or two of them, and of the columns no single vector is left."""
     height, width = tile_size(machine, size, tiles)
-    if tiles != "tall" or is_symbolic(rows) or is_symbolic(columns):
+    if tiles != "tall":
         return height, width
     low, lanes = rows_of_tile(machine, LOW), machine.vector // size
-    pieces, vectors = -(-rows // low), -(-columns // lanes)
-    fewer = pieces <= 2 and pieces * TALL[-1] < -(-rows // height) * LOW
-    return (low, LOW * lanes) if fewer and vectors % LOW != 1 else (height, width)
+    left = -(-columns // lanes) % LOW
+    fewer = sum(
+        exceeds(rows, TALL[-1] * k // LOW * height) - exceeds(rows, k * low)
+        for k in (1, 2)
+    )
+    is_low = fewer * (1 - left * (2 - left))
+    return height - (height - low) * is_low, width + lanes * is_low
 
 
 def choose(
