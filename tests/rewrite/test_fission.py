@@ -169,6 +169,24 @@ def test_products_of_many_rows_stay_in_long_loops(layer: bool) -> None:
         assert around.count("product") == 2 and inside.count("product") == 3
 
 
+def test_products_that_are_cut_into_gates_stay_in_long_loops() -> None:
+    def make(given: Given) -> list[Any]:
+        w, u = given.weight(3 * H, H), given.weight(H, 3 * H, scale=0.1)
+
+        def step(h: Any, row: Any) -> Any:
+            (a, b, c), (d, e, f) = td.split(row @ w.T, 3, -1), td.split(h @ u, 3, -1)
+            n = td.tanh(c + td.sigmoid(a + d) * f)
+            h = n + td.sigmoid(b + e) * (h - n)
+            return h, h
+
+        y = td.scan(step, zeros(48, H), given.rows(80, 48, H))[1]
+        return [y, *td.grad((y * y).sum(), [w, u])]
+
+    around, inside = checked(lambda given: make(given)[:1])
+    assert (around.count("product"), inside.count("product")) == (0, 2)
+    checked(make)
+
+
 def test_what_is_the_same_at_every_step_is_done_once() -> None:
     def make(given: Given) -> list[Any]:
         u, mask, x = given.weight(H, H), given.weight(H, H), given.rows(T, B, H)

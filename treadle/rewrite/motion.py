@@ -251,9 +251,9 @@ class Parts:
         outside = {y.serial for x in [*self.after.values(), *folds] for y in x.inputs}
         outside |= self.asked
         for serial in products:
-            chain = below(self.body.nodes, {serial}) & early
-            users = {x.serial for k in chain for x in self.users.get(k, [])}
-            if chain.isdisjoint(outside) and self.late & users:
+            every = below(self.body.nodes, {serial})
+            chain = every - self.late - self.after.keys() - self.shared.keys()
+            if chain.isdisjoint(outside) and self.late & every:
                 self.before = {k: x for k, x in self.before.items() if k not in chain}
 
     def _near(self, x: Tensor) -> bool:
