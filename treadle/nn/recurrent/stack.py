@@ -302,17 +302,16 @@ class _Layers:
     def __init__(self) -> None:
         self.cells: list[Cell] = []
         self.names: list[list[tuple[str, str]]] = []
-        self.calls: dict[int, Callable[..., State]] = {}
-        self.steps: dict[int, Step] = {}
+        self.calls: dict[int | tuple[int], Callable[..., Any]] = {}  # (k,): in loops
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "calls": {}, "steps": {}}  # traces are made again
+        return {**vars(self), "calls": {}}  # traces are made again
 
     def step(self, k: int) -> Step:
         """A cell's step in a loop as a function that is traced once."""
-        step = self.steps.get(k)
+        step = self.calls.get((k,))
         if step is None:
-            step = self.steps[k] = function(stepping(self.cells[k]))
+            step = self.calls[k,] = function(stepping(self.cells[k]))
         return step
 
     def call(self, k: int) -> Callable[..., State]:
