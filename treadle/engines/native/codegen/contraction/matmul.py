@@ -322,7 +322,9 @@ def _fields(problem: _Problem, cut: Blocking) -> dict[str, int]:
     """The integers of the kernel by name."""
     (m, n, k), size = problem.sizes, problem.size
     rows, columns = -(-m // cut.blocks_m), least(cut.block_n, n)
-    tile_m, tile_n = block_tile(problem.machine, size, cut.tiles, rows, columns)
+    tile_m, tile_n = tile_size(problem.machine, size, cut.tiles)
+    if not problem.scratch_limit:  # panels of wider tiles take more of that
+        tile_m, tile_n = block_tile(problem.machine, size, cut.tiles, rows, columns)
     sizes = *(size_of(s) // terms_of(s) for s in problem.sources), size
     strides = zip(sizes, (problem.a, problem.b, problem.c), strict=True)
     steps = [each * s for each, triple in strides for s in triple]
