@@ -185,39 +185,63 @@ PyObject* note_turn(PyObject*, PyObject* number) {
   Py_RETURN_NONE;
 }
 
+// Whether results have memory of their own each time: that they replace arguments, or are
+// of so many bytes at most.
+bool are_brief(const std::vector<Result>& results, int64_t most) {
+  return std::all_of(results.begin(), results.end(), [most](const Result& x) {
+    auto bytes = PyDataType_ELSIZE(reinterpret_cast<PyArray_Descr*>(x.dtype.get()));
+    for (npy_intp n : x.shape) bytes *= n;
+    return x.argument >= 0 || bytes <= most;
+  });
+}
+
 // A program that differs from another one in the numbers of its size alone: a tuple of
-// addresses that stay, table, shifts, records and offsets, and the shapes of its results.
+// addresses that stay, table, shifts, records, offsets of ranges, which of these are its
+// own, and the extents of its results one after the other. None where it is larger than
+// the limits: of parts, bytes of memory, and bytes of a result.
 PyObject* program_like(PyObject*, PyObject* args) {
-  PyObject *like, *numbers, *shapes, *kept;
-  long long arena, scratch;
-  if (!PyArg_ParseTuple(args, "O!O!O!LLO", program_type, &like, &PyTuple_Type, &numbers,
-                        &PyList_Type, &shapes, &arena, &scratch, &kept))
+  PyObject *like, *numbers, *kept;
+  long long arena, scratch, parts, bytes, result;
+  if (!PyArg_ParseTuple(args, "O!O!LLO(LLL)", program_type, &like, &PyTuple_Type, &numbers,
+                        &arena, &scratch, &kept, &parts, &bytes, &result))
     return nullptr;
+  if (arena + scratch > bytes) Py_RETURN_NONE;
   auto own = std::make_unique<Program>(*reinterpret_cast<ProgramObject*>(like)->program);
   std::vector<int64_t>* const into[] = {&own->addresses, &own->table, &own->shifts,
-                                        &own->records, &own->offsets};
+                                        &own->records};
   constexpr Py_ssize_t count = sizeof into / sizeof *into;
   own->kept = Ref::to(kept);
   own->panels = Panels();
-  const auto results = static_cast<Py_ssize_t>(own->results.size());
-  if (PyTuple_GET_SIZE(numbers) != count || PyList_GET_SIZE(shapes) != results)
-    return PyErr_BadArgument(), nullptr;
+  if (PyTuple_GET_SIZE(numbers) != count + 3) return PyErr_BadArgument(), nullptr;
   for (Py_ssize_t k = 0; k < count; k++) {
     const size_t before = into[k]->size();
     if (!read(PyTuple_GET_ITEM(numbers, k), *into[k])) return nullptr;
     if (into[k]->size() != before) return PyErr_BadArgument(), nullptr;
   }
+  double work = 0;
+  for (size_t k = 0; k + fields <= own->records.size(); k += fields)
+    work += static_cast<double>(own->records[k + 2]) /
+            static_cast<double>(std::max<int64_t>(own->records[k + 3], 1));
+  if (work > static_cast<double>(parts)) Py_RETURN_NONE;
+  Given offsets(PyTuple_GET_ITEM(numbers, count)), which(PyTuple_GET_ITEM(numbers, count + 1));
+  Given extents(PyTuple_GET_ITEM(numbers, count + 2));
+  if (!offsets || !which || !extents) return nullptr;
+  if (which.size != own->offsets.size()) return PyErr_BadArgument(), nullptr;
+  for (size_t k = 0; k < which.size; k++) {
+    const auto range = static_cast<size_t>(which[k]);
+    if (range >= offsets.size) return PyErr_BadArgument(), nullptr;
+    own->offsets[k] = offsets[range];
+  }
   own->arena = arena;
   own->scratch = scratch;
-  for (Py_ssize_t k = 0; k < results; k++) {
-    PyObject* shape = PyList_GET_ITEM(shapes, k);
-    auto& into_shape = own->results[static_cast<size_t>(k)].shape;
-    if (!PyTuple_Check(shape)) return PyErr_BadArgument(), nullptr;
-    into_shape.clear();
-    for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(shape); j++)
-      into_shape.push_back(PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, j)));
-  }
-  if (PyErr_Occurred()) return nullptr;
+  size_t next = 0;
+  for (Result& x : own->results)
+    for (npy_intp& n : x.shape) {
+      if (next >= extents.size) return PyErr_BadArgument(), nullptr;
+      n = extents[next++];
+    }
+  if (next != extents.size) return PyErr_BadArgument(), nullptr;
+  if (!are_brief(own->results, result)) Py_RETURN_NONE;
   PyObject* made = program_type->tp_alloc(program_type, 0);
   if (made) reinterpret_cast<ProgramObject*>(made)->program = own.release();
   return made;
@@ -932,7 +956,7 @@ PyMethodDef run_functions[] = {
     {"program", program, METH_VARARGS,
      "program(numbers, results, arena, scratch, kept, table=-1, index=0, zeros=[])"},
     {"program_like", program_like, METH_VARARGS,
-     "program_like(program, numbers, shapes, arena, scratch, kept)"},
+     "program_like(program, numbers, arena, scratch, kept, limits)"},
     {"keep_panels", keep_panels, METH_VARARGS,
      "keep_panels(program, (buffers, addresses, ready, arguments), arrays, turn, kept)"},
     {"note_turn", note_turn, METH_O, "note_turn(number): of a run that writes in place."},

@@ -3,6 +3,7 @@
 // (graph/extents.py).
 #include "arrays.hpp"
 
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <numeric>
@@ -208,12 +209,47 @@ PyObject* evaluate(PyObject*, PyObject* const* args, Py_ssize_t count) {
   return found.release();
 }
 
+// The integer that a float passes as (loops/parameters.py).
+PyObject* bits_of(PyObject*, PyObject* x) {
+  const double value = PyFloat_AsDouble(x);
+  if (value == -1 && PyErr_Occurred()) return nullptr;
+  int64_t found;
+  std::memcpy(&found, &value, sizeof found);
+  return PyLong_FromLongLong(found);
+}
+
+// Whether machine code knows a float, with either sign: 0, 0.5, 1, 2, infinity.
+PyObject* is_plain(PyObject*, PyObject* x) {
+  const double value = PyFloat_AsDouble(x);
+  if (value == -1 && PyErr_Occurred()) return nullptr;
+  const double size = std::fabs(value);
+  return PyLong_FromLong(size == 0 || size == 0.5 || size == 1 || size == 2 || std::isinf(size));
+}
+
+// (like, places, slots, values): a copy in which the values of slots are in places.
+PyObject* filled(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  if (count != 4 || !PyList_Check(args[3])) return PyErr_BadArgument(), nullptr;
+  Given like(args[0]), places(args[1]), slots(args[2]);
+  if (!like || !places || !slots) return nullptr;
+  Numbers made(like.size);
+  if (!made) return nullptr;
+  std::copy(like.data, like.data + like.size, made.data);
+  for (size_t k = 0; k < places.size; k++) {
+    const auto place = static_cast<size_t>(places[k]);
+    const auto slot = k < slots.size ? static_cast<Py_ssize_t>(slots[k]) : -1;
+    if (place >= like.size || slot < 0 || slot >= PyList_GET_SIZE(args[3]))
+      return PyErr_BadArgument(), nullptr;
+    made.data[place] = PyLong_AsLongLong(PyList_GET_ITEM(args[3], slot));
+  }
+  return PyErr_Occurred() ? nullptr : made.release();
+}
+
 // -- memory -----------------------------------------------------------------------------
 
 // The most that ranges take at a time, whatever threads do, by the first steps of the
 // chain and the region of each step (Times.most of program/sweep.py).
-int64_t most(const Given& first, const Given& last, const Given& sizes, const Given& chain,
-             const Given& region) {
+int64_t most(const Given& first, const Given& last, const std::vector<int64_t>& sizes,
+             const Given& chain, const Given& region) {
   const size_t count = chain.size;
   const auto at = [](int64_t step) { return static_cast<size_t>(step); };
   std::vector<size_t> out(count), stop(count);  // where its chain and its region end
@@ -227,7 +263,7 @@ int64_t most(const Given& first, const Given& last, const Given& sizes, const Gi
     where[begin] += size;
     where[end] -= size;
   };
-  for (size_t k = 0; k < sizes.size; k++) {
+  for (size_t k = 0; k < sizes.size(); k++) {
     const size_t a = at(first[k]), b = at(last[k]);
     if (region[a] == region[b]) {
       add(alone, a, b + 1, sizes[k]);
@@ -253,16 +289,20 @@ bool are_below(const Given& numbers, size_t most) {
   });
 }
 
-// (order, starts, under, first, last, chain, region, sizes): of each range its offset, the
-// height of all, and the most that they take at a time. A range lies on the highest of
-// those that are under it.
+// (order, starts, under, first, last, chain, region, bytes, alignment): of each range its
+// offset, the height of all, and the most that they take at a time. A range lies on the
+// highest of those that are under it.
 PyObject* stacked(PyObject*, PyObject* const* args, Py_ssize_t count) {
-  if (count != 8) return PyErr_BadArgument(), nullptr;
+  if (count != 9) return PyErr_BadArgument(), nullptr;
   Given order(args[0]), starts(args[1]), under(args[2]), first(args[3]), last(args[4]);
-  Given chain(args[5]), region(args[6]), sizes(args[7]);
-  for (const Given* x : {&order, &starts, &under, &first, &last, &chain, &region, &sizes})
+  Given chain(args[5]), region(args[6]), bytes(args[7]);
+  for (const Given* x : {&order, &starts, &under, &first, &last, &chain, &region, &bytes})
     if (!*x) return nullptr;
-  const size_t ranges = sizes.size, steps = chain.size;
+  const int64_t alignment = PyLong_AsLongLong(args[8]);
+  if (alignment < 1) return PyErr_Occurred() ? nullptr : (PyErr_BadArgument(), nullptr);
+  std::vector<int64_t> sizes(bytes.data, bytes.data + bytes.size);
+  for (int64_t& x : sizes) x = (x + alignment - 1) / alignment * alignment;
+  const size_t ranges = sizes.size(), steps = chain.size;
   bool sound = order.size == ranges && first.size == ranges && last.size == ranges &&
                region.size == steps && starts.size == ranges + 1 && starts[0] == 0 &&
                starts[ranges] == static_cast<int64_t>(under.size) &&
@@ -396,10 +436,15 @@ PyMethodDef size_functions[] = {
      METH_FASTCALL,
      "evaluate(rows, operands, wanted, objects, sizes): what is wanted, None where a "
      "guard does not hold."},
+    {"bits_of", bits_of, METH_O, "bits_of(float): the integer that it passes as."},
+    {"is_plain", is_plain, METH_O, "is_plain(float): 1 if machine code knows it, or 0."},
+    {"filled", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(filled)),
+     METH_FASTCALL,
+     "filled(like, places, slots, values): a copy with the values of slots in places."},
     {"stacked", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(stacked)),
      METH_FASTCALL,
-     "stacked(order, starts, under, first, last, chain, region, sizes): offsets, their "
-     "height, and the largest live set."},
+     "stacked(order, starts, under, first, last, chain, region, bytes, alignment): offsets, "
+     "their height, and the largest live set."},
     {"family", family, METH_VARARGS,
      "family(key, codes, table, numbered, written): a key without extents, and these."},
     {nullptr, nullptr, 0, nullptr}};

@@ -18,6 +18,7 @@ import numpy as np
 
 from treadle.base.caches import Cache
 from treadle.base.symbolic import Symbolic, SymbolicNumber, whole
+from treadle.core import native
 from treadle.loops.index import (
     Datum,
     Index,
@@ -43,8 +44,7 @@ def _one(x: Any) -> Any:
     return _shared.setdefault(x, x)
 
 
-def bits_of(value: float) -> int:
-    """The integer that a float passes as."""
+def _bits_of(value: float) -> int:
     (bits,) = struct.unpack("<q", struct.pack("<d", value))
     return int(bits)
 
@@ -61,6 +61,11 @@ def value_of(bits: int) -> float:
 
 def _is_plain(value: Any) -> int:
     return int(abs(float(value)) in PLAIN)
+
+
+# The integer that a float passes as, and whether machine code knows that; of each size.
+bits_of = _bits_of if native is None else native.bits_of
+is_plain = _is_plain if native is None else native.is_plain
 
 
 class _Slots:
@@ -108,7 +113,7 @@ class _Slots:
     def sized(self, x: Const) -> Const:
         """A literal that is computed from sizes."""
         number: SymbolicNumber = x.value
-        if x in self.divisors or number.integer(_is_plain) == 1:
+        if x in self.divisors or number.integer(is_plain) == 1:
             return self.literal(Const(number.item(), x.dtype))
         bits = number.integer(bits_of if x.dtype.kind != "i" else int)
         if ("n", bits) not in self.literals:

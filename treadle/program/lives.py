@@ -87,8 +87,9 @@ class SizedPlans:
             like = self._like.resized(sizes.tolist(), planned)
             planned = plan(like.ranges, regions=like.regions)
             one = _Stacked.of(like.resized(sizes.tolist(), planned))
-        rest = [x for x in self._stacks if x is not one]
-        self._stacks = [one, *rest[: PLANS - 1]]  # the next size may be like this one
+        if one is not self._stacks[0]:  # the next size may be like this one
+            rest = [x for x in self._stacks if x is not one]
+            self._stacks = [one, *rest[: PLANS - 1]]
         return planned
 
 

@@ -49,6 +49,13 @@ class MemoryPlan:
     offsets: tuple[int, ...]
     size: int
 
+    @staticmethod
+    def at(table: Ints, size: int) -> MemoryPlan:
+        """A plan by the array of its offsets."""
+        made = object.__new__(MemoryPlan)
+        made.__dict__.update(offsets=tuple(table.tolist()), size=size, table=table)
+        return made
+
     @lazy
     def table(self) -> Ints:
         """The offsets as an array."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.base.arrays import Marks, Numbers
+from treadle.base.caches import lazy
 from treadle.core import native
 from treadle.program.memory import ALIGNMENT, Chains, MemoryPlan, Range
 from treadle.program.sweep import Times
@@ -55,17 +56,21 @@ class Stack:
 
     def plan(self, sizes: Numbers) -> tuple[MemoryPlan, int]:
         """The plan for ranges of these sizes, and their largest live set."""
-        size = -(-sizes // ALIGNMENT) * ALIGNMENT
         if native is None:
-            offsets, height, bound = self._stacked(size)
+            offsets, height, bound = self._stacked(sizes)
         else:
-            places = self.order, self.starts, self.under, self.first, self.last
-            times = self.times.chain, self.times.region
-            offsets, height, bound = native.stacked(*places, *times, size)
-        return MemoryPlan(tuple(offsets.tolist()), height), bound
+            offsets, height, bound = native.stacked(*self._given, sizes, ALIGNMENT)
+        return MemoryPlan.at(offsets, height), bound
 
-    def _stacked(self, size: Numbers) -> tuple[Numbers, int, int]:
+    @lazy
+    def _given(self) -> tuple[Numbers, ...]:
+        """What the core is given."""
+        places = self.order, self.starts, self.under, self.first, self.last
+        return *places, self.times.chain, self.times.region
+
+    def _stacked(self, sizes: Numbers) -> tuple[Numbers, int, int]:
         """As the core does it: offsets, the height of all, and their live set."""
+        size = -(-sizes // ALIGNMENT) * ALIGNMENT
         ends = np.zeros(len(size), np.int64)
         offsets = np.zeros(len(size), np.int64)
         for k, number in enumerate(self.order.tolist()):

@@ -9,8 +9,7 @@ with another program.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -30,6 +29,7 @@ SEEN = 8  # graphs of a family
 KINDS = 24  # of programs of a family
 
 Extents = tuple[int, ...]
+_T = TypeVar("_T")
 
 
 class Sizes:
@@ -81,6 +81,7 @@ class _Family:
         self.nodes = 0
         self.seen: list[tuple[Extents, Extents]] = []
         self.even = True
+        self._last: Any = None  # the program that was resized last
         self._fixed: list[Array] | None = None  # constants that programs are given
         self._rest: Any = None  # the programs after the first
         self._table: IntegerTable | None = None  # of programs by those of graphs
@@ -103,43 +104,50 @@ class _Family:
             self.even = False
         self._fixed, self._rest = fixed, rest
         if part.program.variant is not None:
+            self._last = part.program
             self.plans[part.program.variant] = plan
             self.nodes = nodes
 
     def at(self, extents: Extents, look: Look) -> RunPlan | None:
         """The plan for some extents, if it is known which those of its program are."""
-        table, newest = self._table, next(reversed(self.plans.values()), None)
-        if table is None or newest is None or not self.even:
+        table, last = self._table, self._last
+        if table is None or last is None or not self.even:
             return None
-        last: Any = newest.parts[0]
         sizes = table(extents)
-        program = None if sizes is None else last.program.resized(tuple(sizes))
+        program = None if sizes is None else last.resized(tuple(sizes))
         plan = None if program is None else self.plans.get(program.variant)
         if program is None or plan is None:
             return None
-        part: Any = plan.parts[0]
+        self._last, part = program, cast(Any, plan.parts[0])
         if not _takes(program, part.sources, look):
             return None
-        needs = program.needs
-        if needs is None and part.needs is not None:
-            return None
-        resized = replace(part, program=program, runs=0, still=None)
+        resized = _with(part, program=program, runs=0, still=None)
         if part.needs is not None:
+            needs = program.needs
+            if needs is None:
+                return None
             pairs = zip(part.needs, needs, strict=True)
             resized.needs = [(source, extent) for (source, _), (_, extent) in pairs]
         parts: list[Any] = [resized, *plan.parts[1:]]
         still = [x.still for x in parts if x.still is not None]
-        new_plan = replace(plan, parts=parts, small=None, still=still)
+        new_plan = _with(plan, parts=parts, small=None, still=still)
         values = plan.values
         if values is not None and values.noted is not None:
             new_plan.values = values._replace(noted=None)
             new_plan.once = any(carried for _, _, carried in values.nodes)
-        small = small_programs(new_plan.parts)
+        small = small_programs(parts)
         if small and plan.small is not None:
             new_plan.small = native.plan_like(plan.small, small)
         elif small:
             new_plan.small = at_once(new_plan, small, self.nodes)
         return new_plan
+
+
+def _with(x: _T, **changes: Any) -> _T:
+    """The same with other fields: `replace` without a call for all of them."""
+    made = object.__new__(type(x))
+    made.__dict__.update(x.__dict__, **changes)
+    return made
 
 
 def _table(seen: Sequence[tuple[Extents, Extents]]) -> IntegerTable | None:
@@ -185,6 +193,8 @@ def _takes(program: Any, sources: Sequence[Any], look: Look) -> bool:
         elif isinstance(source, Variable):
             actual = source.type
         else:
+            continue
+        if actual is t:
             continue
         if actual.shape != t.shape or actual.dtype is not t.dtype:
             return False

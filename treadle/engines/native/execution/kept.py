@@ -74,6 +74,14 @@ class Kept:
         self.packed = packed
         self._known: dict[int, _Known] = {}  # by number of a Packed
 
+    def resized(self, bytes: Sequence[Sequence[int]]) -> Kept:
+        """The same of a program for another size, with so many bytes of each buffer."""
+        every = []
+        for one, sizes in zip(self.packed, bytes, strict=True):
+            buffers = [n for n, _ in one.places]
+            every.append(replace(one, places=tuple(zip(buffers, sizes, strict=True))))
+        return Kept(every)
+
     def place(
         self,
         arrays: Mapping[int, Array],

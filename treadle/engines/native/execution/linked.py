@@ -7,7 +7,6 @@ of the arena, fills in the addresses in one array expression, and calls the runn
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -49,7 +48,6 @@ from treadle.graph.origin import Origin
 from treadle.graph.tensor import Tensor
 from treadle.program.invariant import invariants
 from treadle.program.lives import Lives, lives
-from treadle.program.memory import MemoryPlan
 from treadle.program.positions import Need, needs
 from treadle.program.program import Fallback, Launch, Program, title
 from treadle.rewrite.record import stage
@@ -58,7 +56,7 @@ Arrays = Sequence[np.ndarray[Any, Any]]
 
 
 # That are made anew for other sizes, where somebody asks.
-LAZY = ("small", "needs", "dying", "program", "plain", "lives")
+LAZY = ("small", "needs", "dying", "program", "plain", "lives", "interface")
 
 
 def _linked_bodies(step: Fallback, room: int) -> dict[int, tuple[Linked, Any]]:
@@ -85,9 +83,14 @@ class Linked:
         self.program = program
         self.plain = program  # with its steps in order
         self.interface = Interface.of(program)
+        self.types = self.interface.types
         self.first: Linked | None = None  # that this one is for other sizes
         self.model: Any = None  # a small one of those for other sizes
         self.whole: Callable[[], Program] = lambda: program
+        # Of one for other sizes the interface, and the extents of its results one after
+        # the other.
+        self.faced: Callable[[], Interface]
+        self.shapes: Any = None
         # Places of what an earlier program could have kept, and what inside of calls.
         self.again: Sequence[int] = ()
         self.inside: Sequence[tuple[int, int, int]] = ()
@@ -213,6 +216,11 @@ class Linked:
         return self.whole()
 
     @lazy
+    def interface(self) -> Interface:
+        """The arguments, results and constants."""
+        return self.faced()
+
+    @lazy
     def plain(self) -> Program:
         """The same with its steps in order."""
         return self.program
@@ -271,42 +279,34 @@ class Linked:
             self.records, self.table, self.slots, self.which, self.shifts
         )
 
-    def resized(
-        self,
-        whole: Callable[[], Program],
-        interface: Interface,
-        numbers: ProgramTable,
-        plan: MemoryPlan,
-        packed: Sequence[Sequence[int]],
-        inner: dict[int, dict[int, tuple[Linked, Any]]],
-        loops: dict[int, LoopSize],
-    ) -> Linked:
-        """This program for other sizes: the same steps on buffers of other types.
+    def resized(self, whole: Callable[[], Program]) -> Linked:
+        """This program for other sizes: the same steps on buffers of other types, which
+        `whole` makes where somebody asks.
 
-        `whole` makes these where somebody asks; `numbers` are arrays of what `written`
-        tells, `packed` the bytes of what is kept of weights, `inner` bodies by step and
-        number, `loops` scans. The caller fills in bytes of buffers and scratch memory.
+        The caller fills in the numbers and the plan of memory.
         """
         linked = object.__new__(Linked)
         state = linked.__dict__
         state.update(self.__dict__)
         for name in LAZY:
             state.pop(name, None)
-        linked.whole, linked.interface, linked.plan = whole, interface, plan
-        linked.first, linked.inner, linked.loops = self, inner, loops
-        linked.records, linked.table, _, _, linked.shifts = numbers
-        linked.within = [x for programs in inner.values() for x, _ in programs.values()]
-        if interface.constants is not self.interface.constants:
-            fresh = constants_of(interface.constants, len(self.fixed))
-            linked.constants, linked.fixed = fresh
-        every = []
-        for one, sizes in zip(self.kept.packed, packed, strict=True):
-            buffers = [n for n, _ in one.places]
-            places = tuple(zip(buffers, sizes, strict=True))
-            every.append(replace(one, places=places))
-        linked.kept, linked.tables, linked.notes = Kept(every), [], None
-        linked._control()
+        linked.whole, linked.first = whole, self
+        linked.tables, linked.notes, linked.kept = [], None, Kept(self.kept.packed)
         return linked
+
+    def bind_bodies(
+        self,
+        inner: dict[int, dict[int, tuple[Linked, Any]]],
+        loops: dict[int, LoopSize],
+    ) -> None:
+        """Have other bodies, by step and number, in scans of other lengths."""
+        self.inner, self.loops = inner, loops
+        self.within = [x for programs in inner.values() for x, _ in programs.values()]
+        self._control()
+
+    def bind_constants(self, constants: Sequence[tuple[int, Any]]) -> None:
+        """Have other constants."""
+        self.constants, self.fixed = constants_of(constants, len(self.fixed))
 
     @property
     def endless(self) -> bool:

@@ -48,6 +48,9 @@ def is_brief(records: Numbers) -> bool:
 
 def small(linked: Linked) -> Any:
     """A program for the core; None where it is too large, or not one native piece."""
+    model = None if linked.first is None else linked.first.model
+    if model is not None and not (linked.kept.packed and awaits_panels(linked)):
+        return _like(linked, model)
     interface, records = linked.interface, linked.records
     if len(linked.runs) > 1 or any(not x.records for x in linked.runs):
         return None  # without any, results lie where arguments do
@@ -62,28 +65,25 @@ def small(linked: Linked) -> Any:
         for _, n, t in interface.results
     ):
         return None
-    return _like(linked, scratch) or _made(linked, scratch)
+    return _made(linked, scratch)
 
 
-def _like(linked: Linked, scratch: int) -> Any:
-    """A program by one for another size, from which it differs in numbers alone."""
-    first = linked.first
-    if first is None or first.model is None:
-        return None
-    results = linked.interface.results
-    if awaits_panels(linked) or any(n in linked.constants for _, n, _ in results):
-        return None
+def _like(linked: Linked, model: Any) -> Any:
+    """A program by one for another size, from which it differs in numbers alone; None
+    where it is too large.
+    """
     numbers = (
         linked.fixed,
         linked.table,
         linked.shifts,
         linked.records.reshape(-1),
-        linked.plan.table[linked.places],
+        linked.plan.table,
+        linked.places,
+        linked.shapes,
     )
-    shapes = [t.shape for _, _, t in results]
     kept = linked.functions, linked.constants, linked.controls  # addresses lead there
-    sizes = linked.plan.size, scratch
-    return native.program_like(first.model, numbers, shapes, *sizes, kept)
+    sizes = linked.plan.size, linked.scratch * workers()
+    return native.program_like(model, numbers, *sizes, kept, (PARTS, BYTES, RESULT))
 
 
 def _made(linked: Linked, scratch: int) -> Any:
@@ -114,7 +114,7 @@ def _made(linked: Linked, scratch: int) -> Any:
         nothing = tuple([np.zeros(0, np.int64)] * 4)
         native.keep_panels(program, nothing, (), -1, None)
         keep_panels(linked, program)
-    elif linked.first is not None:
+    elif linked.first is not None and all(x[-1] is None for x in results):
         linked.first.model = program
     return program
 

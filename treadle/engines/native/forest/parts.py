@@ -125,14 +125,8 @@ class _Variant:
         if values is None:
             return None
         whole = self.sized.whole
-        table, rest = whole.written(values), whole.rest_at(values)
-        numbers = (
-            table.records[:, :OWN].ravel(),
-            table.table,
-            table.shifts,
-            [rest.scratch],
-        )
-        return self, np.concatenate(numbers)
+        records, *others = whole.written(values)
+        return self, np.concatenate([records[:, :OWN].ravel(), *others])
 
     def like(self, n: int) -> Compiled:
         """The steps for up to n rows, or some more: a power of two."""
@@ -143,7 +137,7 @@ class _Variant:
             if values is None:
                 raise Unsized
             linked, inside = self.sized.linked(values)
-            if self.sized.whole.rest.needs != linked.needs:
+            if self.sized.whole.bound.needs != linked.needs:
                 linked.needs = None  # what positions are below of differs with n
             order = filled(self.order, inside)
             steps = self._likes[most] = Compiled(linked, order, self.outputs)

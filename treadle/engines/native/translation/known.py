@@ -87,7 +87,7 @@ class CachedProgram:
     @property
     def types(self) -> Sequence[Type]:
         """The types of its arguments."""
-        return self._linked().interface.types
+        return self._linked().types
 
     def small(self) -> Any:
         linked = self.linked()

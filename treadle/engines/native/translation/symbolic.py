@@ -24,11 +24,12 @@ from treadle.base.symbolic import (
     most,
     plain,
 )
+from treadle.base.types import Type
+from treadle.core import native
 from treadle.engines.native.codegen.code import Code
 from treadle.engines.native.execution.control import LoopSize, memory_of, size_of
 from treadle.engines.native.execution.interface import Interface
 from treadle.engines.native.execution.layout import (
-    ProgramTable,
     codes_of,
     lines,
     memory_beside,
@@ -45,13 +46,13 @@ from treadle.program.program import Fallback, Program
 Values = Sequence[Any]
 
 
-class Rest(NamedTuple):
-    """The parts of a program, beside buffers and table, that differ by size."""
+class Bound(NamedTuple):
+    """The parts of a program, beside its numbers, that differ by size."""
 
-    scratch: int
-    packed: tuple[tuple[int, ...], ...]  # bytes of what is kept of weights
+    types: tuple[Type, ...]  # of arguments
     needs: Any
-    interface: Interface
+    constants: tuple[Any, ...]
+    packed: tuple[tuple[int, ...], ...]  # bytes of what is kept of weights
     loops: tuple[LoopSize, ...]
 
 
@@ -108,6 +109,8 @@ class SymbolicProgram:
 class _Template:
     """A program, or that of a body in it, whose numbers differ from size to size."""
 
+    scratch: Any
+
     def __init__(
         self,
         first: Linked,
@@ -120,7 +123,6 @@ class _Template:
         # Of each body, by step and number: its program, what that is given, and that
         # for other sizes.
         self.inner: dict[int, dict[int, tuple[_Template, Any, Any]]] = {}
-        self.rest: Rest
         for k, step in enumerate(program.steps):
             if not isinstance(step, Fallback) or not step.bodies:
                 continue
@@ -137,7 +139,7 @@ class _Template:
                     arguments,
                     maker(body_program.inputs, slots),
                 )
-            scratches = [lines(body.rest.scratch) for body, _, _ in each.values()]
+            scratches = [lines(body.scratch) for body, _, _ in each.values()]
             scratch = reduce(most, scratches)
             replaced = [replace(c, scratch=scratch) for c in first.codes[k]]
             codes = [*codes[:k], tuple(replaced), *codes[k + 1 :]]
@@ -151,66 +153,72 @@ class _Template:
         def bytes_of(n: int) -> int:
             return extra[n][1] if n in extra else program.buffers[n].type.nbytes
 
+        self.scratch = scratch_of(program, codes)
+        self.interface = Interface.of(program)
+        shapes = [_shapes(x.results) for x in (self.interface, first.interface)]
         self.numbers = _Numbers(
-            [*every, numbers.shifts],
-            [first.sizes, first.records, first.table, first.shifts],
+            [*every, numbers.shifts, shapes[0], [self.scratch]],
+            [
+                *(first.sizes, first.records, first.table, first.shifts),
+                *(shapes[1], [first.scratch]),
+            ],
             slots,
         )
         packed = [tuple([bytes_of(n) for n, _ in x.places]) for x in first.kept.packed]
-        self.rest = Rest(
-            scratch_of(program, codes),
-            tuple(packed),
+        self.bound = Bound(
+            self.interface.types,
             needs(program),
-            Interface.of(program),
+            program.constants,
+            tuple(packed),
             tuple([size_of(program.steps[k]) for k in self.inner]),
         )
-        self._program, self._rest = maker(program, slots), maker(self.rest, slots)
+        made = program, self.interface, self.bound
+        self._program, self._interface, self._bound = [maker(x, slots) for x in made]
         self._plans = SizedPlans(first.lives)
 
     def linked(self, values: Values) -> Linked:
         """The program for some values of the integers."""
-        rest, first = self.rest_at(values), self.first
-        sizes, *numbers = self.numbers.at(values)
-        make = self._program
-        whole = partial(make, values) if make else first.whole
-        inner = {
-            k: {
-                n: (template.linked(values), make(values) if make else arguments)
-                for n, (template, arguments, make) in each.items()
+        first, make = self.first, self._program
+        bound = self._bound(values) if self._bound else self.bound
+        sizes, records, table, shifts, shapes, scratch = self.numbers.at(values)
+        program = first.resized(partial(make, values) if make else first.whole)
+        faced = self._interface
+        program.faced = partial(faced, values) if faced else self._same
+        program.records, program.table = records.reshape(first.records.shape), table
+        program.shifts, program.shapes = shifts, shapes
+        (program.scratch,) = scratch.tolist()
+        if self.inner:
+            inner = {
+                k: {
+                    n: (template.linked(values), make(values) if make else arguments)
+                    for n, (template, arguments, make) in each.items()
+                }
+                for k, each in self.inner.items()
             }
-            for k, each in self.inner.items()
-        }
-        loops = dict(zip(inner, rest.loops, strict=True))
-        for k, programs in inner.items():
-            step = first.program.steps[k]
-            if isinstance(step, Fallback) and first.codes[k]:
-                place = first.lives.place[first.workspaces[k]]
-                sizes[place] = memory_of(step, programs, loops[k])
-        plan, table = self._plans.at(sizes), self._table(numbers)
-        plans = plan, rest.packed, inner, loops
-        program = first.resized(whole, rest.interface, table, *plans)
-        program.sizes, program.needs, program.scratch = (
-            sizes.tolist(),
-            rest.needs,
-            rest.scratch,
-        )
+            loops = dict(zip(inner, bound.loops, strict=True))
+            for k, programs in inner.items():
+                step = first.program.steps[k]
+                if isinstance(step, Fallback) and first.codes[k]:
+                    place = first.lives.place[first.workspaces[k]]
+                    sizes[place] = memory_of(step, programs, loops[k])
+            program.bind_bodies(inner, loops)
+        program.plan, program.sizes = self._plans.at(sizes), sizes.tolist()
+        program.types, program.needs = bound.types, bound.needs
+        if bound.constants is not self.bound.constants:
+            program.bind_constants(bound.constants)
+        if bound.packed is not self.bound.packed:
+            program.kept = program.kept.resized(bound.packed)
         return program
 
-    def rest_at(self, values: Values) -> Rest:
-        """The rest for some values of the integers."""
-        return self._rest(values) if self._rest else self.rest
+    def _same(self) -> Interface:
+        return self.interface
 
-    def written(self, values: Values) -> ProgramTable:
-        """The records and the table for some values of the integers."""
-        return self._table(self.numbers.at(values)[1:])
-
-    def _table(self, numbers: Sequence[Numbers]) -> ProgramTable:
-        records, table, shifts = numbers
-        first = self.first
-        shape = first.records.shape
-        return ProgramTable(
-            records.reshape(shape), table, first.slots, first.which, shifts
-        )
+    def written(self, values: Values) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+        """The records, the table, what is added to addresses in it, and the bytes of
+        scratch memory, for some values of the integers.
+        """
+        _, records, table, shifts, _, scratch = self.numbers.at(values)
+        return records.reshape(self.first.records.shape), table, shifts, scratch
 
 
 def _first(
@@ -254,15 +262,22 @@ class _Numbers:
             for k, x in enumerate(_flat(numbers))
             if type(x) is Symbolic
         ]
-        self.places = np.array([k for k, _ in pairs], np.intp)
-        self.slots = [slots.place(x) for _, x in pairs]
+        self.places = np.array([k for k, _ in pairs], np.int64)
+        self.slots = np.array([slots.place(x) for _, x in pairs], np.int64)
 
     def at(self, values: Values) -> list[Numbers]:
         """The arrays for some values of the integers."""
-        numbers = self.like.copy()
-        if self.slots:
-            numbers[self.places] = [values[k] for k in self.slots]
+        if native is not None:
+            numbers = native.filled(self.like, self.places, self.slots, values)
+        else:
+            numbers = self.like.copy()
+            numbers[self.places] = [values[k] for k in self.slots.tolist()]
         return [numbers[part] for part in self.parts]
+
+
+def _shapes(results: Sequence[tuple[int, int, Any]]) -> list[Any]:
+    """The extents of results, one after the other: of tensors."""
+    return [n for _, _, t in results if type(t) is Type for n in t.shape]
 
 
 def _flat(x: Sequence[Any]) -> Iterator[Any]:
