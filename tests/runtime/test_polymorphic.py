@@ -192,3 +192,14 @@ def test_what_was_numbered_long_ago_is_told_again(
     found = [graph(n).numpy() for n in (70, 80, 75, 91, 78)]
     assert evaluate._plans.misses - before < 5
     assert all(np.isfinite(x).all() for x in found)
+
+
+def test_a_third_size_follows_the_plans_of_the_first_two() -> None:
+    net, _ = network(3)
+    for p in reversed([*net.parameters()]):  # their versions are in another order
+        p.assign(p.numpy())
+        td.evaluate(p)
+    opt = td.optim.Adam(net.parameters(), lr=1e-2)
+    for n in SIZES[:3]:
+        step(net, opt, n)
+    assert (opt._plans.misses, opt._plans.hits) == (2, 1)

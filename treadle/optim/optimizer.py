@@ -209,12 +209,17 @@ class Optimizer(OptimizerState):
             now = now or self._now()
             roots, finite, changes, since, chosen = self._asked(loss, only, now, work)
             changes += more
+        if note is not None:  # no graph has read the states that this step has begun
+            begun, own = {id(v) for v in self._own_states()}, self._owned()
+            note.owned = {**{k: own[k] for k in begun}, **note.owned}
         if top().tracing:
             self.controls.refuse_traces()
             for variable, value in changes:
                 variable.assign(value)
             top().runs = True
             return None if loss is None else roots[0]
+        # New versions have the order of those before, by which graphs are known again.
+        changes.sort(key=lambda change: change[0].committed.serial)
         updates = updates_of(changes, since)
         watched = self.controls.raised(finite)
         del changes, finite, now  # what these alone hold would be asked for

@@ -223,14 +223,17 @@ class OptimizerState:
 
     def _owned(self) -> Owned:
         """The Variables that steps write or that are rates, by id, with numbers for
-        keys."""
+        keys: the first states come last, that a first step looks like those after it.
+        """
         rates = [g.own_rate for g in self.groups if g.own_rate is not None]
-        kept = len(self._states), *map(id, rates)
+        kept = len(self.groups), len(self._states), *map(id, rates)
         if self._numbered != kept:
             self._numbered = kept
-            every = [self.count, *self.controls.counts(), *self._own_states(), *rates]
+            every = [self.count, *self.controls.counts(), *rates]
+            every += [p for group in self.groups for p in group.parameters or ()]
             every += [p for _, p, _ in self._states.values()]
-            self._numbers = numbered(every)
+            every += self._own_states()
+            self._numbers = numbered({id(v): v for v in every}.values())
         return self._numbers
 
     def _sign(self) -> tuple[Any, ...] | None:
