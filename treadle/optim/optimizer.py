@@ -36,7 +36,7 @@ from treadle.optim.groups import (
     named,
     parameters_of,
 )
-from treadle.optim.state import OptimizerState
+from treadle.optim.state import OptimizerState, in_order
 from treadle.optim.transform import Transform, identity, moving
 from treadle.optim.update import TracedUpdate, changed, next_value, release
 from treadle.runtime.again import Plans
@@ -208,18 +208,15 @@ class Optimizer(OptimizerState):
         with recording(note):
             now = now or self._now()
             roots, finite, changes, since, chosen = self._asked(loss, only, now, work)
-            changes += more
-        if note is not None:  # no graph has read the states that this step has begun
-            begun, own = {id(v) for v in self._own_states()}, self._owned()
-            note.owned = {**{k: own[k] for k in begun}, **note.owned}
+            changes = sorted([*changes, *more], key=in_order)
+        if note is not None:
+            note.owned = {**self._states_owned(), **note.owned}
         if top().tracing:
             self.controls.refuse_traces()
             for variable, value in changes:
                 variable.assign(value)
             top().runs = True
             return None if loss is None else roots[0]
-        # New versions have the order of those before, by which graphs are known again.
-        changes.sort(key=lambda change: change[0].committed.serial)
         updates = updates_of(changes, since)
         watched = self.controls.raised(finite)
         del changes, finite, now  # what these alone hold would be asked for
@@ -271,8 +268,7 @@ class Optimizer(OptimizerState):
 
     def states(self) -> list[Variable]:
         """The state of the optimizer: Variables that it keeps for the parameters."""
-        rates = [g.own_rate for g in self.groups if g.own_rate is not None]
-        return [*self._own().values(), *rates, *self._own_states()]
+        return [*self._own().values(), *self._own_rates(), *self._own_states()]
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients that backward() has added into p.grad: None then.
@@ -288,10 +284,8 @@ class Optimizer(OptimizerState):
 
     def _graded(self) -> list[Variable]:
         """The parameters with gradients, if a group takes what no other one names."""
-        for group in self.groups:
-            if group.parameters is None:
-                return graded(self._since)
-        return []
+        some = any(group.parameters is None for group in self.groups)
+        return graded(self._since) if some else []
 
     def _asked(
         self, loss: Any, only: set[int] | None, now: Now, work: Work | None = None

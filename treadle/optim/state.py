@@ -225,7 +225,7 @@ class OptimizerState:
         """The Variables that steps write or that are rates, by id, with numbers for
         keys: the first states come last, that a first step looks like those after it.
         """
-        rates = [g.own_rate for g in self.groups if g.own_rate is not None]
+        rates = self._own_rates()
         kept = len(self.groups), len(self._states), *map(id, rates)
         if self._numbered != kept:
             self._numbered = kept
@@ -235,6 +235,15 @@ class OptimizerState:
             every += self._own_states()
             self._numbers = numbered({id(v): v for v in every}.values())
         return self._numbers
+
+    def _own_rates(self) -> list[Variable]:
+        """The rates that are Variables of the groups'."""
+        return [g.own_rate for g in self.groups if g.own_rate is not None]
+
+    def _states_owned(self) -> Owned:
+        """Those of the states: no graph that was looked at has read what is new."""
+        own = self._owned()
+        return {id(v): own[id(v)] for v in self._own_states()}
 
     def _sign(self) -> tuple[Any, ...] | None:
         """The key of the update that is made of gradients, the rates left out; None
@@ -367,3 +376,9 @@ def _unpickled(
             group.lr = rate
     optimizer.load_state_dict(state)
     return optimizer
+
+
+def in_order(change: tuple[Variable, Any]) -> int:
+    """By what changes are sorted: new versions have the order of those before, by which
+    graphs are known again."""
+    return change[0].committed.serial

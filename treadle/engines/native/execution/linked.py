@@ -73,6 +73,10 @@ class Linked:
     """
 
     kept: Kept
+    # Of one for other sizes its interface, and its results' extents, joined.
+    faced: Callable[[], Interface]
+    shapes: Any = None
+    model: Any = None  # a small one of those for other sizes
 
     def __init__(
         self,
@@ -85,12 +89,7 @@ class Linked:
         self.interface = Interface.of(program)
         self.types = self.interface.types
         self.first: Linked | None = None  # that this one is for other sizes
-        self.model: Any = None  # a small one of those for other sizes
         self.whole: Callable[[], Program] = lambda: program
-        # Of one for other sizes the interface, and the extents of its results one after
-        # the other.
-        self.faced: Callable[[], Interface]
-        self.shapes: Any = None
         # Places of what an earlier program could have kept, and what inside of calls.
         self.again: Sequence[int] = ()
         self.inside: Sequence[tuple[int, int, int]] = ()

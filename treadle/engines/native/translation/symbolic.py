@@ -6,7 +6,7 @@ one table (`base/symbolic/table.py`) holds the guards and gives the integers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 from itertools import pairwise
@@ -149,10 +149,6 @@ class _Template:
             raise Unsized  # one is written over another one of the same size by chance
         numbers = first.written(codes, first.functions)
         every = [r.bytes for r in ranges], numbers.records, numbers.table
-
-        def bytes_of(n: int) -> int:
-            return extra[n][1] if n in extra else program.buffers[n].type.nbytes
-
         self.scratch = scratch_of(program, codes)
         self.interface = Interface.of(program)
         shapes = [_shapes(x.results) for x in (self.interface, first.interface)]
@@ -164,17 +160,27 @@ class _Template:
             ],
             slots,
         )
-        packed = [tuple([bytes_of(n) for n, _ in x.places]) for x in first.kept.packed]
-        self.bound = Bound(
-            self.interface.types,
-            needs(program),
-            program.constants,
-            tuple(packed),
-            tuple([size_of(program.steps[k]) for k in self.inner]),
-        )
+        self.bound = self._all_bound(program, extra)
         made = program, self.interface, self.bound
         self._program, self._interface, self._bound = [maker(x, slots) for x in made]
         self._plans = SizedPlans(first.lives)
+
+    def _all_bound(
+        self, program: Program, extra: Mapping[int, tuple[int, int]]
+    ) -> Bound:
+        """What differs by size; `extra` as `memory_beside` tells sizes."""
+
+        def bytes_of(n: int) -> int:
+            return extra[n][1] if n in extra else program.buffers[n].type.nbytes
+
+        kept = self.first.kept.packed
+        return Bound(
+            self.interface.types,
+            needs(program),
+            program.constants,
+            tuple([tuple([bytes_of(n) for n, _ in x.places]) for x in kept]),
+            tuple([size_of(program.steps[k]) for k in self.inner]),
+        )
 
     def linked(self, values: Values) -> Linked:
         """The program for some values of the integers."""
