@@ -25,6 +25,7 @@ class _State:
         self.blocks: dict[int, weakref.ref[CollectorPaused]] = {}
         self.enabled = False
         self.paused = False
+        self.much = False  # has been built, by what is not `alone`
 
 
 _state = _State()
@@ -35,10 +36,10 @@ class CollectorPaused:
 
     A compilation makes a million objects, hardly any of them in cycles: they are freed
     by their counts, and going through what lives of them again and again costs a tenth
-    of it all. What stays is old at once: no later step waits for a look at it. Blocks
-    may stand in one another and run in several threads. One that is to be `alone` does
-    nothing inside of or beside another: where threads are always in some of these, the
-    collector has its turn whenever one ends.
+    of it all. What stays is looked at once, at the end: no later step waits for that.
+    Blocks may stand in one another and run in several threads. One that is to be
+    `alone` does nothing inside of or beside another: where threads are always in some
+    of these, the collector has its turn whenever one ends.
 
     >>> with CollectorPaused():
     ...     gc.isenabled()
@@ -72,14 +73,16 @@ class CollectorPaused:
             if not self._holds:
                 return
             self._holds = False
-            if not self._alone and not gc.get_freeze_count():
-                gc.freeze()  # and back, into the oldest generation
-                gc.unfreeze()
             _state.blocks.pop(id(self), None)
-            if not _state.blocks:
+            much = _state.much or not self._alone
+            ends = not _state.blocks
+            _state.much = much and not ends
+            if ends:
                 _state.paused = False
                 if _state.enabled:
                     gc.enable()
+        if ends and much and gc.isenabled():
+            gc.collect(1)
 
 
 def collector_paused(function: Callable[P, R]) -> Callable[P, R]:
