@@ -7,6 +7,7 @@ for the size alone. Several extents change at a time, each by itself.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,6 +25,9 @@ __all__ = ["Outcome", "differing", "resized"]
 BASE = (5, 7, 16, 33)  # extents that are changed
 SIZES = 20  # of a recipe
 AMONG = (2, 3, 4, 7, 8, 9, 15, 16, 17, 31, 33, 37, 44, 61, 64, 75, 90, 127, 130, 257)
+
+
+MOST = 1 << 25  # elements of a value
 
 
 class Unsized(Exception):
@@ -52,6 +56,8 @@ def resized(recipe: Recipe, new: Mapping[int, int]) -> Recipe:
                 )
             before.append(_result(row, row.attribute, before))
             after.append(_result(row, attribute, after))
+        if math.prod(after[-1]) > MOST:
+            raise Unsized
         rows.append(Row(row.op, row.inputs, attribute))
     return Recipe(tuple(rows), recipe.seed)
 
