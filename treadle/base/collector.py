@@ -25,7 +25,6 @@ class _State:
         self.blocks: dict[int, weakref.ref[CollectorPaused]] = {}
         self.enabled = False
         self.paused = False
-        self.much = False  # has been built, by what is not `alone`
 
 
 _state = _State()
@@ -36,10 +35,9 @@ class CollectorPaused:
 
     A compilation makes a million objects, hardly any of them in cycles: they are freed
     by their counts, and going through what lives of them again and again costs a tenth
-    of it all. What stays is looked at once, at the end: no later step waits for that.
-    Blocks may stand in one another and run in several threads. One that is to be
-    `alone` does nothing inside of or beside another: where threads are always in some
-    of these, the collector has its turn whenever one ends.
+    of it all. Blocks may stand in one another and run in several threads. One that is
+    to be `alone` does nothing inside of or beside another: where threads are always in
+    some of these, the collector has its turn whenever one ends.
 
     >>> with CollectorPaused():
     ...     gc.isenabled()
@@ -74,15 +72,10 @@ class CollectorPaused:
                 return
             self._holds = False
             _state.blocks.pop(id(self), None)
-            much = _state.much or not self._alone
-            ends = not _state.blocks
-            _state.much = much and not ends
-            if ends:
+            if not _state.blocks:
                 _state.paused = False
                 if _state.enabled:
                     gc.enable()
-        if ends and much and gc.isenabled():
-            gc.collect(1)
 
 
 def collector_paused(function: Callable[P, R]) -> Callable[P, R]:
