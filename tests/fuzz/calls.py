@@ -180,6 +180,7 @@ OPERANDS: dict[type, tuple[str, ...]] = {
     ast.Compare: ("comparators",),
 }
 PASSING = "call", "run", "__call__", "found"  # they hand a call on
+DEEP = 100  # calls of an example within calls
 PLAIN = frozenset(
     [
         "A",
@@ -299,6 +300,9 @@ def raw(error: BaseException) -> str:
     refused = re.match(r"[\w.<>]+\(\) (takes|missing|got) ", str(error))
     if isinstance(error, TypeError) and refused and last.name in PASSING:
         return ""  # a call that Python refuses, by the name of what is called
+    depth = sum(frame.filename == CODE for frame in frames)
+    if isinstance(error, RecursionError) and depth > DEEP:
+        return ""  # a function of the user's that calls itself without end
     if isinstance(error, OSError) and error.filename is not None:
         return ""  # it names the file
     if isinstance(error, NotImplementedError) and "does not define" in str(error):

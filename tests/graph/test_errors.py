@@ -30,6 +30,9 @@ X = td.ones((2, 3))
         (lambda: td.embedding(X, [9]).numpy(), ["Embedding: id 9", "int64[1]"]),
         (lambda: td.grad(X.sum(), [np.ones(3)]), ["derivatives are by tensors"]),
         (lambda: td.nn.Linear(4, 2)(X), ["do not meet", "(4, 2)"]),
+        (lambda: td.param([1.0, "a"], init=2.0), ["the name of a variable", "[1.0"]),  # type: ignore[arg-type]
+        (lambda: td.Variable(1.0, name=0), ["the name of a variable is a string"]),  # type: ignore[arg-type]
+        (lambda: td.placeholder((2,), name=b"x"), ["the name of a placeholder"]),  # type: ignore[arg-type]
     ],
 )
 def test_a_mistake_is_told(mistake: Callable[[], Any], parts: list[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
@@ -11,6 +10,7 @@ from treadle.base.changes import changed, unheard
 from treadle.base.dtypes import OWN, as_dtype, is_inexact, whole
 from treadle.base.errors import DTypeError, ShapeError
 from treadle.base.keywords import VariableSettings as Keys
+from treadle.base.naming import named
 from treadle.base.notebook import escaped
 from treadle.base.options import current, modes
 from treadle.base.torch.arguments import only_none
@@ -38,8 +38,6 @@ __all__ = [
     "Placeholder",
     "Variable",
 ]
-
-_numbers = itertools.count()
 
 
 @op(differentiable=False)
@@ -106,8 +104,8 @@ class Variable(Operand):
             value.flags.writeable = False
         type_ = Type(array.shape, OWN[array.dtype], as_names(axes, array.shape))
         array.flags.writeable = False
-        named = name or f"variable_{next(_numbers)}"
-        self._begin(type_, named, Version(self), array, trainable, sparse)
+        known = named(name, "variable")
+        self._begin(type_, known, Version(self), array, trainable, sparse)
         if not copy and is_lent(array):
             # One more reference: no run takes this version's memory for the next.
             self.committed.mark = {"lent": array}
@@ -138,8 +136,8 @@ class Variable(Operand):
         self, node: Tensor, type_: Type, name: str | None, trainable: bool
     ) -> None:
         """Have a graph for the first value; it runs once, with what reads it first."""
-        named = name or f"variable_{next(_numbers)}"
-        self._begin(type_, named, Version(self), None, trainable)
+        known = named(name, "variable")
+        self._begin(type_, known, Version(self), None, trainable)
         self.committed = Update(self)(_blank(type_), self.fitting(node))
 
     @property
@@ -367,13 +365,13 @@ class Placeholder(Variable):
     ) -> None:
         wanted = as_dtype(dtype) if dtype is not None else current().dtype
         extents = as_shape(shape)
-        named = name or f"placeholder_{next(_numbers)}"
+        known = named(name, "placeholder")
         if initial_value is None:
             type_ = Type(extents, wanted, as_names(axes, extents))
-            self._begin(type_, named, Unbound(self), None)
+            self._begin(type_, known, Unbound(self), None)
         else:
             start = np.broadcast_to(to_array(initial_value, wanted), extents)
-            super().__init__(start, name=named, axes=axes)
+            super().__init__(start, name=known, axes=axes)
 
     def commit(self, update: Tensor) -> None:
         for around in modes.get().transactions:
