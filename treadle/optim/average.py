@@ -13,7 +13,7 @@ from treadle.base.errors import ArgumentError, StateError
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
-from treadle.optim.beside import ParameterCompanions
+from treadle.optim.companions import ParameterCompanions
 from treadle.optim.groups import parameters_of
 from treadle.runtime.store import store
 
