@@ -31,6 +31,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 from treadle.base.errors import MissingExtraError
 from treadle.base.options import options
 
+# They are modules of treadle.ops by their public names, collected there.
+collect_ignore = [f"treadle/{name}.py" for name in ("fft", "linalg", "random")]
 HANGS = 300.0  # seconds: a test that takes them is named, and the rest goes on
 REARMED = (
     20.0  # seconds after which a timer is set anew: it is a thread, so not by test

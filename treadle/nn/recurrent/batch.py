@@ -27,7 +27,13 @@ from treadle.ops.movement import permute_dims, reshape
 LIVE = 0.5  # the part of a loop's rows that has not ended when the loop does
 SAVED = 1 << 28  # multiplications that further loops must save to be worth their code
 
-Step = Callable[..., Any]  # of `stepping`, or a function of that
+
+@dataclass(frozen=True)
+class LoopCell:
+    """A cell, and its step by `stepping` as a function that loops trace once."""
+
+    cell: Cell
+    step: Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -81,18 +87,13 @@ class Ragged:
         self.homes = np.concatenate([*homes, np.zeros(0, np.int64)])
 
     def run(
-        self,
-        cell: Cell,
-        step: Step,
-        rows: Tensor,
-        state: State,
-        mask: Any,
-        backwards: bool,
+        self, looped: LoopCell, rows: Tensor, state: State, mask: Any, backwards: bool
     ) -> tuple[Tensor, State]:
         """Outputs, end to end as the inputs are, and the last state of each sequence.
 
         `state` and `mask` have a row for each sequence.
         """
+        cell = looped.cell
         projected = cell.project(rows)
         dtype = first(projected).dtype
         if state is None:
@@ -118,7 +119,7 @@ class Ragged:
             now = each(lambda x, n=loop.count: x[:n], waiting)
             some = mask if mask is None else mask[: loop.count]
             live = None if loop.live is None else constant_node(loop.live)
-            after, ys = over_time(cell, inputs, now, live, some, backwards, step)
+            after, ys = over_time(looped, inputs, now, live, some, backwards)
             outputs.append(reshape(ys, (-1, cell.hidden_size)))
             waiting = _head(after, waiting, loop.count)
         rank = constant_node(self.rank)
@@ -129,25 +130,21 @@ class Ragged:
 
 
 def over_time(
-    cell: Cell,
+    looped: LoopCell,
     projected: Any,
     state: State,
     live: Any,
     mask: Any,
     backwards: bool,
-    step: Step | None = None,
 ) -> tuple[State, Tensor]:
     """A cell along the first dimension of projected inputs; states that are not `live`
     stay as they are. The last state, and the outputs of all steps.
-
-    `step` is a function of `stepping(cell)`, for steps without a mask.
     """
-    if step is None or mask is not None:
-        step = stepping(cell, mask)
+    step = looped.step if mask is None else stepping(looped.cell, mask)
     return scan(step, state, (projected, live), reverse=backwards)
 
 
-def stepping(cell: Cell, mask: Any = None) -> Step:
+def stepping(cell: Cell, mask: Any = None) -> Callable[..., Any]:
     """A step of a cell as `scan` takes it: a state, and inputs with which are live."""
 
     def step(state: State, inputs: Any) -> tuple[State, Any]:
@@ -178,8 +175,7 @@ def _head(after: State, before: State, count: int) -> State:
 
 
 def masked(
-    cell: Cell,
-    step: Step,
+    looped: LoopCell,
     x: Tensor,
     lengths: Tensor,
     state: State,
@@ -191,10 +187,10 @@ def masked(
     """
     steps = as_tensor(np.arange(x.shape[0])[:, None])
     live = reshape(steps < reshape(lengths, (1, -1)), (*x.shape[:2], 1))
-    projected = cell.project(functions.where(live, x, 0.0))
+    projected = looped.cell.project(functions.where(live, x, 0.0))
     if state is None:
-        state = cell.initial_state((x.shape[1],), first(projected).dtype)
-    last, ys = over_time(cell, projected, state, live, mask, backwards, step)
+        state = looped.cell.initial_state((x.shape[1],), first(projected).dtype)
+    last, ys = over_time(looped, projected, state, live, mask, backwards)
     outputs: Tensor = functions.where(live, ys, 0.0)
     return outputs, last
 
@@ -206,13 +202,7 @@ class Batch:
     count: int
 
     def run(
-        self,
-        cell: Cell,
-        step: Step,
-        rows: Tensor,
-        state: State,
-        masks: Any,
-        backwards: bool,
+        self, looped: LoopCell, rows: Tensor, state: State, masks: Any, backwards: bool
     ) -> tuple[Tensor, State]:
         """Outputs as rows, and the last state of each sequence."""
         raise NotImplementedError
@@ -231,19 +221,14 @@ class Even(Batch):
         self.count = self.rows.shape[1]
 
     def run(
-        self,
-        cell: Cell,
-        step: Step,
-        rows: Tensor,
-        state: State,
-        masks: Any,
-        backwards: bool,
+        self, looped: LoopCell, rows: Tensor, state: State, masks: Any, backwards: bool
     ) -> tuple[Tensor, State]:
         input_mask, mask = masks
-        projected = cell.project(rows if input_mask is None else rows * input_mask)
+        cell, x = looped.cell, rows if input_mask is None else rows * input_mask
+        projected = cell.project(x)
         if state is None:
             state = cell.initial_state((self.count,), first(projected).dtype)
-        last, ys = over_time(cell, projected, state, None, mask, backwards, step)
+        last, ys = over_time(looped, projected, state, None, mask, backwards)
         return ys, last
 
     def result(self, rows: Tensor) -> Any:
@@ -258,19 +243,13 @@ class EndToEnd(Batch):
         self.count = len(self.plan.lengths)
 
     def run(
-        self,
-        cell: Cell,
-        step: Step,
-        rows: Tensor,
-        state: State,
-        masks: Any,
-        backwards: bool,
+        self, looped: LoopCell, rows: Tensor, state: State, masks: Any, backwards: bool
     ) -> tuple[Tensor, State]:
         input_mask, mask = masks
         if input_mask is not None:
             whose = np.repeat(np.arange(self.count), self.plan.lengths)
             rows = rows * embedding(input_mask, constant_node(whose))
-        return self.plan.run(cell, step, rows, state, mask, backwards)
+        return self.plan.run(looped, rows, state, mask, backwards)
 
     def result(self, rows: Tensor) -> Any:
         ends = self.plan.starts.tolist()
@@ -309,17 +288,11 @@ class Masked(Even):
         self.lengths = InRange(self.rows.shape[0], "length")(lengths)
 
     def run(
-        self,
-        cell: Cell,
-        step: Step,
-        rows: Tensor,
-        state: State,
-        masks: Any,
-        backwards: bool,
+        self, looped: LoopCell, rows: Tensor, state: State, masks: Any, backwards: bool
     ) -> tuple[Tensor, State]:
         input_mask, mask = masks
         rows = rows if input_mask is None else rows * input_mask
-        return masked(cell, step, rows, self.lengths, state, mask, backwards)
+        return masked(looped, rows, self.lengths, state, mask, backwards)
 
 
 def batch_of(

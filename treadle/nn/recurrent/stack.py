@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Any, ClassVar, Unpack
 
 from treadle.base.errors import ArgumentError
@@ -13,7 +12,7 @@ from treadle.graph.variable import Variable
 from treadle.nn import functional as F
 from treadle.nn.linear import above_zero
 from treadle.nn.module import Module
-from treadle.nn.recurrent.batch import Batch, Step, batch_of, stepping
+from treadle.nn.recurrent.batch import Batch, batch_of
 from treadle.nn.recurrent.cell import Cell, State, checked, first
 from treadle.nn.recurrent.gru import GRUCell, RNNCell
 from treadle.nn.recurrent.keywords import LayerSettings, PlacedSettings
@@ -26,11 +25,11 @@ from treadle.nn.recurrent.sequence import (
     parted,
     plain_state,
 )
+from treadle.nn.recurrent.stacked import StackedCells
 from treadle.nn.recurrent.state import RecurrentState
 from treadle.ops.create import ones
 from treadle.ops.join import stack
 from treadle.ops.naming import named_like, unname
-from treadle.runtime.function import function
 
 __all__ = [
     "GRU",
@@ -89,7 +88,7 @@ class Recurrent(Module):
             if not 0.0 <= p <= 1.0:
                 raise ArgumentError(f"a probability is from 0 to 1, got {p}")
         self.directions = ("", "_reverse") if bidirectional else ("",)
-        self._layers = _Layers()
+        self._layers = StackedCells()
         for layer in range(num_layers):
             below = hidden_size * len(self.directions) if layer else 0
             width = below + input_size if skip or not layer else below
@@ -227,13 +226,9 @@ class Recurrent(Module):
             for direction in self.directions:
                 k = len(lasts)
                 masks = self._masks(cells[k], (batch.count,), rows.dtype)
+                looped = self._layers.looped(k)
                 output, last = batch.run(
-                    cells[k],
-                    self._layers.step(k),
-                    below,
-                    starts[k],
-                    masks,
-                    bool(direction),
+                    looped, below, starts[k], masks, bool(direction)
                 )
                 outputs.append(output)
                 lasts.append(last)
@@ -294,37 +289,6 @@ class Recurrent(Module):
         if any(self.variational):
             text += f", variational={self.variational}"
         return text
-
-
-class _Layers:
-    """Cells, whose parameters stand in the stack, so that they are no parts of it."""
-
-    def __init__(self) -> None:
-        self.cells: list[Cell] = []
-        self.names: list[list[tuple[str, str]]] = []
-        self.calls: dict[int | tuple[int], Callable[..., Any]] = {}  # (k,): in loops
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "calls": {}}  # traces are made again
-
-    def step(self, k: int) -> Step:
-        """A cell's step in a loop as a function that is traced once."""
-        step = self.calls.get((k,))
-        if step is None:
-            step = self.calls[k,] = function(stepping(self.cells[k]))
-        return step
-
-    def call(self, k: int) -> Callable[..., State]:
-        """A cell's step as a function that is traced once."""
-        advance = self.calls.get(k)
-        if advance is None:
-            advance = self.calls[k] = partial(function(_advance), self.cells[k])
-        return advance
-
-
-def _advance(cell: Cell, x: Any, state: State, mask: Any) -> State:
-    """A step; the cell is an argument, so that it is traced for what the cell is."""
-    return cell.advance(x, state, mask)
 
 
 class _Torch(Recurrent):

@@ -80,7 +80,7 @@ class Kept:
         for one, sizes in zip(self.packed, bytes, strict=True):
             buffers = [n for n, _ in one.places]
             every.append(replace(one, places=tuple(zip(buffers, sizes, strict=True))))
-        return Kept(every)
+        return type(self)(every)
 
     def place(
         self,
