@@ -39,14 +39,14 @@ def pieces(x: Tensor) -> list[Piece]:
 def joined(node: Tensor) -> list[Piece]:
     """The pieces of the operands of a join, in order."""
     axis = node.op.axis  # type: ignore[attr-defined]
-    found: list[Piece] = []
+    every: list[Piece] = []
     start = 0
     for x in node.inputs:
         for part, axes, at in pieces(x):
             place = (*at[:axis], at[axis] + start, *at[axis + 1 :])
-            found.append((part, axes, place))
+            every.append((part, axes, place))
         start += x.type.shape[axis]
-    return found
+    return every
 
 
 def moved_by(step: Tensor, at: At) -> At:

@@ -242,8 +242,8 @@ class OptimizerState:
 
     def _states_owned(self) -> Owned:
         """Those of the states: no graph that was looked at has read what is new."""
-        own = self._owned()
-        return {id(v): own[id(v)] for v in self._own_states()}
+        numbers = self._owned()
+        return {id(v): numbers[id(v)] for v in self._own_states()}
 
     def _sign(self) -> tuple[Any, ...] | None:
         """The key of the update that is made of gradients, the rates left out; None

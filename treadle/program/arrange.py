@@ -59,7 +59,7 @@ def _of_parts(nodes: Sequence[Tensor]) -> set[int]:
     """The joins that copy the parts of other joins, whose dimensions they read merged:
     which part an element is from would be asked for each, by divisions.
     """
-    found = set()
+    copying = set()
     for join in nodes:
         for x in join.inputs if type(join.op) is Concat else ():
             base, divides = x, False
@@ -71,8 +71,8 @@ def _of_parts(nodes: Sequence[Tensor]) -> set[int]:
             if pieces(x)[0][0] is x:  # a part of the other join, say
                 kept_in_memory(base)
             else:
-                found.add(join.serial)
-    return found
+                copying.add(join.serial)
+    return copying
 
 
 def _merges(node: Tensor) -> bool:

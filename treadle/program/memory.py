@@ -52,9 +52,10 @@ class MemoryPlan:
     @staticmethod
     def at(table: Ints, size: int) -> MemoryPlan:
         """A plan by the array of its offsets."""
-        made = object.__new__(MemoryPlan)
-        made.__dict__.update(offsets=tuple(table.tolist()), size=size, table=table)
-        return made
+        memory = object.__new__(MemoryPlan)
+        fields = {"offsets": tuple(table.tolist()), "size": size, "table": table}
+        memory.__dict__.update(fields)
+        return memory
 
     @lazy
     def table(self) -> Ints:

@@ -134,8 +134,8 @@ class RunPlan:
         if self.pulled or self.leaves:
             self._leave(Values(look, values))
         for n, x in self.outputs:
-            made = type(x) is Slot
-            look.outputs[n] = values[x] if made else Values(look, values)(x)
+            is_result = type(x) is Slot
+            look.outputs[n] = values[x] if is_result else Values(look, values)(x)
         if self.values is None:
             return []
         for slot, place, _ in self.values.more:

@@ -161,8 +161,8 @@ class _Template:
             slots,
         )
         self.bound = self._all_bound(program, extra)
-        made = program, self.interface, self.bound
-        self._program, self._interface, self._bound = [maker(x, slots) for x in made]
+        forms = program, self.interface, self.bound
+        self._program, self._interface, self._bound = [maker(x, slots) for x in forms]
         self._plans = SizedPlans(first.lives)
 
     def _all_bound(
