@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import treadle as td
+from treadle.autodiff import derivative
 from treadle.runtime.forests import counts
 
 WIDTH, COUNT, SIGHTS = 8, 16, 5
@@ -176,13 +177,20 @@ def step_after_a_look(net: Net, optimizer: Any) -> Any:
     return loss
 
 
+def step_after_a_value(net: Net, optimizer: Any) -> Any:
+    loss = net.loss()
+    float(loss)
+    optimizer.step(loss)
+    return loss
+
+
 def step_of_a_loss(net: Net, optimizer: Any) -> Any:
     loss = net.loss()
     optimizer.step(loss)
     return loss
 
 
-STEPS = [step_after_backward, step_after_a_look, step_of_a_loss]
+STEPS = [step_after_backward, step_after_a_look, step_after_a_value, step_of_a_loss]
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -211,6 +219,65 @@ def test_a_gradient_that_nobody_asks_for_is_not_computed() -> None:
     for _ in range(SIGHTS):
         td.grad(net.loss(), net.weights)
     assert counts.runs == before
+
+
+def value_and_gradients(net: Net, optimizer: Any) -> None:
+    value_first(net)
+
+
+AFTER_VALUES = [value_and_gradients, step_after_a_value, step_after_a_look]
+
+
+@pytest.mark.parametrize("spelling", AFTER_VALUES)
+def test_derivatives_of_values_that_were_rows_follow_plans(
+    spelling: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    td.clear_cache()
+    net = Net()
+    optimizer = td.optim.SGD(net.weights, lr=0.05)
+    through, real = [], derivative.through
+    monkeypatch.setattr(
+        derivative, "through", lambda *given: through.append(given) or real(*given)
+    )
+    for _ in range(SIGHTS):
+        spelling(net, optimizer)
+    assert through
+    through.clear()
+    spelling(net, optimizer)
+    assert not through
+
+
+@pytest.mark.parametrize("table", [False, True])
+def test_a_step_that_follows_a_plan_uses_up_the_tape_of_its_loss(table: bool) -> None:
+    net = Net()
+    words = td.lookup("words", (COUNT, WIDTH), init=np.ones((COUNT, WIDTH), "f"))
+    optimizer = td.optim.SGD([*net.weights, words], lr=0.05)
+    for _ in range(2 * SIGHTS):
+        if table:
+            net.rows = [td.rows(words, [k % 5])[0] for k in range(COUNT)]
+        loss = net.loss()
+        float(loss)
+        optimizer.step(loss)
+        with pytest.raises(td.GradientError):
+            td.grad(loss, net.weights)
+
+
+def test_what_rows_took_for_data_is_told_from_what_they_have_not_read() -> None:
+    net, other = Net(), td.param("other", init=np.zeros((WIDTH, 2 * WIDTH)))
+
+    def gradients(*targets: Any) -> list[Any]:
+        loss = net.loss()
+        float(loss)
+        return td.evaluate(*td.grad(loss, [*net.weights[1:], *targets], unused="zero"))
+
+    net.weights[0].trainable = False
+    with td.options(autobatch=False):
+        want = gradients(net.weights[0])
+    for _ in range(SIGHTS):
+        assert not gradients(other)[-1].any()
+    for _ in range(SIGHTS):
+        for x, y in zip(gradients(net.weights[0]), want, strict=True):
+            np.testing.assert_allclose(x, y, rtol=1e-9)
 
 
 @pytest.mark.parametrize("first", ["value", "gradients"])

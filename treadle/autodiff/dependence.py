@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from treadle.autodiff.reverse import cotangents_of, cut_error
@@ -26,6 +27,7 @@ from treadle.graph.variable import Variable, variable_of
 from treadle.ops.families import Output
 from treadle.ops.lookup import Embedding
 
+_serial = attrgetter("serial")
 LEARNED = 8192  # kinds of nodes that are remembered
 
 _passing: Cache[Any, tuple[bool, ...]] = Cache("which inputs are derived", LEARNED)
@@ -50,6 +52,7 @@ class Reached:
     origins: dict[int, Tensor] = field(default_factory=dict)
     readers: dict[int, list[Tensor]] = field(default_factory=dict)
     rows: list[Tensor] = field(default_factory=list)  # of batched runs
+    taped: bool = False  # whether some versions were reached through tapes
     late: bool = False  # whether some are yet to run when the derivative is asked for
 
     def trainable(self) -> list[Variable]:
@@ -60,6 +63,12 @@ class Reached:
             if variable is not None and variable.trainable:
                 variables.setdefault(id(variable), variable)
         return list(variables.values())
+
+    def read_later(self) -> None:
+        """Take what tapes have read for reached, in place of their rows."""
+        every = [*self.versions, *behind(map(tape_of, self.rows))]
+        self.versions = sorted({x.serial: x for x in every}.values(), key=_serial)
+        self.taped, self.rows = bool(self.rows), []
 
     def groups(self, targets: Targets) -> dict[int, list[Tensor]]:
         """The nodes that each target is, by its position; none for one not reached."""
@@ -122,7 +131,7 @@ def reached(ys: Sequence[Tensor], targets: Targets) -> Reached:
                     stack.append(x)
                     if not x.inputs:
                         readers.setdefault(x.serial, []).append(node)
-    dependence.versions.sort(key=lambda node: node.serial)
+    dependence.versions.sort(key=_serial)
     return dependence
 
 

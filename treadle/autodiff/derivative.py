@@ -61,6 +61,7 @@ def analyze(
         dependence = reached(ys, targets)
         dependence.late = _may_wait(dependence, targets)
         if dependence.late:
+            dependence.read_later()
             return list(ys), dependence
         del dependence  # what it lists would count as held
     every = _late_results(ys, targets) if some_live() else {}
@@ -129,14 +130,28 @@ def through_rows(node: Tensor) -> list[Tensor]:
 
 
 def _may_wait(dependence: Reached, targets: Targets) -> bool:
-    """Whether rows among what a derivative reaches may run when it is asked for."""
-    if dependence.derivatives or dependence.rows or dependence.computed_table:
+    """Whether rows among what a derivative reaches may run, or have their tapes gone
+    through, when it is asked for."""
+    if dependence.derivatives or dependence.computed_table:
+        return False
+    if not all(_can_be_read_later(tape_of(x), targets) for x in dependence.rows):
         return False
     nodes = [dependence.nodes.get(serial) for serial in targets.nodes]
     if any(x is not None and type(x.op) is not Version for x in nodes):
         return False  # of what is read as data a tape knows no derivative
     reads = [x for each in dependence.readers.values() for x in each]
     return all(type(x.op) is not Embedding for x in reads)
+
+
+def _can_be_read_later(tape: Tape | None, targets: Targets) -> bool:
+    """Whether a derivative by Variables goes through a tape as through others of its
+    kind, and none of its parts is rows of a table."""
+    if tape is None or tape.kind is None or not tape.data.isdisjoint(targets.nodes):
+        return False
+    variables = set(chain.from_iterable(targets.variables.values()))
+    if not variables.issuperset(chain.from_iterable(targets.nodes.values())):
+        return False
+    return all(part.ids is None for part in tape.parts)
 
 
 def _is_of_rows(node: Tensor) -> bool:
@@ -203,7 +218,9 @@ def recorded(
     counts = tuple(chain.from_iterable(sizes))
     op = Derivative(len(ys), counts, nested, dependence.late)
     derivative = op(*ys, *gs, *[x for group in chosen for x in group.nodes])
-    if before is not None and (nested or not dependence.rewritten):
+    # What a tape has read as data is not told from what it has not read.
+    known = not dependence.taped or len(groups) == len(xs)
+    if before is not None and known and (nested or not dependence.rewritten):
         before.note(derivative, chosen)
     return _results(derivative, chosen, used)
 

@@ -21,7 +21,6 @@ from treadle.graph.numbers import number
 from treadle.graph.op import Cotangents, Op, op
 from treadle.graph.resident import Resident
 from treadle.graph.tensor import Tensor, cut, remade
-from treadle.graph.traversal import reach
 from treadle.ops.families import Output
 from treadle.ops.lookup import RowsToDense
 
@@ -40,11 +39,7 @@ def is_spent(op: Op) -> bool:
 
 
 class Pull(Protocol):
-    """The requests of a tape to the run it stands for; runs of one `kind` differ in
-    values alone, None is of no kind."""
-
-    @property
-    def kind(self) -> Any: ...
+    """The requests of a tape to the run it stands for."""
 
     def pull(
         self, cotangents: Mapping[int, Any], asked: Sequence[int], begin: bool = False
@@ -66,17 +61,25 @@ class GradientPart:
 class Tape:
     """A run that is derived as a whole.
 
-    `parts` are the pieces of its gradient, of the nodes with values that it read and a
-    derivative may go on to; `data` has the serials of what it read. The run and its
-    parts are made when somebody asks. A tape of a later run has the greater number.
+    `parts` are the pieces of its gradient, of `sources`, the nodes with values that it
+    read and a derivative may go on to; `indices` has the rows of tables, by serial, and
+    `data` the serials of what it read. The run and its parts are made when somebody
+    asks. A tape of a later run has the greater number; runs of one `kind` differ in
+    values alone, None is of no kind.
     """
 
     def __init__(
         self,
         make: Callable[[], tuple[Pull, Sequence[GradientPart]]],
+        sources: Sequence[Tensor],
+        ids: Mapping[int, Any],
         data: Collection[int] = (),
+        kind: int | None = None,
     ) -> None:
         self.number = next(_numbers)
+        self.sources, self.kind = sources, kind
+        self.indices = {serial: constant_node(x) for serial, x in ids.items()}
+        self.read = [*sources, *self.indices.values()]  # which a look goes on to
         self._make: Callable[[], tuple[Pull, Sequence[GradientPart]]] | None = make
         self._data = data
         self._rows: list[weakref.ref[Tensor]] = []
@@ -95,11 +98,6 @@ class Tape:
     def parts(self) -> Sequence[GradientPart]:
         """The pieces of the gradient; none once the run was let go of."""
         return self._made[1] if self._made and self._make else ()
-
-    @property
-    def sources(self) -> Sequence[Tensor]:
-        """The nodes that these are of."""
-        return list({x.source.serial: x.source for x in self.parts}.values())
 
     @lazy
     def data(self) -> frozenset[int]:
@@ -142,6 +140,7 @@ class Tape:
                 if row.mark:
                     cut(row, spent)
         self._make = self._made = None
+        self.sources, self.read, self.kind = (), [], None
 
     @property
     def rows(self) -> list[Tensor]:
@@ -151,9 +150,11 @@ class Tape:
 
 @op(differentiable=False)
 class Row(Leaf):
-    """A value of a batched run: one op for all of them."""
+    """A value of a batched run: one op for all of them, or one for each that knows its
+    `place` among those of a run of some kind."""
 
     tape: Any = None
+    place: int = -1
 
     @property
     def name(self) -> str:
@@ -172,9 +173,12 @@ def tape_of(node: Tensor) -> Tape | None:
     return node.op.tape if type(node.op) is Row else None
 
 
-def reads_rows(node: Tensor) -> bool:
-    """Return True if a node with a value was computed from rows of a tape."""
-    return node.stored is not None and any(map(tape_of, reach([node])))
+def number_rows(rows: Sequence[Tensor], tape: Tape) -> None:
+    """Have rows of a run of some kind look like those of other runs of it."""
+    same = number((Row, tape.kind))
+    for k, row in enumerate(rows):
+        row.op = Row(tape, k)
+        object.__setattr__(row.op, "_number", same)
 
 
 RECIPE = "recipe"  # the mark of rows
@@ -315,9 +319,8 @@ def through(
     every = [*[tape.row(k) for k in gs], *rows]
     if all(row is not None and has_recipe(row) for row in every):
         object.__setattr__(op, "rows_given", every)
-    kind = None if tape.run is None else tape.run.kind
-    if kind is not None:  # graphs of one kind look alike
-        same = number((TapeGradient, kind, op.places, asked, types))
+    if tape.kind is not None:  # graphs of one kind look alike
+        same = number((TapeGradient, tape.kind, op.places, asked, types))
         object.__setattr__(op, "_number", same)
     node = op(*gs.values(), *tape.sources)
     parts = []
@@ -325,7 +328,7 @@ def through(
         g = Tensor(Output(k), (node,), part.type)
         if part.ids is not None:
             count = part.source.type.shape[0]
-            g = RowsToDense(count)(constant_node(part.ids), g)
+            g = RowsToDense(count)(tape.indices[part.source.serial], g)
         parts.append((part.source, g))
     first = len(tape.parts)
     cotangents = [Tensor(Output(first + k), (node,), t) for k, t in enumerate(types)]

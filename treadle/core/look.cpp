@@ -18,8 +18,8 @@ struct Known {
   PyObject *constant = nullptr, *literal = nullptr;  // ops
   PyObject *number = nullptr, *number_of = nullptr;  // of a type, of an op
   Slot op_number, type_number, committed, frozen, trainable;
-  PyObject *of, *results, *nested, *late, *carried, *closed, *program, *tape;  // names
-  PyObject *traits, *differentiable;
+  PyObject *of, *results, *nested, *late, *carried, *closed, *program;  // names
+  PyObject *tape, *kind, *place, *read, *traits, *differentiable;
 };
 Known known;
 
@@ -46,6 +46,9 @@ PyObject* bind_look(PyObject*, PyObject* args) {
   k.closed = PyUnicode_InternFromString("closed");
   k.program = PyUnicode_InternFromString("program");
   k.tape = PyUnicode_InternFromString("tape");
+  k.kind = PyUnicode_InternFromString("kind");
+  k.place = PyUnicode_InternFromString("place");
+  k.read = PyUnicode_InternFromString("read");
   k.traits = PyUnicode_InternFromString("traits");
   k.differentiable = PyUnicode_InternFromString("differentiable");
   for (void* x : {static_cast<void*>(k.op), static_cast<void*>(k.type),
@@ -127,6 +130,14 @@ class Looker {
       if (waits ? marked || !PyTuple_GET_SIZE(inputs)
                 : opens && !can_be_derived(mark))
         return Result::otherwise;
+      if (!waits && whole_ && ends_ < 0 && serial > floor_) {
+        const Result result = read_row(w, x);  // otherwise: it is none
+        if (result == Result::failed) return result;
+        if (result == Result::looked) {
+          ages.push_back({serial, static_cast<int64_t>(k)});
+          continue;
+        }
+      }
       if (!waits && !opens) {
         const Result result = read_leaf(x, k);
         if (result == Result::failed) return result;
@@ -149,7 +160,8 @@ class Looker {
       });
     }
     oldest = oldest_;
-    if (refused) return Result::otherwise;
+    // By what the run of rows took for data a derivative does not go through its tape.
+    if (refused || (through_rows_ && by_data_)) return Result::otherwise;
     if (!lost.empty()) {
       const Result result = check_lost(w, given);
       if (result != Result::looked) return result;
@@ -294,10 +306,36 @@ class Looker {
       PyObject* target = PyTuple_GET_ITEM(inputs, j);
       const int64_t serial = number(nodes.serial.of(target));
       oldest_ = std::min(oldest_, serial);
+      by_data_ |= Py_TYPE(nodes.op.of(target)) != known.version;
       if (nodes.op.of(target) == known.constant || nodes.mark.of(target) == part)
         oldest_data = std::min(oldest_data, serial);
     }
     return true;
+  }
+
+  // A row of a run that looks like others of its kind: a derivative goes on behind it,
+  // to what the run has read.
+  Result read_row(Walk& w, PyObject* x) {
+    PyObject* op = nodes.op.of(x);
+    if (Py_TYPE(op) != known.row) return Result::otherwise;
+    Ref tape(PyObject_GetAttr(op, known.tape));
+    if (!tape) return Result::failed;
+    if (tape.get() == Py_None) return Result::otherwise;
+    Ref kind(PyObject_GetAttr(tape.get(), known.kind));
+    Ref place(PyObject_GetAttr(op, known.place));
+    Ref read(PyObject_GetAttr(tape.get(), known.read));
+    if (!kind || !place || !read) return Result::failed;
+    if (kind.get() == Py_None) return Result::otherwise;
+    if (!PyList_Check(read.get()) || !are_nodes(read.get()))
+      return PyErr_BadArgument(), Result::failed;
+    put(open, known.op_number, op);
+    words.push_back(number(place.get()));
+    for (Py_ssize_t j = 0; j < PyList_GET_SIZE(read.get()); j++) {
+      words.push_back(w.nodes.of(PyList_GET_ITEM(read.get(), j)));
+      if (w.nodes.size() > others.size()) others.push_back(0);
+    }
+    through_rows_ = true;
+    return Result::looked;
   }
 
   // A node with a value.
@@ -397,7 +435,7 @@ class Looker {
   }
 
   PyObject* own_;
-  bool whole_, derived_;
+  bool whole_, derived_, through_rows_ = false, by_data_ = false;
   int64_t floor_, parts_, ends_, oldest_ = std::numeric_limits<int64_t>::max();
 };
 

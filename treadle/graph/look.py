@@ -165,6 +165,7 @@ def _read(roots: list[Tensor], asked: int, updates: int, owned: Owned, derived: 
         return None
     uses, words, ages = [1] * len(nodes), list[int](), list[tuple[int, int]]()
     changes, refused, newest, derivatives = 0, False, -1, list[Tensor]()
+    rows = False  # whether there are some behind whose tapes a derivative goes on
     # Leaves that are no constants for a derivative, and what reads others.
     lost, followed = set[int](), list[int]()
     unread = range(asked, len(roots) - updates)  # roots whose operands are not asked
@@ -178,6 +179,17 @@ def _read(roots: list[Tensor], asked: int, updates: int, owned: Owned, derived: 
         part = part and floor < node.serial <= parts
         newest = max(newest, node.serial) if part else newest
         opens = whole and node.inputs and node.serial > floor and not ended
+        if whole and ends < 0 and node.serial > floor and _is_known_row(node):
+            words += [number_of(node.op) * CODES + OPEN, node.op.place]  # type: ignore[attr-defined]
+            ages.append((node.serial, k))
+            rows = True
+            for x in node.op.tape.read:  # type: ignore[attr-defined]
+                at = place.setdefault(x.serial, len(nodes))
+                if at == len(nodes):
+                    nodes.append(x)
+                    uses.append(0)
+                words.append(at)
+            continue
         if not waits and (part or not opens):
             leaf = _leaf(node, owned, derived)
             refused = refused or leaf is None  # unless a derivative goes on behind it
@@ -207,6 +219,8 @@ def _read(roots: list[Tensor], asked: int, updates: int, owned: Owned, derived: 
                 words.append(at)
     node = x = None  # type: ignore[assignment]
     lower = limits.lower(derivatives, newest)
+    # By what the run of rows took for data a derivative does not go through its tape.
+    refused |= rows and any(type(x.op) is not Version for x in targets_of(derivatives))
     derivatives.clear()  # what is listed would count
     if lower is not None:
         return lower
@@ -241,6 +255,12 @@ def _keyed(
     held = _left(nodes, others, [k for k in held if others[k] > 0], place)
     key = *counts, len(nodes), len(held), *words[0], *held, *words[1]
     return nodes, others, held, np.array(key, np.int64).tobytes()
+
+
+def _is_known_row(node: Tensor) -> bool:
+    """Return True for a row of a run that looks like others of its kind."""
+    tape = getattr(node.op, "tape", None)
+    return not node.inputs and tape is not None and tape.kind is not None
 
 
 def _word(node: Tensor, owned: Owned) -> int | None:

@@ -11,7 +11,6 @@ from treadle.autodiff.derivative import analyze, recorded
 from treadle.autodiff.gradient import graded, gradings, untrained
 from treadle.autodiff.live import endangered
 from treadle.autodiff.reverse import seed_for
-from treadle.autodiff.tape import reads_rows
 from treadle.autodiff.targets import Trainable
 from treadle.base.collector import collector_paused
 from treadle.base.errors import GradientError, RunError
@@ -183,9 +182,6 @@ class Optimizer(OptimizerState):
         rates = now.roots() if now else []
         work = self._accumulated(only) if loss is None else []
         seen = self._seen(loss, only, rates, work)
-        if seen is None and loss is not None and reads_rows(as_tensor(loss)):
-            work = self._derived(as_tensor(loss), only)  # which can be looked at
-            seen = self._seen(loss, only, rates, work)
         if seen is not None and self._plans.run(*seen[:2]) is not None:
             return None if loss is None else Awaited(seen[1].nodes[0].stored)
         if loss is not None and rerolled([as_tensor(loss)], seen and seen[1]):

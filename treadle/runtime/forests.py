@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
-from treadle.autodiff.tape import GradientPart, Row, Tape, keep_recipes
+from treadle.autodiff.tape import (
+    GradientPart,
+    Row,
+    Tape,
+    keep_recipes,
+    number_rows,
+)
 from treadle.base.arrays import Numbers
 from treadle.base.caches import lazy
 from treadle.base.dtypes import is_inexact
@@ -216,11 +222,6 @@ class RowsRun:
         return [self.made.values.bytes, *self.made.shared]
 
     @property
-    def kind(self) -> int | None:
-        """The number of its rows, if plans run them."""
-        return self.rows.kind
-
-    @property
     def futures(self) -> Futures | None:
         """The Futures of the exits, if the run goes on."""
         return self.made.futures
@@ -300,6 +301,8 @@ def leave_rows(
         tape.made(exits)
     recipes = [(x.op, x.inputs) for x in exits] if again else []
     leave_late(exits, arrays, futures, Row(tape))
+    if tape is not None and tape.kind is not None:
+        number_rows(exits, tape)
     if again:
         keep_recipes(exits, recipes)
 
@@ -308,9 +311,12 @@ def tape_for(rows_run: RowsRun, reads: Reads[Tensor]) -> Tape | None:
     """The tape of a run, with the parts of its gradient, if it has one."""
     if not rows_run.rows.program.gradient:
         return None
-    sources = {serial: reads.sources[serial] for serial, _ in rows_run.rows.order}
+    rows = rows_run.rows
+    sources = {serial: reads.sources[serial] for serial, _ in rows.order}
     made = rows_run, parts_of(rows_run, sources)
-    return Tape(lambda: made, [x.serial for x in reads.data])
+    ids = {x.source.serial: x.ids for x in made[1] if x.ids is not None}
+    data = [x.serial for x in reads.data]
+    return Tape(lambda: made, [*sources.values()], ids, data)
 
 
 def parts_of(

@@ -194,8 +194,9 @@ class Rowed:
             data = [nodes[k].serial for k in self.places.data]
             read = {s: nodes[self.places.sources[s]] for s, _ in self.rows.order}
             kept = [values.made[self.kept], *[values(x) for x in self.shared]]
-            ids = [values.made[slot] for _, slot in self.ids]
-            tape = Tape(partial(_taped, self.rows, read, kept, ids, run), data)
+            ids = {read[s].serial: values.there(slot) for s, slot in self.ids}
+            make = partial(_taped, self.rows, read, kept, [*ids.values()], run)
+            tape = Tape(make, [*read.values()], ids, data, self.rows.kind)
         exits = [nodes[k] for k in self.places.exits]
         arrays = [values.made[slot] for _, slot in self.exits]
         futures = None if run is None else run.futures

@@ -73,6 +73,12 @@ class PlanRecording(RunRecording):
             else:  # others may be behind it
                 leaf = cut_of(leaf.of, leaf.carried)
             nodes.append((self.made[serial], k, leaf))
+        closed = []
+        for k in self.ran.values():
+            mine = self.trained[serials[k]] <= self.chosen
+            if serials[k] in all_stale:
+                lasts = lasts or not mine
+                closed += [k] if mine else []
         kept = [s for s in self.kept if s not in all_stale]
         if any(s not in self.place for s in kept):
             return None
@@ -99,7 +105,7 @@ class PlanRecording(RunRecording):
             noted = self.noted if len(self.parts) == 1 else None
             more = Valued(values, self._residuals(kept), noted)
         rest = spent, list(self.open), more, pulled
-        return RunPlan(self.parts, self.slots, rows, others, *rest)
+        return RunPlan(self.parts, self.slots, rows, others, *rest, closed=closed)
 
     def _opened(self) -> tuple[list[tuple[Slot | None, int, Op]], bool]:
         """Which values with recipes are cut to what, and whether one is not: others are

@@ -8,7 +8,7 @@ from functools import wraps
 from typing import Any, ParamSpec
 
 from treadle.autodiff.dependence import behind
-from treadle.autodiff.tape import Tape, spent_by
+from treadle.autodiff.tape import Tape, spent_by, tape_of
 from treadle.base.options import current
 from treadle.base.types import TupleType
 from treadle.engines.base import Found, chosen
@@ -92,6 +92,11 @@ class RunRecording(Recorder):
         self.trained: dict[int, frozenset[int]] = {}  # Variables by what they train by
         self.tapes, self.parts, self.forests = dict[int, int](), list[Part](), 0
         self.reads: list[tuple[set[int], set[int]]] = []  # and exits, of each forest
+        self.ran: dict[int, int] = {}  # places of rows that ran before, by their tapes
+        for k, x in enumerate(look.nodes):
+            if (tape := tape_of(x)) is not None:
+                self.ran.setdefault(tape.number, k)
+                self._read(tape, [x])
         self.pulls = set[int]()  # serials of results of a TapeGradient
         # Of the newest program: Variables by id that it can write over, as which
         # argument; and those that plans move at once.
@@ -173,14 +178,18 @@ class RunRecording(Recorder):
                     self.arrays[id(x)] = x, slot
                 self.below[slot] = part.source.type.shape[0]
                 ids.append((part.source.serial, slot))
-        serials, read_by = {node.serial for node in reads.exits}, behind([tape])
-        self.reads.append(({id(variable_of(x)) for x in read_by}, serials))
-        self.trained |= dict.fromkeys(serials, trainable(read_by))
+        self._read(tape, reads.exits)
         rows.kind = rows.kind or next(_kinds)
         rowed = Rowed(number, rows, leaves, shared, exits, ids, self._slot(None))
         if self.values:
             rowed.places, rowed.again = reads.map(self._place), again
         self.parts.append(rowed)
+
+    def _read(self, tape: Tape | None, exits: Sequence[Tensor]) -> None:
+        """Note what the run of these rows has read."""
+        serials, read_by = {node.serial for node in exits}, behind([tape])
+        self.reads.append(({id(variable_of(x)) for x in read_by}, serials))
+        self.trained |= dict.fromkeys(serials, trainable(read_by))
 
     @foreseen
     def pulled(self, pull: Tensor, results: Sequence[tuple[int, Tensor]]) -> None:
@@ -189,7 +198,10 @@ class RunRecording(Recorder):
         cotangents = {k: self._source(x) for k, x in pairs}
         slots = [(k, self._slot(node.serial)) for k, node in results]
         number = self.tapes.get(op.tape.number)  # None: of a run before this one
-        place = self._place(pull) if number is None else None
+        place = None
+        if number is None:
+            place = self.ran.get(op.tape.number)
+            place = self._place(pull) if place is None else place
         self.pulls |= {node.serial for _, node in results if node.serial in self.place}
         for part in self.parts:
             if isinstance(part, Pulled) and part.number == number:

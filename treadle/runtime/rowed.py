@@ -34,6 +34,8 @@ def run(rows: Rows, reads: Reads[Tensor], every: list[Tensor], once: bool) -> No
     again = tape is not None and (current().check_numerics or not once)
     if record is not None:
         record.rows(rows, reads, tape, again)
+    if tape is not None:
+        tape.kind = rows.kind
     rows.forget()
     leave_rows(reads.exits, rows_run.arrays(), rows_run.futures, tape, again)
     forget(every)

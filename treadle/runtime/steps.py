@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from treadle.autodiff.tape import cut_pulled
+from treadle.autodiff.tape import cut_pulled, tape_of
 from treadle.base.caches import lazy
 from treadle.base.options import current, modes
 from treadle.engines.base import Failed, engine
@@ -69,6 +69,7 @@ class RunPlan:
     open: Sequence[int] = ()  # places of values whose gradient this is
     values: Valued | None = None  # of a run that cuts nothing
     pulled: Sequence[tuple[Slot, int]] = ()  # results of a TapeGradient, with places
+    closed: Sequence[int] = ()  # places of rows that ran before, whose tapes it uses up
     small: Any = None  # the same for the core, where all parts are small
     still: Sequence[Callable[[], bool]] = ()  # whether they are what is wanted
     # What it makes of no node of the graph, by numbers below zero: no serial is.
@@ -133,6 +134,7 @@ class RunPlan:
             rowed.rows.count()
         if self.pulled or self.leaves:
             self._leave(Values(look, values))
+        self._close(nodes)
         for n, x in self.outputs:
             is_result = type(x) is Slot
             look.outputs[n] = values[x] if is_result else Values(look, values)(x)
@@ -174,6 +176,12 @@ class RunPlan:
             for part in self.leaves:
                 part.leave(values)
 
+    def _close(self, nodes: Sequence[Tensor]) -> None:
+        """Let go of the tapes that are used up."""
+        for tape in map(tape_of, [nodes[k] for k in self.closed]):
+            if tape is not None:
+                tape.close(self.spent.trained)  # type: ignore[attr-defined]
+
     def _run(self, look: Look) -> list[Tensor]:
         values = Values(look, [None] * self.slots)
         done: list[Tensor] = []
@@ -192,6 +200,7 @@ class RunPlan:
             if self.values is not None:
                 done = self.values.settle(nodes, arrays)
             self._leave(values)
+            self._close(nodes)
             if self.outputs and values.begun:
                 values.begun[-1].wait()
             look.outputs = {n: values(source) for n, source in self.outputs}
