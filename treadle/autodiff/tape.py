@@ -20,7 +20,7 @@ from treadle.graph.leaves import Cut, Leaf, constant_node, cut_of
 from treadle.graph.numbers import number
 from treadle.graph.op import Cotangents, Op, op
 from treadle.graph.resident import Resident
-from treadle.graph.tensor import Tensor, cut, remade
+from treadle.graph.tensor import RECIPE, Tensor, cut, remade
 from treadle.ops.families import Output
 from treadle.ops.lookup import RowsToDense
 
@@ -82,7 +82,7 @@ class Tape:
         self.read = [*sources, *self.indices.values()]  # which a look goes on to
         self._make: Callable[[], tuple[Pull, Sequence[GradientPart]]] | None = make
         self._data = data
-        self._rows: list[weakref.ref[Tensor]] = []
+        self.references: list[weakref.ref[Tensor]] = []
 
     @lazy
     def _made(self) -> tuple[Pull, Sequence[GradientPart]] | None:
@@ -111,21 +111,21 @@ class Tape:
 
     def made(self, rows: Sequence[Tensor]) -> None:
         """Know of the rows, in the order of their numbers, as long as they live."""
-        self._rows = list(map(weakref.ref, rows))
+        self.references = list(map(weakref.ref, rows))
 
     def place(self, row: Tensor) -> int:
         """The number of a row."""
         # Thousands may be held of which a derivative arrives at the first.
-        return 0 if self._rows[0]() is row else self.numbers[row.serial]
+        return 0 if self.references[0]() is row else self.numbers[row.serial]
 
     def row(self, number: int) -> Tensor | None:
         """The row of a number, if it is still there."""
-        return self._rows[number]()
+        return self.references[number]()
 
     @lazy
     def numbers(self) -> dict[int, int]:
         """The numbers of the rows that are still there, by serial."""
-        rows = [ref() for ref in self._rows]
+        rows = [ref() for ref in self.references]
         return {row.serial: k for k, row in enumerate(rows) if row is not None}
 
     def close(self, trained: frozenset[int] | None = None) -> None:
@@ -133,28 +133,25 @@ class Tape:
         If it is known, what was read depends on `trained`.
         """
         spent = spent_by(trained)
-        for ref in self._rows:  # thousands, which have their values already
-            row = ref()
-            if row is not None:
-                row.op = spent
-                if row.mark:
-                    cut(row, spent)
+        if native is not None:  # thousands, which have their values already
+            native.end_rows(self.references, spent)
+        else:
+            for row in self.rows:
+                cut(row, spent, older=True)
         self._make = self._made = None
         self.sources, self.read, self.kind = (), [], None
 
     @property
     def rows(self) -> list[Tensor]:
         """The rows that are still there."""
-        return [row for row in (ref() for ref in self._rows) if row is not None]
+        return [row for row in (ref() for ref in self.references) if row is not None]
 
 
 @op(differentiable=False)
 class Row(Leaf):
-    """A value of a batched run: one op for all of them, or one for each that knows its
-    `place` among those of a run of some kind."""
+    """A value of a batched run: one op for all of them."""
 
     tape: Any = None
-    place: int = -1
 
     @property
     def name(self) -> str:
@@ -173,26 +170,12 @@ def tape_of(node: Tensor) -> Tape | None:
     return node.op.tape if type(node.op) is Row else None
 
 
-def number_rows(rows: Sequence[Tensor], tape: Tape) -> None:
-    """Have rows of a run of some kind look like those of other runs of it."""
-    same = number((Row, tape.kind))
-    for k, row in enumerate(rows):
-        row.op = Row(tape, k)
-        object.__setattr__(row.op, "_number", same)
+def number_row(row: Row) -> None:
+    """Have the op of the rows of a run look like that of others of its kind."""
+    object.__setattr__(row, "_number", number((Row, row.tape.kind)))
 
 
-RECIPE = "recipe"  # the mark of rows
 Recipe = tuple[Op, tuple[Tensor, ...]]
-
-
-def keep_recipes(rows: Sequence[Tensor], recipes: Sequence[Recipe]) -> None:
-    """Note how rows, or results of a TapeGradient, were computed, as ops and inputs,
-    for what derives them again.
-
-    Each row has its own: one that its tape held would lead back to the tape.
-    """
-    for row, recipe in zip(rows, recipes, strict=True):
-        row.mark = {**(row.mark or {}), RECIPE: recipe}
 
 
 def recipe_of(node: Tensor) -> Recipe | None:
@@ -256,7 +239,7 @@ def cut_pulled(nodes: Sequence[Tensor]) -> None:
             again[below.serial] = rows_given(below) is not None
         cut(node, Cut(TWICE, True))
         if again[below.serial]:
-            keep_recipes([node], [recipe])
+            node.mark = {**(node.mark or {}), RECIPE: recipe}
 
 
 @op()

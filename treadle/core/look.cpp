@@ -19,7 +19,7 @@ struct Known {
   PyObject *number = nullptr, *number_of = nullptr;  // of a type, of an op
   Slot op_number, type_number, committed, frozen, trainable;
   PyObject *of, *results, *nested, *late, *carried, *closed, *program;  // names
-  PyObject *tape, *kind, *place, *read, *traits, *differentiable;
+  PyObject *tape, *kind, *references, *read, *traits, *differentiable;
 };
 Known known;
 
@@ -47,7 +47,7 @@ PyObject* bind_look(PyObject*, PyObject* args) {
   k.program = PyUnicode_InternFromString("program");
   k.tape = PyUnicode_InternFromString("tape");
   k.kind = PyUnicode_InternFromString("kind");
-  k.place = PyUnicode_InternFromString("place");
+  k.references = PyUnicode_InternFromString("references");
   k.read = PyUnicode_InternFromString("read");
   k.traits = PyUnicode_InternFromString("traits");
   k.differentiable = PyUnicode_InternFromString("differentiable");
@@ -322,20 +322,31 @@ class Looker {
     if (!tape) return Result::failed;
     if (tape.get() == Py_None) return Result::otherwise;
     Ref kind(PyObject_GetAttr(tape.get(), known.kind));
-    Ref place(PyObject_GetAttr(op, known.place));
+    Ref rows(PyObject_GetAttr(tape.get(), known.references));
     Ref read(PyObject_GetAttr(tape.get(), known.read));
-    if (!kind || !place || !read) return Result::failed;
+    if (!kind || !rows || !read) return Result::failed;
     if (kind.get() == Py_None) return Result::otherwise;
-    if (!PyList_Check(read.get()) || !are_nodes(read.get()))
+    if (!PyList_Check(rows.get()) || !PyList_Check(read.get()) || !are_nodes(read.get()))
       return PyErr_BadArgument(), Result::failed;
     put(open, known.op_number, op);
-    words.push_back(number(place.get()));
+    const int64_t place = place_of(x, rows.get());
+    if (place < 0) return Result::failed;
+    words.push_back(place);
     for (Py_ssize_t j = 0; j < PyList_GET_SIZE(read.get()); j++) {
       words.push_back(w.nodes.of(PyList_GET_ITEM(read.get(), j)));
       if (w.nodes.size() > others.size()) others.push_back(0);
     }
     through_rows_ = true;
     return Result::looked;
+  }
+
+  // The place of a node in a list of weak references; -1 where Python raised.
+  static int64_t place_of(PyObject* x, PyObject* references) {
+    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(references); k++) {
+      Ref told(PyObject_CallNoArgs(PyList_GET_ITEM(references, k)));
+      if (!told || told.get() == x) return told ? k : -1;
+    }
+    return PyErr_BadArgument(), -1;
   }
 
   // A node with a value.

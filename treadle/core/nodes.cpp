@@ -57,6 +57,17 @@ PyObject* own_state() {
   return thread == own ? state : own_state();
 }
 
+PyObject* without_recipe(PyObject* mark) {
+  static PyObject* const names[] = {PyUnicode_InternFromString("program"),
+                                    PyUnicode_InternFromString("recipe")};
+  Ref rest(PyDict_Copy(mark));
+  for (PyObject* name : names) {
+    const int there = rest ? PyDict_Contains(rest.get(), name) : -1;
+    if (there < 0 || (there && PyDict_DelItem(rest.get(), name) < 0)) return nullptr;
+  }
+  return rest.release();
+}
+
 // The mark of a new node: what the scopes around its task say.
 static PyObject* new_mark() {
   if (!scopes.count) return Py_NewRef(Py_None);

@@ -84,6 +84,9 @@ struct Scopes {
 };
 extern Scopes scopes;
 
+// A copy of a mark without what tells how its node was made.
+PyObject* without_recipe(PyObject* mark);
+
 extern PyObject* part;  // the mark of what lies in data (graph/marks.py)
 
 // The array of a Future, borrowed, or the value itself if it is none; whether that has

@@ -587,17 +587,10 @@ class Running {
 
   // Puts down the mark of a node that is cut without what tells how it was made.
   bool unmark(size_t place) {
-    static PyObject* const names[] = {PyUnicode_InternFromString("program"),
-                                      PyUnicode_InternFromString("recipe")};
     PyObject* mark = nodes.mark.of(node(place));
     if (!PyDict_Check(mark)) return true;
-    unmarked_.emplace_back(place, Ref(PyDict_Copy(mark)));
-    PyObject* rest = unmarked_.back().second.get();
-    for (PyObject* name : names) {
-      const int there = rest ? PyDict_Contains(rest, name) : -1;
-      if (there < 0 || (there && PyDict_DelItem(rest, name) < 0)) return false;
-    }
-    return true;
+    unmarked_.emplace_back(place, Ref(without_recipe(mark)));
+    return static_cast<bool>(unmarked_.back().second);
   }
 
   // Gives nodes and Variables what was made.

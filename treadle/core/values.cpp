@@ -59,10 +59,23 @@ PyObject* future_of(PyObject* node, PyObject* array, PyObject* run) {
   return made;
 }
 
+// The mark of a node that is left: how it was made is noted, or does not matter any more.
+PyObject* mark_left(PyObject* node, bool noted) {
+  PyObject* mark = nodes.mark.of(node);
+  if (!PyDict_Check(mark) && !noted) return Py_NewRef(mark);
+  Ref made(PyDict_Check(mark) ? without_recipe(mark) : PyDict_New());
+  if (!made || !noted) return made.release();
+  Ref recipe(PyTuple_Pack(2, nodes.op.of(node), nodes.inputs.of(node)));
+  static PyObject* const name = PyUnicode_InternFromString("recipe");
+  if (!recipe || PyDict_SetItem(made.get(), name, recipe.get()) < 0) return nullptr;
+  return made.release();
+}
+
 PyObject* leave(PyObject*, PyObject* args) {
   PyObject *every, *arrays, *run, *leaf;
-  if (!PyArg_ParseTuple(args, "O!O!OO", &PyList_Type, &every, &PyList_Type, &arrays, &run,
-                        &leaf))
+  int noted;
+  if (!PyArg_ParseTuple(args, "O!O!OOp", &PyList_Type, &every, &PyList_Type, &arrays, &run,
+                        &leaf, &noted))
     return nullptr;
   const Py_ssize_t count = PyList_GET_SIZE(every);
   if (PyList_GET_SIZE(arrays) != count) {
@@ -70,23 +83,40 @@ PyObject* leave(PyObject*, PyObject* args) {
     return nullptr;
   }
   // All that can fail comes first: nodes are left together or not at all.
-  Ref values(PyList_New(count)), empty(PyTuple_New(0));
-  if (!values || !empty) return nullptr;
+  Ref values(PyList_New(count)), marks(PyList_New(count)), empty(PyTuple_New(0));
+  if (!values || !marks || !empty) return nullptr;
   for (Py_ssize_t k = 0; k < count; k++) {
     PyObject *node = PyList_GET_ITEM(every, k), *array = PyList_GET_ITEM(arrays, k);
-    PyObject* made = future_of(node, array, run);
+    PyObject* made = run == Py_None ? Py_NewRef(array) : future_of(node, array, run);
     if (!made) return nullptr;
     PyList_SET_ITEM(values.get(), k, made);
+    PyObject* mark = mark_left(node, noted);
+    if (!mark) return nullptr;
+    PyList_SET_ITEM(marks.get(), k, mark);
   }
-  long marked = 0;
   for (Py_ssize_t k = 0; k < count && k < PyList_GET_SIZE(every); k++) {
     Ref node = Ref::to(PyList_GET_ITEM(every, k));
     nodes.stored.put(node.get(), PyList_GET_ITEM(values.get(), k));
     nodes.op.put(node.get(), leaf);
     nodes.inputs.put(node.get(), empty.get());
-    marked += nodes.mark.of(node.get()) != Py_None;
+    nodes.mark.put(node.get(), PyList_GET_ITEM(marks.get(), k));
   }
-  return PyLong_FromLong(marked);
+  Py_RETURN_NONE;
+}
+
+PyObject* end_rows(PyObject*, PyObject* args) {
+  PyObject *references, *leaf;
+  if (!PyArg_ParseTuple(args, "O!O", &PyList_Type, &references, &leaf)) return nullptr;
+  for (Py_ssize_t k = 0; k < PyList_GET_SIZE(references); k++) {
+    Ref row(PyObject_CallNoArgs(PyList_GET_ITEM(references, k)));
+    if (!row) return nullptr;
+    if (row.get() == Py_None) continue;
+    Ref mark(mark_left(row.get(), false));
+    if (!mark) return nullptr;
+    nodes.op.put(row.get(), leaf);
+    nodes.mark.put(row.get(), mark.get());
+  }
+  Py_RETURN_NONE;
 }
 
 PyObject* in_place(PyObject*, PyObject* args) {
@@ -167,8 +197,10 @@ PyMethodDef value_functions[] = {
     {"bind_futures", bind_futures, METH_O, "bind_futures(Future): values yet to come."},
     {"forget", forget, METH_O, "forget(nodes): empty a list, the last node first."},
     {"leave", leave, METH_VARARGS,
-     "leave(nodes, arrays, run, leaf): nodes become leaves with Futures of a run; how "
-     "many are marked."},
+     "leave(nodes, arrays, run, leaf, noted): nodes become leaves with arrays, or with "
+     "Futures of a run; how each was made may be noted."},
+    {"end_rows", end_rows, METH_VARARGS,
+     "end_rows(references, leaf): rows that are still there become such leaves."},
     {"in_place", in_place, METH_VARARGS,
      "in_place(versions, values, counts): as graph/references.py."},
     {"addresses", addresses, METH_O, "addresses(arrays): where their elements begin."},

@@ -165,7 +165,8 @@ def _read(roots: list[Tensor], asked: int, updates: int, owned: Owned, derived: 
         return None
     uses, words, ages = [1] * len(nodes), list[int](), list[tuple[int, int]]()
     changes, refused, newest, derivatives = 0, False, -1, list[Tensor]()
-    rows = False  # whether there are some behind whose tapes a derivative goes on
+    # Whether there are rows that have run, and some that a derivative goes on behind.
+    ran = rows = False
     # Leaves that are no constants for a derivative, and what reads others.
     lost, followed = set[int](), list[int]()
     unread = range(asked, len(roots) - updates)  # roots whose operands are not asked
@@ -180,7 +181,8 @@ def _read(roots: list[Tensor], asked: int, updates: int, owned: Owned, derived: 
         newest = max(newest, node.serial) if part else newest
         opens = whole and node.inputs and node.serial > floor and not ended
         if whole and ends < 0 and node.serial > floor and _is_known_row(node):
-            words += [number_of(node.op) * CODES + OPEN, node.op.place]  # type: ignore[attr-defined]
+            place_there = node.op.tape.place(node)  # type: ignore[attr-defined]
+            words += [number_of(node.op) * CODES + OPEN, place_there]
             ages.append((node.serial, k))
             rows = True
             for x in node.op.tape.read:  # type: ignore[attr-defined]
@@ -198,6 +200,7 @@ def _read(roots: list[Tensor], asked: int, updates: int, owned: Owned, derived: 
                 ages.append((node.serial, k))
             elif not (node.inputs or node.serial <= ends):
                 lost |= set() if _is_constant(node.op, derived) else {k}
+                ran = ran or getattr(node.op, "tape", None) is not None
             continue
         if not waits and not _RECIPE.issuperset(node.mark or ()):
             return None  # more is known of how it was made
@@ -226,7 +229,7 @@ def _read(roots: list[Tensor], asked: int, updates: int, owned: Owned, derived: 
         return lower
     if lost and not _ends_before(lost, nodes, followed, len(roots), place):
         return None
-    if refused or changes != updates or _computes_late(nodes, followed, ends):
+    if refused or changes != updates or (ran and _computes_late(nodes, followed)):
         return None
     counts = asked, len(roots) - updates - asked, updates
     return _keyed(nodes, counts, uses, place, [words, [k for _, k in sorted(ages)]])
@@ -279,12 +282,9 @@ def _is_constant(op: Op, derived: bool) -> bool:
     return (op.closed or hasattr(op, "tape")) and not carried
 
 
-def _computes_late(nodes: list[Tensor], followed: list[int], ends: int) -> bool:
+def _computes_late(nodes: list[Tensor], followed: list[int]) -> bool:
     """Return True if a derivative is to be computed through rows that were to run with
-    it, and have run since it was recorded."""
-    newer = (x.op for x in nodes if not x.inputs and x.serial > ends)
-    if all(getattr(op, "tape", None) is None for op in newer):
-        return False
+    it."""
     waiting = [nodes[k] for k in followed if nodes[k].stored is None]
     below = [x.inputs[0] for x in waiting if x.inputs]
     return any(getattr(x.op, "late", False) for x in below)

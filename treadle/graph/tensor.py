@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -331,30 +331,29 @@ def remade(like: Tensor, op: Op, inputs: tuple[Tensor, ...], type_: Type) -> Ten
     return node
 
 
-def leave(nodes: Iterable[Tensor], values: Iterable[Stored], leaf: Op) -> None:
-    """Give many nodes values that nobody can write, and forget their recipes.
+def leave(
+    nodes: list[Tensor],
+    arrays: Sequence[Any],
+    leaf: Op,
+    run: Futures | None = None,
+    noted: bool = False,
+) -> None:
+    """Give many nodes values that nobody can write, which a run may be yet to write,
+    and make them a leaf; how each was made may be `noted` for what derives it again.
 
     The leaf leads to older nodes alone, as a recipe does.
     """
-    for node, value in zip(nodes, values, strict=True):  # thousands: without `cut`
-        node.stored, node.op, node.inputs = value, leaf, ()
+    if native is not None:
+        native.leave(nodes, [*arrays], run, leaf, noted)
+        return
+    for node, array in zip(nodes, arrays, strict=True):
+        recipe = node.op, node.inputs
+        node.stored = array if run is None else Future(node.type, array, run)
+        node.op, node.inputs = leaf, ()
         if node.mark:
             unmark(node)
-
-
-def leave_late(
-    nodes: list[Tensor], arrays: Iterable[Any], run: Futures | None, leaf: Op
-) -> None:
-    """The same with what a run is yet to write, if there is one."""
-    if run is None:
-        leave(nodes, arrays, leaf)
-    elif native is None:
-        pairs = zip(nodes, arrays, strict=True)
-        leave(nodes, [Future(node.type, x, run) for node, x in pairs], leaf)
-    elif native.leave(nodes, list(arrays), run, leaf):
-        for node in nodes:
-            if node.mark:
-                unmark(node)
+        if noted:
+            node.mark = {**(node.mark or {}), RECIPE: recipe}
 
 
 def forget(nodes: list[Tensor]) -> None:
@@ -389,7 +388,8 @@ def cut(node: Tensor, leaf: Op, older: bool = False) -> None:
         unmark(node)
 
 
-_RECIPES = ("program", "recipe")  # the marks that tell how a node was made
+RECIPE = "recipe"  # the mark of rows
+_RECIPES = ("program", RECIPE)  # the marks that tell how a node was made
 
 
 def unmark(node: Tensor) -> None:

@@ -14,8 +14,7 @@ from treadle.autodiff.tape import (
     GradientPart,
     Row,
     Tape,
-    keep_recipes,
-    number_rows,
+    number_row,
 )
 from treadle.base.arrays import Numbers
 from treadle.base.caches import lazy
@@ -25,7 +24,7 @@ from treadle.base.types import Type
 from treadle.graph.leaves import Version
 from treadle.graph.resident import Futures, soon
 from treadle.graph.serials import mark_run
-from treadle.graph.tensor import Tensor, leave_late
+from treadle.graph.tensor import Tensor, leave
 
 if TYPE_CHECKING:
     from treadle.batch.forest import Forest
@@ -299,12 +298,10 @@ def leave_rows(
         return
     if tape is not None:
         tape.made(exits)
-    recipes = [(x.op, x.inputs) for x in exits] if again else []
-    leave_late(exits, arrays, futures, Row(tape))
+    row = Row(tape)
     if tape is not None and tape.kind is not None:
-        number_rows(exits, tape)
-    if again:
-        keep_recipes(exits, recipes)
+        number_row(row)
+    leave(exits, arrays, row, futures, again)
 
 
 def tape_for(rows_run: RowsRun, reads: Reads[Tensor]) -> Tape | None:
