@@ -43,6 +43,10 @@ KEYS: list[Any] = [
     X[:, 0, 0] > 0,
     (ALL, X[0, :, 0] > 0, 0),
     (X[:, :, 0] > 0, 2),
+    (..., X[0, 0] > 0),
+    (1, ..., X[0, 0] > 0),
+    (..., X[0] > 0),
+    (None, ..., X[0, :, 0] > 0, 1),
 ]
 FOLDS = {"add": np.add, "multiply": np.multiply, "max": np.maximum, "min": np.minimum}
 
@@ -70,8 +74,8 @@ def test_a_key_writes_what_numpy_writes(key: Any) -> None:
 
 @pytest.mark.parametrize(
     "key",
-    [3, -4, (0, 0, 0, 0), np.zeros((3, 3), bool)],
-    ids=["3", "-4", "four", "mask"],
+    [3, -4, (0, 0, 0, 0), np.zeros((3, 3), bool), (..., np.zeros(3, bool))],
+    ids=["3", "-4", "four", "mask", "last mask"],
 )
 def test_a_key_outside_is_an_index_error(key: Any) -> None:
     with pytest.raises(IndexError):

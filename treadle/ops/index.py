@@ -90,35 +90,48 @@ def evaluated(mask: Any, what: str) -> Any:
 def _items(key: Any, t: Type) -> list[Any]:
     """The key with masks as positions, lists as arrays and the Ellipsis as slices."""
     items: list[Any] = []
-    used = 0
     for item in key if isinstance(key, tuple) else (key,):
         if isinstance(item, (bool, np.bool_)):
             raise ArgumentError(
                 "an index is no bool", hint="td.where(condition, a, b) selects"
             )
-        if isinstance(item, (list, tuple, np.ndarray, Operand)):
-            if not isinstance(item, Operand):
-                item = _array(item)
-                item = item.astype(np.int64) if not item.size else item
-            if item.dtype == bool_:
-                extent = t.shape[used : used + item.ndim]
-                fits = zip(item.shape, extent, strict=False)
-                # A mask of nothing fits anything, as in the standard.
-                if item.ndim != len(extent) or any(m not in (n, 0) for m, n in fits):
-                    raise IndexRangeError(f"a mask {item.shape} indexes {extent}")
-                used += item.ndim
-                items += [as_tensor(i) for i in evaluated(item, "a mask").nonzero()]
-                continue
-            item = as_tensor(item)
-        used += item is not None and item is not Ellipsis
+        if isinstance(item, (list, tuple, np.ndarray)):
+            item = _array(item)
+            item = item.astype(np.int64) if not item.size else item
         items.append(item)
+    used = sum(map(_axes_read, items))
     if used > t.ndim:
         raise IndexRangeError(f"{used} indices for {t.ndim} dimensions")
     dots = [k for k, item in enumerate(items) if item is Ellipsis]
     if len(dots) > 1:
         raise ArgumentError("an index holds more than one '...'")
     at = dots[0] if dots else len(items)
-    return items[:at] + [slice(None)] * (t.ndim - used) + items[at + len(dots) :]
+    items[at : at + 1] = [slice(None)] * (t.ndim - used)
+    expanded: list[Any] = []
+    axis = 0
+    for item in items:
+        if _is_mask(item):
+            extent = t.shape[axis : axis + item.ndim]
+            # A mask of nothing fits anything, as in the standard.
+            if any(m not in (n, 0) for m, n in zip(item.shape, extent, strict=True)):
+                raise IndexRangeError(f"a mask {item.shape} indexes {extent}")
+            expanded += [as_tensor(i) for i in evaluated(item, "a mask").nonzero()]
+        else:
+            arrays = isinstance(item, (np.ndarray, Operand))
+            expanded.append(as_tensor(item) if arrays else item)
+        axis += _axes_read(item)
+    return expanded
+
+
+def _is_mask(item: Any) -> bool:
+    return isinstance(item, (np.ndarray, Operand)) and item.dtype == bool_
+
+
+def _axes_read(item: Any) -> int:
+    """How many axes of what is indexed an item of the index stands for."""
+    if _is_mask(item):
+        return int(item.ndim)
+    return int(item is not None and item is not Ellipsis)
 
 
 def _array(item: Any) -> Any:
