@@ -183,21 +183,26 @@ class Looker {
     return Result::looked;
   }
 
-  // What is lost to a derivative may be read only by ops that end it.
+  // What is lost to a derivative may lead only to ops that end it.
   Result check_lost(Walk& w, size_t given) {
-    for (int64_t k : lost)
-      if (static_cast<size_t>(k) < given) return Result::otherwise;
-    for (size_t k : followed) {
+    std::vector<bool> reached(w.nodes.size());
+    for (int64_t k : lost) reached[static_cast<size_t>(k)] = true;
+    std::vector<std::pair<int64_t, size_t>> order;  // as they were made
+    for (size_t k : followed) order.push_back({number(nodes.serial.of(w.nodes[k])), k});
+    std::sort(order.begin(), order.end());
+    for (const auto& [serial, k] : order) {
       PyObject* inputs = nodes.inputs.of(w.nodes[k]);
-      for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(inputs); j++) {
-        const int64_t below = w.nodes.of(PyTuple_GET_ITEM(inputs, j));
-        if (std::find(lost.begin(), lost.end(), below) == lost.end()) continue;
-        Ref traits(PyObject_GetAttr(nodes.op.of(w.nodes[k]), known.traits));
-        Ref told(traits ? PyObject_GetAttr(traits.get(), known.differentiable) : nullptr);
-        if (!told) return Result::failed;
-        if (told.get() != Py_False) return Result::otherwise;
-      }
+      bool reads = false;
+      for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(inputs) && !reads; j++)
+        reads = reached[static_cast<size_t>(w.nodes.of(PyTuple_GET_ITEM(inputs, j)))];
+      if (!reads) continue;
+      Ref traits(PyObject_GetAttr(nodes.op.of(w.nodes[k]), known.traits));
+      Ref told(traits ? PyObject_GetAttr(traits.get(), known.differentiable) : nullptr);
+      if (!told) return Result::failed;
+      reached[k] = told.get() != Py_False;
     }
+    for (size_t k = 0; k < given; k++)
+      if (reached[k]) return Result::otherwise;
     return Result::looked;
   }
 

@@ -297,10 +297,15 @@ def _ends_before(
     roots: int,
     place: dict[int, int],
 ) -> bool:
-    """Return True if only ops that end a derivative read what is lost to it."""
-    readers = (nodes[k] for k in followed if nodes[k].op.traits.differentiable)
-    read = {place[y.serial] for x in readers for y in x.inputs}
-    return lost.isdisjoint(read) and lost.isdisjoint(range(roots))
+    """Return True if what is lost to a derivative leads only to ops that end it."""
+    reached = set(lost)
+    for k in sorted(followed, key=lambda k: nodes[k].serial):
+        node = nodes[k]
+        if node.op.traits.differentiable:
+            reached |= (
+                {k} if any(place[y.serial] in reached for y in node.inputs) else set()
+            )
+    return reached.isdisjoint(range(roots))
 
 
 def _left(

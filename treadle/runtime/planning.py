@@ -57,7 +57,10 @@ class PlanRecording(RunRecording):
                 pulled.append((self.made[serial], k))
                 continue
             if serial not in self.leaves:
-                return None
+                if k < self.asked or self.forests:
+                    return None
+                lasts = True  # others have what is made of it, and it waits
+                continue
             leaf = self.leaves[serial]
             if k >= self.asked:
                 mine = self.trained.get(serial, empty) <= self.chosen
