@@ -78,6 +78,17 @@ def test_another_number_is_data(name: str) -> None:
         assert found and not any(found), found
 
 
+@pytest.mark.parametrize("hot", [False, True])
+def test_a_key_of_an_element_is_structure_where_it_is_written(hot: bool) -> None:
+    """Also where Python has come to take the call inline."""
+    x, k = td.param(init=np.ones((3, 4), np.float32)) * 2.0, 1
+    for _ in range(64 if hot else 1):
+        found = x[0, 1], x[0][-1], x[k, 0], x[0][k], x[k, k - 2]
+    names = [y.op.name == "Index" for y in found]
+    assert names == [False, False, True, True, True]
+    assert [float(y) for y in found] == [2.0] * 5
+
+
 def test_without_places_all_constants_of_a_function_count() -> None:
     code = """
 import treadle as td

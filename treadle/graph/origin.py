@@ -136,6 +136,8 @@ written = Cache("numbers in expressions", 4096)
 _Place = tuple[tuple[int, int], tuple[int, int]]  # lines and columns
 _Numbers = tuple[CodeType, list[_Place | None], list[tuple[_Place | None, float]]]
 _numbers: Cache[int, _Numbers] = Cache("numbers in code", 256)
+_keys: Cache[tuple[int, int], tuple[CodeType, bool]] = Cache("keys in code", 4096)
+CONSTANTS = "LOAD_CONST", "LOAD_SMALL_INT"
 
 
 def written_at(code: CodeType, offset: int) -> tuple[float, ...]:
@@ -177,7 +179,7 @@ def _places(code: CodeType) -> Iterator[_Place | None]:
 def _numbers_of(code: CodeType) -> Iterator[tuple[_Place | None, float]]:
     places = [*_places(code)]
     for x in dis.get_instructions(code):
-        if x.opname in ("LOAD_CONST", "LOAD_SMALL_INT"):
+        if x.opname in CONSTANTS:
             constants = x.argval if isinstance(x.argval, tuple) else (x.argval,)
             for value in constants:
                 if type(value) in (int, float):
@@ -192,20 +194,53 @@ def is_written(value: float, frame: FrameType | None) -> bool:
     a name or was computed. A wrong guess costs a compilation or a rewriting, never a
     value.
     """
+    asking, ours = _asking(frame)
+    if asking is None:
+        return ours
+    known = written_at(asking.f_code, asking.f_lasti)
+    return any(type(c) is type(value) and c == value for c in known)
+
+
+def is_key_written(frame: FrameType | None) -> bool:
+    """Return True if the key of a subscript is a constant of the program, or of the
+    library's own rules; `frame` is as above. Other keys of elements are data.
+    """
+    asking, ours = _asking(frame)
+    if asking is None:
+        return ours
+    code, offset = asking.f_code, asking.f_lasti
+    known = _keys.get((id(code), offset))
+    if known is None:
+        known = _keys[id(code), offset] = code, _has_constant_key(code, offset)
+    return known[1]
+
+
+def _has_constant_key(code: CodeType, offset: int) -> bool:
+    names = [""]
+    for x in dis.get_instructions(code):
+        if x.offset > offset:  # a call that Python takes inline lies behind its caches
+            break
+        if x.opname not in ("CACHE", "EXTENDED_ARG"):
+            names.append(x.opname)
+    return not names[-1].startswith("BINARY") or names[-2] in CONSTANTS
+
+
+def _asking(frame: FrameType | None) -> tuple[FrameType | None, bool]:
+    """The frame of the user's that asked for an op; None where there is none, and then
+    whether a rule of the library's did."""
     while frame is not None:
         code = frame.f_code
         ours = library.get(code.co_filename)
         if ours is None:
             ours = _is_ours(code.co_filename)
         if not ours:
-            known = written_at(code, frame.f_lasti)
-            return any(type(c) is type(value) and c == value for c in known)
+            return frame, False
         name = code.co_name
         passes = name in plumbing or name in provided or name[:2] == "__"
         if not (passes or code in handing_on):
-            return True
+            return None, True
         frame = frame.f_back
-    return False
+    return None, False
 
 
 def line_of(origin: Origin) -> tuple[str, int] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -14,10 +15,10 @@ from treadle.base.errors import ArgumentError, ShapeError, TraceError, TreadleEr
 from treadle.base.slices import SliceRange
 from treadle.base.types import Names, Shape, Type
 from treadle.graph.frame import top
-from treadle.graph.leaves import INTEGER, as_tensor, integer_node
+from treadle.graph.leaves import INTEGER, Version, as_tensor, integer_node
 from treadle.graph.op import Op
 from treadle.graph.operators import Operand, functions, provide
-from treadle.graph.origin import capture, describe
+from treadle.graph.origin import capture, describe, is_key_written
 from treadle.graph.parts import is_differentiable_part, settle_part
 from treadle.graph.tensor import Tensor, new_node
 from treadle.ops.families import some
@@ -233,14 +234,21 @@ def item_step(x: Tensor, key: Any) -> Step | None:
 
 
 def _data_step(x: Tensor, key: Any) -> Step | None:
-    """The op, the inputs and the type of x[key] for whole numbers as data, where x is
-    part of a value that is yet to be derived: who reads a part looks alike for each."""
-    if not is_differentiable_part(x) or top().tracing:
+    """The op, the inputs and the type of x[key] for whole numbers as data: who reads a
+    part looks alike for each. So it is where x is part of a value that is yet to be
+    derived, and for elements of others unless the key is written in the program.
+    """
+    if top().tracing:
         return None
     numbers = key if type(key) is tuple else (key,)
     whole_numbers = all(isinstance(k, WHOLE) and type(k) is not bool for k in numbers)
     if not whole_numbers or not 0 < len(numbers) <= x.type.ndim:
         return None
+    if not is_differentiable_part(x):
+        element = len(numbers) == x.type.ndim
+        waits = x.stored is None or (type(x.op) is Version and x.type.ndim > 1)
+        if not (element and waits) or is_key_written(sys._getframe(1)):
+            return None
     shape, (op, t) = x.type.shape, _indexed(x.type, len(numbers))
     if not all(-n <= k < n for k, n in zip(numbers, shape, strict=False)):
         return None
@@ -298,14 +306,15 @@ def getitem(x: Any, key: Any) -> Tensor:
     """`x[key]` as NumPy indexes: integers, slices, None, '...', arrays and masks.
 
     Integer tensors are data of the graph, and so are whole numbers where x is part of a
-    value that derivatives go behind; a mask is evaluated at the call.
+    value that derivatives go behind, or an element is taken by other numbers than those
+    that are written there; a mask is evaluated at the call.
 
     >>> x = td.asarray([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
     >>> x[1, ::-2].tolist(), x[[1, 0], [2, 0]].tolist()
     ([6.0, 4.0], [6.0, 1.0])
     """
     node = as_tensor(x)
-    step = _data_step(node, key) if node.inputs else None
+    step = _data_step(node, key) if node.inputs or type(node.op) is Version else None
     step = step or item_step(node, key)
     if step is not None:
         part = new_node(*step)
