@@ -96,7 +96,7 @@ def _items(key: Any, t: Type) -> list[Any]:
             raise ArgumentError(
                 "an index is no bool", hint="td.where(condition, a, b) selects"
             )
-        if isinstance(item, (list, tuple, np.ndarray)):
+        if isinstance(item, (list, tuple, range, np.ndarray)) or _is_foreign(item):
             item = _array(item)
             item = item.astype(np.int64) if not item.size else item
         items.append(item)
@@ -122,6 +122,11 @@ def _items(key: Any, t: Type) -> list[Any]:
             expanded.append(as_tensor(item) if arrays else item)
         axis += _axes_read(item)
     return expanded
+
+
+def _is_foreign(item: Any) -> bool:
+    """Return True for an array of another library, such as a column of a table."""
+    return hasattr(item, "__array__") and not isinstance(item, (Operand, np.generic))
 
 
 def _is_mask(item: Any) -> bool:
