@@ -49,18 +49,15 @@ class PlanRecording(RunRecording):
         values: list[tuple[Slot, int, bool]] = []
         nodes, lasts = self._opened()
         pulled: list[tuple[Slot, int]] = []
-        for k in [*range(self.asked), *self.held]:
+        asked, held = {*range(self.asked)} - self.known, self._held_that_ran(serials)
+        lasts = lasts or len(held) < len(self.held)
+        for k in [*sorted(asked), *held]:
             serial = serials[k]
-            if k < self.asked and k in self.known:
-                continue
             if serial in self.pulls:
                 pulled.append((self.made[serial], k))
                 continue
             if serial not in self.leaves:
-                if k < self.asked or self.forests:
-                    return None
-                lasts = True  # others have what is made of it, and it waits
-                continue
+                return None
             leaf = self.leaves[serial]
             if k >= self.asked:
                 mine = self.trained.get(serial, empty) <= self.chosen
@@ -109,6 +106,11 @@ class PlanRecording(RunRecording):
             more = Valued(values, self._residuals(kept), noted)
         rest = spent, list(self.open), more, pulled
         return RunPlan(self.parts, self.slots, rows, others, *rest, closed=closed)
+
+    def _held_that_ran(self, serials: Sequence[int]) -> list[int]:
+        """What somebody holds, but for what waits yet: what is made of that has run."""
+        ran = self.pulls | self.leaves.keys()
+        return [k for k in self.held if self.forests or serials[k] in ran]
 
     def _opened(self) -> tuple[list[tuple[Slot | None, int, Op]], bool]:
         """Which values with recipes are cut to what, and whether one is not: others are
