@@ -301,3 +301,47 @@ def test_gradients_of_weights_of_what_is_the_same_at_every_step() -> None:
         return [loss, *td.grad(loss, [w, u])]
 
     checked(make)
+
+
+def derived(f: Callable[[Any], Any], n: int) -> list[Any]:
+    """A sum of squares of the last state of a loop, and its gradient."""
+    rng = np.random.default_rng(1)
+    s, x = td.param("s", init=rng.normal(size=4)), td.asarray(rng.normal(size=(n, 4)))
+    y, _ = td.scan(lambda c, row: (f(c * 0.7 + row), ()), s + 0.0, x)
+    loss = (y * y).sum()
+    return [loss, td.grad(loss, s)]
+
+
+def tangents(values: list[Any]) -> list[int]:
+    """How many hyperbolic tangents stand in each loop."""
+    text = td.lower(values).kernels.split("kernel ")
+    return [t.count("tanh(") for t in text if t.startswith("loop(")]
+
+
+def test_a_gradient_reads_the_functions_of_its_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where all steps of them stay in a cache, and with the bits of computing again."""
+    values = derived(td.tanh, 50)
+    assert tangents(values) == [1, 0]
+    read = [np.asarray(v).tobytes() for v in td.evaluate(values)]
+    td.clear_cache()
+    with monkeypatch.context() as m:
+        m.setattr("treadle.rewrite.fission.FAR", 0)
+        values = derived(td.tanh, 50)
+        assert tangents(values) == [1, 1]
+        assert [np.asarray(v).tobytes() for v in td.evaluate(values)] == read
+    td.clear_cache()
+    assert tangents(derived(td.tanh, 1 << 16)) == [1, 1]
+
+
+def test_a_gradient_reads_functions_of_functions() -> None:
+    def nested(z: Any) -> Any:
+        return td.tanh(td.exp(td.tanh(z)))
+
+    values = derived(nested, 9)
+    assert tangents(values)[1] == 0
+    native = td.evaluate(values)
+    with td.options(engine="reference"):
+        for a, b in zip(native, td.evaluate(derived(nested, 9)), strict=True):
+            np.testing.assert_allclose(a, b, 1e-12)

@@ -5,7 +5,9 @@ at once before the loop, if there are products in it (as recurrent layers of lib
 do: Appleyard, Kocisky and Blunsom, "Optimizing performance of recurrent neural networks
 on GPUs", 2016); what no state needs is done after it (loop distribution: Kennedy and
 McKinley, 1990); and a sum of products that is carried is one product after it, over the
-rows of all steps: so is the gradient of a weight. What nobody reads is left out.
+rows of all steps: so is the gradient of a weight. What nobody reads is left out. A loop
+that is one kernel reads the elementary functions that another one has computed of the
+same, as its gradient does, where those of all steps stay in a cache.
 """
 
 from __future__ import annotations
@@ -18,12 +20,12 @@ from treadle.graph.leaves import Literal
 from treadle.graph.tensor import Tensor, remade
 from treadle.graph.traversal import rebuild, users
 from treadle.ops.contract import Contract
-from treadle.ops.families import Output
+from treadle.ops.families import Elementwise, Output
 from treadle.ops.loop import Scan
 from treadle.rewrite.combine import combined
 from treadle.rewrite.expand import expand
 from treadle.rewrite.motion import Nodes, Parts
-from treadle.rewrite.products import below, by_rows, needed, with_products
+from treadle.rewrite.products import FAR, below, by_rows, needed, with_products
 from treadle.rewrite.simplify import normal, tidy
 
 
@@ -99,6 +101,7 @@ class _Loop:
         self.places: dict[int, list[int]] = {}  # of each scan the numbers of its own
         self.read: set[int] = set()
         self.parts: Parts | None = None
+        self.kernel: Parts | None = None  # of what may be one: nothing moves out of it
 
     @property
     def results(self) -> dict[int, Tensor]:
@@ -143,40 +146,45 @@ class _Loop:
         parts = Parts(op, body, self.read)
         if parts.find(moves) or len(self.places) > 1:
             self.parts = parts
+        self.kernel = None if moves else parts
 
     def share(self, loops: Mapping[int, _Loop]) -> None:
         """What is done before this loop of what another one has computed is given out
         by that one."""
-        if self.parts is None:
-            return
         above = [x.inputs[0].serial for x in self.inputs if x.inputs]
         for other in dict.fromkeys(loops[k] for k in above if k in loops):
-            if other.parts is None:
+            alike = self.kernel is not None and other.kernel is not None
+            parts = self.kernel if alike else self.parts
+            others = other.kernel if alike else other.parts
+            if parts is None or others is None:
                 continue
-            pairs = self._known(other)
-            if any(x.serial in other.parts.late for x in pairs.values()):
-                _take(self.parts, other.parts, pairs)
+            pairs = self._known(other, parts, others)
+            if not any(x.serial in others.late for x in pairs.values()):
+                continue
+            if not alike:
+                _take(parts, others, pairs)
+            elif _take_functions(parts, others, pairs):
+                self.parts, other.parts = parts, others
 
-    def _known(self, other: _Loop) -> Nodes:
+    def _known(self, other: _Loop, parts: Parts, others: Parts) -> Nodes:
         """The nodes of another loop's body that are the arguments of this one's."""
         if self.op.length is not other.op.length and self.op.length != other.op.length:
             return {}
-        assert self.parts is not None and other.parts is not None
         c, s = self.op.carries, self.op.scanned
         d, e = other.op.carries, other.op.carries + other.op.scanned
         theirs = {x.serial: k for k, x in enumerate(other.inputs) if k >= d}
         same: Nodes = {}
-        arguments = self.parts.body.arguments
+        arguments = parts.body.arguments
         for k, (argument, x) in enumerate(zip(arguments, self.inputs, strict=True)):
             is_row = c <= k < c + s
             place = theirs.get(x.serial)
-            if k < c or k >= self.parts.end:
+            if k < c or k >= parts.end:
                 continue
-            if place is not None and place < other.parts.end:
+            if place is not None and place < others.end:
                 if is_row == (place < e):
-                    same[argument.serial] = other.parts.body.arguments[place]
+                    same[argument.serial] = others.body.arguments[place]
             elif is_row and other.gives(x):
-                same[argument.serial] = other.parts.body.outputs[other.place(x)]
+                same[argument.serial] = others.body.outputs[other.place(x)]
         return same
 
     def gives(self, x: Tensor) -> bool:
@@ -199,6 +207,54 @@ def _take(parts: Parts, other: Parts, known: Nodes) -> None:
 
     `known` tells what arguments of its body are in that one.
     """
+    matches = _matches(parts, other, known)
+    products = {k for k, x in parts.before.items() if isinstance(x.op, Contract)}
+    dear = below(list(parts.before.values()), products)
+    stack, seen = parts.ends(), set[int]()
+    while stack:
+        x = stack.pop()
+        if x.serial in seen or x.serial not in dear:
+            continue
+        seen.add(x.serial)
+        same = matches.get(x.serial)
+        if same is not None and other.has(same):
+            parts.shared[x.serial] = other, other.give(same)
+        else:
+            stack += [y for y in x.inputs if y.serial in parts.before]
+
+
+def _take_functions(parts: Parts, other: Parts, known: Nodes) -> bool:
+    """Have another loop give out the elementary functions that one would compute again;
+    whether there are some, no more than stay in a cache."""
+    matches = _matches(parts, other, known)
+    states = {x.type for x in other.body.arguments[: other.op.carries]}
+    functions: dict[int, Tensor] = {}
+    stack, seen = (
+        [parts.body.outputs[k] for k in {*parts.carried, *parts.read}],
+        set[int](),
+    )
+    while stack:
+        x = stack.pop()
+        if x.serial in seen:
+            continue
+        seen.add(x.serial)
+        same = matches.get(x.serial)
+        is_function = isinstance(x.op, Elementwise) and x.op.traits.tolerance != "E"
+        if is_function and x.type in states and same is not None and other.has(same):
+            functions[x.serial] = x
+        else:
+            stack += x.inputs
+    size = sum([x.type.nbytes for x in functions.values()])
+    if not functions or parts.op.length * size > FAR:
+        return False
+    parts.before = functions
+    for serial in functions:
+        parts.shared[serial] = other, other.give(matches[serial])
+    return True
+
+
+def _matches(parts: Parts, other: Parts, known: Nodes) -> Nodes:
+    """The nodes of another loop's body that are the same as those of one's."""
     table = {
         (x.op, x.type, *[y.serial for y in x.inputs]): x
         for x in other.body.nodes
@@ -213,19 +269,7 @@ def _take(parts: Parts, other: Parts, known: Nodes) -> None:
             key = x.op, x.type, *[matches[y.serial].serial for y in x.inputs]
             if key in table:
                 matches[x.serial] = table[key]
-    products = {k for k, x in parts.before.items() if isinstance(x.op, Contract)}
-    dear = below(list(parts.before.values()), products)
-    stack, seen = parts.ends(), set[int]()
-    while stack:
-        x = stack.pop()
-        if x.serial in seen or x.serial not in dear:
-            continue
-        seen.add(x.serial)
-        same = matches.get(x.serial)
-        if same is not None and other.has(same):
-            parts.shared[x.serial] = other, other.give(same)
-        else:
-            stack += [y for y in x.inputs if y.serial in parts.before]
+    return matches
 
 
 def _leaf(x: Tensor) -> Any:
