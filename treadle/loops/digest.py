@@ -133,7 +133,7 @@ class _Speller:
         return f"{kind}({self.index(a.index)} {self.size(a.divisor)})"
 
     def size(self, n: Any) -> str:
-        return f"n{n.slot}" if isinstance(n, IndexParameter) else repr(n)
+        return f"n{n.slot}+{n.plus}" if isinstance(n, IndexParameter) else repr(n)
 
 
 def _op(op: Op | None) -> str:

@@ -37,9 +37,11 @@ class LoopAxis:
 
 @dataclass(frozen=True, slots=True)
 class IndexParameter:
-    """An integer the machine code reads from its arguments: the number of its slot."""
+    """An integer the machine code reads from its arguments, by the number of its slot,
+    plus one that is structure."""
 
     slot: int
+    plus: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +292,9 @@ def _bounds(atom: Atom) -> tuple[int, int]:
 
 
 def _number(x: Any) -> str:
-    return f"n{x.slot}" if isinstance(x, IndexParameter) else str(x)
+    if not isinstance(x, IndexParameter):
+        return str(x)
+    return f"n{x.slot} + {x.plus}" if x.plus else f"n{x.slot}"
 
 
 def _written(atom: Atom) -> str:

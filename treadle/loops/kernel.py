@@ -253,6 +253,7 @@ class Kernel:
     integers: int = 0
     checks: bool = False
     ordered: bool = False  # inner steps follow each other and are no lanes
+    enumerated: bool = False  # elements are written out: where they lie is structure
 
     def with_body(self, body: tuple[Statement, ...]) -> Kernel:
         return replace(self, body=body)

@@ -4,7 +4,8 @@ Two kernels of one structure then have the same text, and share their machine co
 numbers 0 and 1 are structure, all others are read from the arguments of the call. So
 are literals, which may come from sizes as the divisor of a mean does; a float passes as
 the bits of a double. Unsigned ones stay, which random numbers are made with, and so do
-integers that divide: machine code multiplies where it knows them.
+integers that divide: machine code multiplies where it knows them. Where elements are
+written out one by one, their places stay too, so that neighbors are seen to be such.
 """
 
 from __future__ import annotations
@@ -71,8 +72,10 @@ is_plain = _is_plain if native is None else native.is_plain
 class _Slots:
     """Parameters in the order of their arrival; equal indices share theirs."""
 
-    def __init__(self) -> None:
+    def __init__(self, enumerated: bool = False) -> None:
+        self.enumerated = enumerated
         self.values: list[int] = []
+        self.ends: dict[tuple[Any, ...], IndexParameter] = {}
         self.axes: dict[LoopAxis, LoopAxis] = {}
         self.indices: dict[Index, Index] = {}
         self.literals: dict[tuple[str, int], IndexParameter] = {}
@@ -103,9 +106,36 @@ class _Slots:
 
     def index(self, i: Index) -> Index:
         if i not in self.indices:
-            terms = tuple((self.atom(a), self.number(c)) for a, c in i.terms)
-            self.indices[i] = Index(terms, self.number(i.constant))
+            terms = tuple((self.atom(a), self.stride(c)) for a, c in i.terms)
+            self.indices[i] = Index(terms, self.start(i))
         return self.indices[i]
+
+    def stride(self, c: Any) -> Any:
+        known = self.enumerated and type(c) is int
+        return c if known else self.number(c)
+
+    def start(self, i: Index) -> Any:
+        """The constant of an index; of an element that is written out, what extents
+        have no part in is structure."""
+        if not self.enumerated:
+            return self.number(i.constant)
+        back = tuple(
+            [
+                (a, c)
+                for a, c in i.terms
+                if isinstance(a, LoopAxis) and type(c) is int and c < 0
+            ]
+        )
+        end = sum([-c * (a.extent - 1) for a, c in back])
+        rest = i.constant - end
+        if type(rest) is Symbolic:
+            return self.number(i.constant)
+        if not back:
+            return whole(rest)
+        if back not in self.ends:
+            self.values.append(whole(end))
+            self.ends[back] = IndexParameter(len(self.values) - 1)
+        return replace(self.ends[back], plus=whole(rest))
 
     def loop(self, s: Loop) -> Loop:
         return replace(s, axis=self.axis(s.axis))
@@ -138,7 +168,7 @@ class _Slots:
 
 def parameterize(kernel: Kernel) -> tuple[Kernel, list[int]]:
     """The structure of a kernel, and the integers that fill its slots."""
-    slots = _Slots()
+    slots = _Slots(kernel.enumerated)
     slots.divisors.update(
         x.inputs[1]
         for x in kernel.expressions
@@ -180,7 +210,7 @@ def bound(kernel: Kernel, integers: Sequence[int]) -> Kernel:
     """A kernel with its slots filled again: the inverse of `parameterize`."""
 
     def number(n: Any) -> Any:
-        return integers[n.slot] if isinstance(n, IndexParameter) else n
+        return integers[n.slot] + n.plus if isinstance(n, IndexParameter) else n
 
     def axis(a: LoopAxis) -> LoopAxis:
         return LoopAxis(a.name, number(a.extent))

@@ -136,7 +136,7 @@ def _loop(
     arguments += [KernelArgument(y.type.dtype, True) for y in results]
     rest = [a for a in walk.axes if a.extent != 1]
     body = nested(rest, (loop, *last), "parallel")
-    return Kernel("loop", tuple(arguments), body, ordered=True)
+    return Kernel("loop", tuple(arguments), body, ordered=True, enumerated=not rest)
 
 
 def _traversals(op: Scan) -> list[_Traversal]:

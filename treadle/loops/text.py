@@ -139,7 +139,9 @@ def _literal(x: Const) -> str:
 
 
 def _size(x: object) -> str:
-    return f"n{x.slot}" if hasattr(x, "slot") else str(x)
+    if not isinstance(x, IndexParameter):
+        return str(x)
+    return f"n{x.slot} + {x.plus}" if x.plus else f"n{x.slot}"
 
 
 def kernel_text(kernel: Kernel) -> str:

@@ -38,6 +38,7 @@ from treadle.loops.kernel import (
 class ItemEmitter(Emitter):
     """One kernel that is being written for the items of groups."""
 
+    has_vectors = False
     b: DeviceBuilder
 
     def __init__(self, work: LoopWork, builder: DeviceBuilder) -> None:
@@ -72,7 +73,10 @@ class ItemEmitter(Emitter):
         return self.b.slot(self.places[place, kind], kind)
 
     def integer(self, n: Any) -> Value:
-        return self.slot(n.slot) if isinstance(n, IndexParameter) else self.b.i64(n)
+        if not isinstance(n, IndexParameter):
+            return self.b.i64(n)
+        value = self.slot(n.slot)
+        return self.b.add(value, self.b.i64(n.plus)) if n.plus else value
 
     def _number(self, x: Const) -> Value:
         kind = compute_type(x.dtype)

@@ -91,7 +91,7 @@ def _reads_back(kernel: Kernel) -> bool:
 
 
 def _number(n: Any, integers: Sequence[int]) -> int:
-    return integers[n.slot] if isinstance(n, IndexParameter) else int(n)
+    return integers[n.slot] + n.plus if isinstance(n, IndexParameter) else int(n)
 
 
 def slots_of(kernel: Kernel) -> tuple[Slot, ...]:

@@ -43,6 +43,8 @@ from treadle.loops.kernel import (
 class Access:
     """Arguments, loop indices and the values known in each open loop."""
 
+    has_vectors = True  # of what is written, where a loop has no lanes
+
     def __init__(self, kernel: Kernel, builder: Builder) -> None:
         self.kernel = kernel
         self.b = builder
@@ -113,9 +115,10 @@ class Access:
 
     def integer(self, n: Any) -> Value:
         """A size or stride: an argument, or a number that is structure."""
-        return (
-            self._arguments[n.slot] if isinstance(n, IndexParameter) else self.b.i64(n)
-        )
+        if not isinstance(n, IndexParameter):
+            return self.b.i64(n)
+        value = self._arguments[n.slot]
+        return self.b.add(value, self.b.i64(n.plus)) if n.plus else value
 
     # -- loops -----------------------------------------------------------------------
 

@@ -7,8 +7,9 @@ loop runs full vectors first and then once more under a mask.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from treadle.engines.native.codegen.access import Access
@@ -22,7 +23,9 @@ from treadle.engines.native.codegen.builder import (
     vector,
 )
 from treadle.engines.native.codegen.elements import compute_type
+from treadle.engines.native.codegen.packed import PackedBody, packed_body
 from treadle.engines.native.codegen.scalars import apply
+from treadle.engines.native.codegen.states import states_of
 from treadle.engines.native.system.host import host
 from treadle.graph.op import Op
 from treadle.loops.index import IndexParameter, LoopAxis
@@ -59,6 +62,7 @@ class Emitter(Access):
         super().__init__(kernel, builder or Builder(name, SIGNATURE))
         self.carried: dict[Accumulator, Value] = {}
         self.crossing: list[Accumulator] = []  # folds that run across lanes
+        self.packed: PackedBody | None = None  # whose body is being written
         for x in kernel.expressions:
             if isinstance(x, Const) and isinstance(x.value, IndexParameter):
                 self.scopes[0][x] = self._number(x)
@@ -82,6 +86,14 @@ class Emitter(Access):
             if self.cached(last) is None:
                 self.scopes[-1][last] = self._compute(last)
         return self.scopes[-1][x]
+
+    def cached(self, key: Any) -> Value | None:
+        known = super().cached(key)
+        if known is None and self.packed is not None:
+            known = self.packed.lane(key)
+            if known is not None:
+                self.scopes[-1][key] = known
+        return known
 
     def _number(self, x: Const) -> Value:
         """A literal among the arguments; a float passes as the bits of a double."""
@@ -243,16 +255,39 @@ class Emitter(Access):
         stop: Value,
         step: Value,
         carried: list[Accumulator],
+        states: Mapping[Expression, Accumulator] = MappingProxyType({}),
     ) -> None:
         """The loop itself, carrying accumulators from turn to turn."""
-        first = [self.carried[a] for a in carried]
+        packed = packed_body(self, loop, states)
+        carried = [a for a in carried if a not in packed.accumulators]
+        first = [*[self.carried[a] for a in carried], *packed.first(self.carried)]
         with self.b.loop(start, stop, step, first) as iteration:
             self.enter(loop.axis, iteration.index)
-            self.carried.update(zip(carried, iteration.values, strict=True))
-            self.run(loop.body)
+            self.carried.update(zip(carried, iteration.values, strict=False))
+            singles = {x: self.carried[a] for x, a in states.items() if a in carried}
+            self.scopes[-1].update(singles)
+            after = self._run_packed(
+                packed, loop.body, iteration.values[len(carried) :]
+            )
             self.leave(loop.axis)
-            iteration.next([self.carried[a] for a in carried])
-        self.carried.update(zip(carried, iteration.values, strict=True))
+            iteration.next([*[self.carried[a] for a in carried], *after])
+        self.carried.update(zip(carried, iteration.values, strict=False))
+        self.carried.update(packed.last(iteration.values[len(carried) :]))
+
+    def _run_packed(
+        self, packed: PackedBody, body: Sequence[Statement], values: Sequence[Value]
+    ) -> list[Value]:
+        """A body some of whose scalars are lanes, and the states that it has so."""
+        if not packed.plan.packs:
+            self.run(body)
+            return []
+        self.packed = packed
+        packed.enter(values)
+        rest = packed.rest(body)
+        packed.store()
+        self.run(rest)
+        after, self.packed = packed.after(body), None
+        return after
 
     def _range(self, loop: Loop) -> tuple[Value, Value]:
         """The begin and end of a loop: never outside of its extent."""
@@ -266,8 +301,13 @@ class Emitter(Access):
     def _serial_loop(self, loop: Loop) -> None:
         self.hoist(loop.body, loop.axis)
         self._starts(loop)
-        carried = self._carry(loop)
-        self._turns(loop, *self._range(loop), self.integer(loop.stride), carried)
+        states = states_of(loop, lambda x: self.cached(x) is not None)
+        for x, a in states.items():
+            if isinstance(x, Apply):  # it begins with data
+                begin = self.value(x.inputs[1])
+                _, self.carried[a] = self.even([self.carried[a], begin])
+        carried, stride = self._carry(loop), self.integer(loop.stride)
+        self._turns(loop, *self._range(loop), stride, carried, states)
         self._ends(loop)
 
     def _vector_loop(
