@@ -119,13 +119,15 @@ def test_distances_by_hand() -> None:
     x, y = LOGITS, LOGITS[::-1].copy()
     d = np.abs(x - y).astype(np.float64)
     huber = np.where(d <= 0.5, d * d / 2, 0.5 * (d - 0.25))
-    assert float(td.huber_loss(x, y, 0.5)) == pytest.approx(huber.mean(), rel=1e-5)
+    assert float(td.huber_loss(x, y, delta=0.5)) == pytest.approx(
+        huber.mean(), rel=1e-5
+    )
     p, q = np.exp(log_softmax(x)), log_softmax(y)
     want = (p * (np.log(p) - q)).sum()
     found = td.kl_div(q.astype(np.float32), p.astype(np.float32), reduction="sum")
     assert float(found) == pytest.approx(want, rel=1e-5)
     found = td.kl_div(
-        q.astype(np.float32), np.log(p).astype(np.float32), True, "batchmean"
+        q.astype(np.float32), np.log(p).astype(np.float32), "batchmean", True
     )
     assert float(found) == pytest.approx(want / 5, rel=1e-5)
     rows = td.squared_distance(x, y, 1).numpy()

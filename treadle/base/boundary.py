@@ -105,6 +105,14 @@ def _answered(
     return None
 
 
+def _is_of_call(f: Callable[..., Any], error: Exception) -> bool:
+    """Whether an error is of the call itself, or of one that a wrapper hands on."""
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None and hasattr(f, "__wrapped__"):
+        frame, f = frame.tb_next, f.__wrapped__
+    return frame is None or frame.tb_next is None
+
+
 def _layer(frame: TracebackType | None) -> str:
     """The folder of the package that the innermost frame of it stands in."""
     layer = ""
@@ -199,7 +207,7 @@ def guarded(f: Callable[..., Any]) -> Callable[..., Any]:
         except RAW as error:
             renamed = _renamed(f, kwargs) if kwargs else None
             if renamed is None:
-                if error.__traceback__ is None or error.__traceback__.tb_next is None:
+                if _is_of_call(f, error):
                     answer = _answered(f, args, kwargs)
                     if answer is not None:
                         raise answer from None

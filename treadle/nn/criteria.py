@@ -1,148 +1,72 @@
-"""Losses as functions under torch's names, with a `reduction`."""
+"""Losses and distances of vectors that have torch's names alone."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
-from treadle.base.errors import ShapeError
+import numpy as np
+
 from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
-from treadle.ops import distance, loss
-from treadle.ops import margin as margins
-from treadle.ops.cast import carried_wide
+from treadle.ops import distance
+from treadle.ops.activation import log_sigmoid, relu
+from treadle.ops.cast import as_float, carried_wide
 from treadle.ops.ctc import ctc_loss
-from treadle.ops.distance import pair, reduced
+from treadle.ops.distance import (
+    cosine_embedding_loss,
+    huber_loss,
+    kl_div,
+    l1_loss,
+    mse_loss,
+    pair,
+    reduced,
+    smooth_l1_loss,
+)
 from treadle.ops.flow import stop_gradient
-from treadle.ops.movement import broadcast_to
+from treadle.ops.loss import cross_entropy, nll_loss
+from treadle.ops.margin import (
+    LogisticLoss,
+    binary_cross_entropy,
+    binary_cross_entropy_with_logits,
+    hinge_loss,
+    margin_ranking_loss,
+    multi_margin_loss,
+)
+from treadle.ops.norms import norm
+from treadle.ops.pick import one_hot, take
+from treadle.ops.rearrange import broadcast_arrays
 from treadle.ops.select import maximum, where
 
 __all__ = [
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
     "cosine_embedding_loss",
+    "cosine_similarity",
     "cross_entropy",
     "ctc_loss",
     "gaussian_nll_loss",
+    "hinge_embedding_loss",
     "hinge_loss",
     "huber_loss",
     "kl_div",
     "l1_loss",
     "margin_ranking_loss",
     "mse_loss",
+    "multi_margin_loss",
+    "multilabel_margin_loss",
+    "multilabel_soft_margin_loss",
     "nll_loss",
+    "pairwise_distance",
+    "pdist",
     "poisson_nll_loss",
     "smooth_l1_loss",
+    "soft_margin_loss",
+    "triplet_margin_loss",
+    "triplet_margin_with_distance_loss",
 ]
-
-
-def _weighted(values: Tensor, weight: Any, reduction: str, name: str) -> Tensor:
-    """Values by the weights of the elements; the mean is by them."""
-    weight = as_tensor(weight)
-    if weight.shape != values.shape:
-        raise ShapeError(f"weights {weight.type} of values {values.type}").located(name)
-    return reduced(values * weight, reduction, name, weight)
-
-
-def mse_loss(
-    prediction: Any, target: Any, reduction: str = "mean", weight: Any = None
-) -> Tensor:
-    """(prediction - target)²; `weight` has a number for each element, and the mean is
-    by them.
-
-    >>> float(mse_loss([1.0, 3.0], [1.0, 1.0]))
-    2.0
-    """
-    if weight is None:
-        return distance.mse_loss(prediction, target, reduction)
-    values = distance.mse_loss(prediction, target, "none")
-    return _weighted(values, weight, reduction, "mse_loss")
-
-
-def l1_loss(
-    prediction: Any, target: Any, reduction: str = "mean", weight: Any = None
-) -> Tensor:
-    """|prediction - target|, by weights as `mse_loss`.
-
-    >>> float(l1_loss([1.0, 3.0], [1.0, 1.0]))
-    1.0
-    """
-    if weight is None:
-        return distance.l1_loss(prediction, target, reduction)
-    values = distance.l1_loss(prediction, target, "none")
-    return _weighted(values, weight, reduction, "l1_loss")
-
-
-def huber_loss(
-    prediction: Any,
-    target: Any,
-    reduction: str = "mean",
-    delta: float = 1.0,
-    weight: Any = None,
-) -> Tensor:
-    """d²/2 where |d| <= delta, else delta (|d| - delta/2). Huber 1964.
-
-    `weight` multiplies the elements; the mean is of these products, as torch's.
-
-    >>> float(huber_loss([3.0], [0.0]))
-    2.5
-    """
-    if weight is None:
-        return distance.huber_loss(prediction, target, delta, reduction)
-    values = distance.huber_loss(prediction, target, delta, "none")
-    return reduced(values * weight, reduction, "huber_loss")
-
-
-def smooth_l1_loss(
-    prediction: Any, target: Any, reduction: str = "mean", beta: float = 1.0
-) -> Tensor:
-    """The Huber loss with delta = beta, divided by beta. Girshick 2015.
-
-    >>> float(smooth_l1_loss([3.0], [0.0], beta=2.0))
-    2.0
-    """
-    return distance.smooth_l1_loss(prediction, target, beta, reduction)
-
-
-def binary_cross_entropy(
-    prediction: Any, target: Any, weight: Any = None, *, reduction: str = "mean"
-) -> Tensor:
-    """-(t log p + (1 - t) log(1 - p)); the logarithms stop at -100, as torch's.
-
-    `weight` multiplies the elements.
-
-    >>> f"{float(binary_cross_entropy([0.5], [1.0])):.4f}"
-    '0.6931'
-    """
-    if weight is None:
-        return margins.binary_cross_entropy(prediction, target, reduction=reduction)
-    values = margins.binary_cross_entropy(prediction, target, reduction="none")
-    return reduced(values * weight, reduction, "binary_cross_entropy")
-
-
-def binary_cross_entropy_with_logits(
-    prediction: Any,
-    target: Any,
-    weight: Any = None,
-    *,
-    reduction: str = "mean",
-    pos_weight: Any = None,
-) -> Tensor:
-    """t log(1 + e^-x) + (1 - t) log(1 + e^x) of logits x.
-
-    `weight` multiplies the elements, `pos_weight` their first term.
-
-    >>> f"{float(binary_cross_entropy_with_logits([0.0], [1.0])):.4f}"
-    '0.6931'
-    """
-    return margins.binary_cross_entropy_with_logits(
-        prediction,
-        target,
-        weight=weight,
-        positive_weight=pos_weight,
-        reduction=reduction,
-    )
 
 
 @carried_wide
@@ -172,102 +96,6 @@ def poisson_nll_loss(
     return reduced(values, reduction, "poisson_nll_loss")
 
 
-def hinge_loss(prediction: Any, target: Any, reduction: str = "mean") -> Tensor:
-    """max(0, 1 - t x) for targets t of -1 or 1.
-
-    >>> float(hinge_loss([0.5], [1.0]))
-    0.5
-    """
-    return margins.hinge_loss(prediction, target, reduction=reduction)
-
-
-def margin_ranking_loss(
-    first: Any, second: Any, target: Any, margin: float = 0.0, reduction: str = "mean"
-) -> Tensor:
-    """max(0, margin - t (x1 - x2)) for targets t of -1 or 1.
-
-    >>> float(margin_ranking_loss([1.0], [3.0], [1.0]))
-    2.0
-    """
-    x, t = as_tensor(first), as_tensor(target)
-    t = broadcast_to(t, x.shape) if t.shape else t
-    return margins.margin_ranking_loss(x, second, t, margin, reduction=reduction)
-
-
-def nll_loss(
-    prediction: Any,
-    target: Any,
-    weight: Any = None,
-    *,
-    ignore_index: int | None = None,
-    reduction: str = "mean",
-) -> Tensor:
-    """-x[label] for log-probabilities x (n, classes, ...) and labels (n, ...).
-
-    `weight` has a number for each class; the mean is by them.
-
-    >>> float(nll_loss([[-1.0, -2.0]], [1]))
-    2.0
-    """
-    return loss.nll_loss(
-        prediction,
-        target,
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
-    )
-
-
-def cross_entropy(
-    prediction: Any,
-    target: Any,
-    weight: Any = None,
-    *,
-    ignore_index: int | None = None,
-    reduction: str = "mean",
-    label_smoothing: float = 0.0,
-) -> Tensor:
-    """-log softmax(logits)[label], logits (n, classes, ...) and labels (n, ...).
-
-    Targets of the logits' shape and a float type are probabilities. Smoothing mixes
-    the uniform distribution in: (1 - e) loss + e mean over the classes of -log softmax.
-    `weight` has a number for each class; the mean is by them.
-
-    >>> f"{float(cross_entropy([[0.0, 0.0]], [1])):.4f}"
-    '0.6931'
-    """
-    return loss.cross_entropy(
-        prediction,
-        target,
-        weight=weight,
-        ignore_index=ignore_index,
-        label_smoothing=label_smoothing,
-        reduction=reduction,
-    )
-
-
-def kl_div(
-    prediction: Any, target: Any, reduction: str = "mean", log_target: bool = False
-) -> Tensor:
-    """t (log t - x) for log-probabilities x; "batchmean" is the divergence.
-
-    >>> f"{float(kl_div([[0.0, 0.0]], [[0.5, 0.5]], 'batchmean')):.4f}"
-    '-0.6931'
-    """
-    return distance.kl_div(prediction, target, log_target, reduction)
-
-
-def cosine_embedding_loss(
-    first: Any, second: Any, target: Any, margin: float = 0.0, reduction: str = "mean"
-) -> Tensor:
-    """1 - cos(x, y) for targets of 1, max(0, cos(x, y) - margin) for those of -1.
-
-    >>> float(cosine_embedding_loss([[1.0, 0.0]], [[0.0, 1.0]], [1]))
-    1.0
-    """
-    return distance.cosine_embedding_loss(first, second, target, margin, reduction)
-
-
 @carried_wide
 def gaussian_nll_loss(
     prediction: Any,
@@ -291,3 +119,154 @@ def gaussian_nll_loss(
     values = (functions.log(v) + functions.square(x - t) / v) * 0.5
     values = values + 0.5 * math.log(2 * math.pi) if full else values
     return reduced(values, reduction, "gaussian_nll_loss")
+
+
+def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Tensor:
+    """x·y / (|x| |y|) along `dim`; norms below `eps` count as `eps`.
+
+    >>> f"{float(cosine_similarity([[1.0, 0.0]], [[3.0, 4.0]])[0]):.1f}"
+    '0.6'
+    """
+    a, b = broadcast_arrays(x1, x2)
+    return distance.cosine_similarity(a, b, dim, eps)
+
+
+@carried_wide
+def pairwise_distance(
+    x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
+) -> Tensor:
+    """The norm of order p of x - y + eps along the last dimension.
+
+    >>> f"{float(pairwise_distance([3.0, 4.0], [0.0, 0.0])):.3f}"
+    '5.000'
+    """
+    return norm(as_float(x1) - as_tensor(x2) + eps, p, -1, keepdims=keepdim)
+
+
+@carried_wide
+def pdist(x: Any, p: float = 2.0) -> Tensor:
+    """The distances of all pairs of rows i < j of x[n, width], row by row.
+
+    >>> pdist([[0.0], [1.0], [3.0]]).tolist()
+    [1.0, 3.0, 2.0]
+    """
+    node = as_float(x)
+    first, second = np.triu_indices(node.type.shape[0], 1)
+    return norm(take(node, first, 0) - take(node, second, 0), p, -1)
+
+
+@carried_wide
+def hinge_embedding_loss(
+    prediction: Any, target: Any, margin: float = 1.0, reduction: str = "mean"
+) -> Tensor:
+    """x for targets of 1, max(0, margin - x) for those of -1.
+
+    >>> float(hinge_embedding_loss([0.25, 0.25], [1, -1], reduction="sum"))
+    1.0
+    """
+    x, t = pair(prediction, target, "hinge_embedding_loss")
+    values = where(t == 1, 0, maximum(margin - x, 0)) + where(t == -1, 0, x)
+    return reduced(values, reduction, "hinge_embedding_loss")
+
+
+@carried_wide
+def soft_margin_loss(prediction: Any, target: Any, reduction: str = "mean") -> Tensor:
+    """log(1 + e^(-t x)) for targets t of -1 or 1.
+
+    >>> f"{float(soft_margin_loss([0.0], [1.0])):.4f}"
+    '0.6931'
+    """
+    x, t = pair(prediction, target, "soft_margin_loss")
+    return reduced(-log_sigmoid(t * x), reduction, "soft_margin_loss")
+
+
+@carried_wide
+def multilabel_margin_loss(
+    prediction: Any, target: Any, reduction: str = "mean"
+) -> Tensor:
+    """The sum of max(0, 1 - x[j] + x[c]) over labels j and classes c that are none, by
+    the number of classes; the labels in a row of `target` end with a -1.
+
+    >>> float(multilabel_margin_loss([[0.0, 2.0, 1.5]], [[1, -1, 0]]))
+    0.16666667...
+    """
+    x, labels = as_tensor(prediction), as_tensor(target)
+    classes = x.type.shape[-1]
+    valid = functions.cumulative_prod(functions.astype(labels >= 0, x.dtype), -1)
+    places = functions.maximum(labels, 0)
+    hot = one_hot(places, classes, x.dtype) * functions.expand_dims(valid, -1)
+    none = functions.expand_dims(1.0 - functions.max(hot, -2), -2)
+    lead = functions.expand_dims(functions.take_along_axis(x, places, -1), -1)
+    terms = relu(1.0 - lead + functions.expand_dims(x, -2))
+    terms = where(functions.expand_dims(valid, -1) * none > 0, terms, 0)
+    values = functions.sum(terms, (-2, -1)) / classes
+    return reduced(values, reduction, "multilabel_margin_loss")
+
+
+@carried_wide
+def multilabel_soft_margin_loss(
+    prediction: Any, target: Any, weight: Any = None, reduction: str = "mean"
+) -> Tensor:
+    """The mean over classes of -(t log s(x) + (1 - t) log s(-x)), s the sigmoid.
+
+    >>> f"{float(multilabel_soft_margin_loss([[0.0, 0.0]], [[1.0, 0.0]])):.4f}"
+    '0.6931'
+    """
+    x, t = pair(prediction, target, "multilabel_soft_margin_loss")
+    values = LogisticLoss()(x, t)
+    values = values if weight is None else values * weight
+    return reduced(functions.mean(values, -1), reduction, "multilabel_soft_margin_loss")
+
+
+@carried_wide
+def triplet_margin_with_distance_loss(
+    anchor: Any,
+    positive: Any,
+    negative: Any,
+    *,
+    distance_function: Callable[[Any, Any], Tensor] | None = None,
+    margin: float = 1.0,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> Tensor:
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin) for a distance d.
+
+    With `swap` the nearer of anchor and positive counts for the negative.
+
+    >>> float(triplet_margin_with_distance_loss(
+    ...     [[0.0]], [[2.0]], [[1.0]], distance_function=lambda x, y: abs(x - y)))
+    2.0
+    """
+    d = pairwise_distance if distance_function is None else distance_function
+    a, p, n = as_tensor(anchor), as_tensor(positive), as_tensor(negative)
+    near, far = d(a, p), d(a, n)
+    if swap:
+        far = functions.minimum(far, d(p, n))
+    values = maximum(near - far + margin, 0)
+    return reduced(values, reduction, "triplet_margin_with_distance_loss")
+
+
+def triplet_margin_loss(
+    anchor: Any,
+    positive: Any,
+    negative: Any,
+    margin: float = 1.0,
+    p: float = 2.0,
+    eps: float = 1e-6,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> Tensor:
+    """max(0, |anchor - positive| - |anchor - negative| + margin), by norms of order p.
+
+    >>> f"{float(triplet_margin_loss([[0.0]], [[2.0]], [[1.0]])):.3f}"
+    '2.000'
+    """
+    return triplet_margin_with_distance_loss(
+        anchor,
+        positive,
+        negative,
+        distance_function=lambda x, y: pairwise_distance(x, y, p, eps),
+        margin=margin,
+        swap=swap,
+        reduction=reduction,
+    )

@@ -13,21 +13,11 @@ from treadle.base.types import as_shape
 from treadle.graph.leaves import as_tensor
 from treadle.graph.recorded import recorded
 from treadle.graph.tensor import Tensor
-from treadle.nn import (
-    bags,
-    criteria,
-    grids,
-    images,
-    margin_criteria,
-    norms,
-    shrinking,
-    unpooling,
-)
+from treadle.nn import bags, criteria, grids, images, norms, shrinking, unpooling
 from treadle.nn.bags import *
 from treadle.nn.criteria import *
 from treadle.nn.grids import *
 from treadle.nn.images import *
-from treadle.nn.margin_criteria import *
 from treadle.nn.norms import *
 from treadle.nn.shrinking import *
 from treadle.nn.unpooling import *
@@ -134,7 +124,6 @@ __all__ = [
     *criteria.__all__,
     *grids.__all__,
     *images.__all__,
-    *margin_criteria.__all__,
     *norms.__all__,
     *shrinking.__all__,
     "upsample",

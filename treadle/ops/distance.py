@@ -8,6 +8,7 @@ import numpy as np
 
 from treadle.base.dtypes import accumulator
 from treadle.base.errors import ArgumentError, ShapeError, TreadleError
+from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import align
@@ -72,49 +73,71 @@ def pair(x: Any, target: Any, name: str) -> tuple[Tensor, Tensor]:
     return a, b
 
 
+def _weighted(values: Tensor, weight: Any, reduction: str, name: str) -> Tensor:
+    """`reduced` values by the weights of the elements, if any; the mean is by them."""
+    if weight is None:
+        return reduced(values, reduction, name)
+    weights = as_tensor(weight)
+    if weights.shape != values.shape:
+        message = f"weights {weights.type} of values {values.type}"
+        raise ShapeError(message).located(name)
+    return reduced(values * weights, reduction, name, weights)
+
+
 @carried_wide
-def mse_loss(x: Any, target: Any, reduction: str = "mean") -> Tensor:
-    """(x - target)²; |x - target|² of complex numbers.
+def mse_loss(
+    prediction: Any, target: Any, reduction: str = "mean", weight: Any = None
+) -> Tensor:
+    """(prediction - target)², or |prediction - target|² of complex numbers; `weight`
+    has a number for each element, and the mean is by them.
 
     >>> float(td.mse_loss([1.0, 3.0], [1.0, 1.0]))
     2.0
     """
-    a, b = pair(x, target, "mse_loss")
-    return reduced(squared_modulus(a - b), reduction, "mse_loss")
+    a, b = pair(prediction, target, "mse_loss")
+    return _weighted(squared_modulus(a - b), weight, reduction, "mse_loss")
 
 
 @carried_wide
-def l1_loss(x: Any, target: Any, reduction: str = "mean") -> Tensor:
-    """|x - target|.
+def l1_loss(
+    prediction: Any, target: Any, reduction: str = "mean", weight: Any = None
+) -> Tensor:
+    """|prediction - target|, by weights as `mse_loss`.
 
     >>> float(td.l1_loss([1.0, 3.0], [1.0, 1.0]))
     1.0
     """
-    a, b = pair(x, target, "l1_loss")
-    return reduced(abs(a - b), reduction, "l1_loss")
+    a, b = pair(prediction, target, "l1_loss")
+    return _weighted(abs(a - b), weight, reduction, "l1_loss")
 
 
 @carried_wide
 def huber_loss(
-    x: Any, target: Any, delta: Any = 1.0, reduction: str = "mean"
+    prediction: Any,
+    target: Any,
+    reduction: str = "mean",
+    delta: Any = 1.0,
+    weight: Any = None,
 ) -> Tensor:
-    """d²/2 where d = |x - target| is at most delta, else delta (d - delta/2).
+    """d²/2 where d = |prediction - target| is at most delta, else delta (d - delta/2).
 
-    Huber, Robust estimation of a location parameter, 1964.
+    `weight` multiplies the elements; the mean is of these products, as torch's. Huber,
+    Robust estimation of a location parameter, 1964.
 
     >>> float(td.huber_loss([3.0], [0.0]))
     2.5
     """
-    a, b = pair(x, target, "huber_loss")
+    a, b = pair(prediction, target, "huber_loss")
     size = abs(a - b)
     near = minimum(size, delta)
     values = near * near * 0.5 + (size - near) * delta
+    values = values if weight is None else values * weight
     return reduced(values, reduction, "huber_loss")
 
 
 @carried_wide
 def smooth_l1_loss(
-    x: Any, target: Any, beta: Any = 1.0, reduction: str = "mean"
+    prediction: Any, target: Any, reduction: str = "mean", beta: Any = 1.0
 ) -> Tensor:
     """The Huber loss with delta = beta, divided by beta; |d| where beta is 0.
 
@@ -124,8 +147,8 @@ def smooth_l1_loss(
     2.0
     """
     if isinstance(beta, (int, float)) and beta == 0:
-        return l1_loss(x, target, reduction)
-    return huber_loss(x, target, beta, reduction) / beta
+        return l1_loss(prediction, target, reduction)
+    return huber_loss(prediction, target, reduction, beta) / beta
 
 
 @carried_wide
@@ -155,17 +178,18 @@ def poisson_nll_loss(
 
 @carried_wide
 def kl_div(
-    log_q: Any, p: Any, log_target: bool = False, reduction: str = "mean"
+    prediction: Any, target: Any, reduction: str = "mean", log_target: bool = False
 ) -> Tensor:
-    """p (log p - log q), 0 where p is: the terms of the divergence of q from p.
+    """p (log p - log q) of a prediction log q and a target p, 0 where p is: the terms
+    of the divergence of q from p.
 
     "sum" is the divergence, "batchmean" its mean over the first dimension.
-    `log_target` says that log p is given.
+    `log_target` says that the target is log p.
 
     >>> f"{float(td.kl_div(td.log([0.5, 0.5]), [1.0, 0.0], reduction='sum')):.4f}"
     '0.6931'
     """
-    a, b = pair(log_q, p, "kl_div")
+    a, b = pair(prediction, target, "kl_div")
     if log_target:
         mass = functions.exp(b)
         # log p of -inf is kept from gradients, which would be 0 times it.

@@ -101,12 +101,12 @@ class CrossEntropy(OfLabels):
 def cross_entropy(
     logits: Any,
     target: Any,
-    axis: Any = None,
-    *,
     weight: Any = None,
+    *,
+    axis: Any = None,
     ignore_index: int | None = None,
-    label_smoothing: Any = 0.0,
     reduction: str = "mean",
+    label_smoothing: Any = 0.0,
 ) -> Tensor:
     """-log softmax(logits)[label], for logits (n, classes, ...) and labels (n, ...).
 
@@ -181,21 +181,23 @@ class PickLabel(OfLabels):
 @provide
 @recorded
 def nll_loss(
-    log_probabilities: Any,
+    prediction: Any,
     target: Any,
-    axis: Any = None,
-    *,
     weight: Any = None,
+    *,
+    axis: Any = None,
     ignore_index: int | None = None,
     reduction: str = "mean",
 ) -> Tensor:
     """-x[label] for log-probabilities x (n, classes, ...) and labels (n, ...).
 
+    `weight` has a number for each class; the mean is by them.
+
     >>> float(td.nll_loss([[-1.0, -2.0]], [1]))
     2.0
     """
     try:
-        x, place = classes_of(log_probabilities, axis)
+        x, place = classes_of(prediction, axis)
         labels, kept = labels_of(target, ignore_index, x, place)
         named, x = x, functions.unname(x)
         losses = -PickLabel(place)(x, labels)

@@ -7,15 +7,18 @@ from typing import Any
 import numpy as np
 
 from treadle.base.errors import TreadleError
+from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Array, Cotangents, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.tensor import Tensor
-from treadle.ops.activation import sigmoid, softplus
+from treadle.ops.activation import relu, sigmoid, softplus
 from treadle.ops.cast import carried_wide
 from treadle.ops.distance import pair, reduced
 from treadle.ops.families import Elementwise
 from treadle.ops.labels import classes_of, is_label, labels_of, over_labels
 from treadle.ops.loss import PickLabel
+from treadle.ops.movement import broadcast_to
+from treadle.ops.pick import take
 from treadle.ops.power import log, log1p
 from treadle.ops.rearrange import expand_dims
 from treadle.ops.reduce import sum
@@ -56,16 +59,20 @@ class BinaryCrossEntropy(Elementwise, arity=2, takes="float"):
 
 @provide
 @carried_wide
-def binary_cross_entropy(p: Any, target: Any, *, reduction: str = "mean") -> Tensor:
+def binary_cross_entropy(
+    prediction: Any, target: Any, weight: Any = None, *, reduction: str = "mean"
+) -> Tensor:
     """-(t log p + (1 - t) log(1 - p)) of probabilities p; the logarithms stop at -100.
 
-    For logits, `binary_cross_entropy_with_logits` keeps what rounding p would lose.
+    `weight` multiplies the elements. For logits, `binary_cross_entropy_with_logits`
+    keeps what rounding p would lose.
 
     >>> f"{float(td.binary_cross_entropy([0.5], [1.0])):.4f}"
     '0.6931'
     """
-    a, t = pair(p, target, "binary_cross_entropy")
-    return reduced(BinaryCrossEntropy()(a, t), reduction, "binary_cross_entropy")
+    values = BinaryCrossEntropy()(*pair(prediction, target, "binary_cross_entropy"))
+    values = values if weight is None else values * weight
+    return reduced(values, reduction, "binary_cross_entropy")
 
 
 @carried_wide
@@ -99,14 +106,14 @@ class LogisticLoss(Elementwise, arity=2, takes="float"):
 def binary_cross_entropy_with_logits(
     logits: Any,
     target: Any,
-    *,
     weight: Any = None,
-    positive_weight: Any = None,
+    *,
     reduction: str = "mean",
+    pos_weight: Any = None,
 ) -> Tensor:
     """t log(1 + e^-x) + (1 - t) log(1 + e^x): binary cross entropy of sigmoid(x).
 
-    `weight` multiplies the elements, `positive_weight` their first term.
+    `weight` multiplies the elements, `pos_weight` their first term.
 
     >>> f"{float(td.binary_cross_entropy_with_logits([0.0], [1.0])):.4f}"
     '0.6931'
@@ -115,10 +122,10 @@ def binary_cross_entropy_with_logits(
     """
     name = "binary_cross_entropy_with_logits"
     x, t = pair(logits, target, name)
-    if positive_weight is None:
+    if pos_weight is None:
         values = LogisticLoss()(x, t)
     else:
-        values = t * softplus(-x) * positive_weight + (1.0 - t) * softplus(x)
+        values = t * softplus(-x) * pos_weight + (1.0 - t) * softplus(x)
     if weight is not None:
         values = values * weight
     return reduced(values, reduction, name)
@@ -180,35 +187,49 @@ def class_hinge_loss(
     0.5
     """
     x, place = classes_of(scores, axis)
+    _, values = _beaten(x, target, margin, 1, place, "class_hinge_loss")
+    return reduced(over_labels(values, x, place), reduction, "class_hinge_loss")
+
+
+def _beaten(
+    x: Tensor, target: Any, margin: Any, p: int, axis: int, name: str
+) -> tuple[Tensor, Tensor]:
+    """The labels, and for each the sum over the other classes of what they lack to be
+    behind by a margin, to a power."""
     try:
-        labels, _ = labels_of(target, None, x, place)
+        labels, _ = labels_of(target, None, x, axis)
     except TreadleError as error:
-        raise error.located("class_hinge_loss") from None
-    named, x = x, functions.unname(x)
-    at_label = expand_dims(PickLabel(place)(x, labels), place)
-    terms = maximum(x - at_label + margin, 0)
-    others = where(is_label(labels, x, place), 0, terms)
-    values = over_labels(sum(others, place), named, place)
-    return reduced(values, reduction, "class_hinge_loss")
+        raise error.located(name) from None
+    x = functions.unname(x)
+    at_label = expand_dims(PickLabel(axis)(x, labels), axis)
+    terms = relu(x - at_label + margin)
+    terms = terms if p == 1 else terms**p
+    return labels, sum(where(is_label(labels, x, axis), 0, terms), axis)
 
 
 @carried_wide
 def multi_margin_loss(
-    scores: Any,
+    prediction: Any,
     target: Any,
+    p: int = 1,
     margin: Any = 1.0,
-    axis: Any = None,
-    *,
+    weight: Any = None,
     reduction: str = "mean",
+    *,
+    axis: Any = None,
 ) -> Tensor:
-    """`class_hinge_loss` divided by the number of classes.
+    """The mean over classes c of max(0, margin - x[label] + x[c])^p, 0 for the label.
+
+    `weight` has a number for each class, by which its labels count.
 
     >>> float(td.multi_margin_loss([[0.0, 2.0, 1.0, 1.5]], [1]))
     0.125
     """
-    x, place = classes_of(scores, axis)
-    total = class_hinge_loss(x, target, margin, place, reduction=reduction)
-    return total / max(x.type.shape[place], 1)
+    x, place = classes_of(prediction, axis)
+    labels, values = _beaten(x, target, margin, p, place, "multi_margin_loss")
+    values = values / max(x.type.shape[place], 1)
+    values = values if weight is None else values * take(weight, labels)
+    return reduced(over_labels(values, x, place), reduction, "multi_margin_loss")
 
 
 @carried_wide
@@ -226,7 +247,9 @@ def margin_ranking_loss(
     2.0
     """
     a, b = pair(first, second, "margin_ranking_loss")
-    lead, t = pair(a - b, target, "margin_ranking_loss")
+    t = as_tensor(target)
+    t = broadcast_to(t, a.type.shape) if t.type.shape else t
+    lead, t = pair(a - b, t, "margin_ranking_loss")
     return reduced(maximum(margin - t * lead, 0), reduction, "margin_ranking_loss")
 
 
