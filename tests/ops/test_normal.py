@@ -37,7 +37,7 @@ def test_nothing_is_dropped_in_use(dropping: Any) -> None:
     x = td.asarray(X)
     assert dropping(x, 0.5, training=False) is x
     assert dropping(x, 0.0) is x
-    with pytest.raises(td.ArgumentError, match="below 1"):
+    with pytest.raises(td.ArgumentError, match="from 0 to 1"):
         dropping(x, 1.5)
 
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 from treadle.base.dtypes import is_inexact
@@ -37,12 +36,11 @@ from treadle.ops.cast import addend, as_float, carried_wide
 from treadle.ops.contract import matmul_transposed
 from treadle.ops.convolution import conv1d, conv2d, conv3d
 from treadle.ops.dropout import alpha_dropout as plain_alpha
-from treadle.ops.dropout import dropout as plain_dropout
+from treadle.ops.dropout import dropout
 from treadle.ops.elementary import tanh
-from treadle.ops.movement import reshape
 from treadle.ops.naming import by_role
+from treadle.ops.normalization import group_norm, standardize
 from treadle.ops.normalization import rms_norm as root_mean_square
-from treadle.ops.normalization import standardize
 from treadle.ops.pick import one_hot
 from treadle.ops.pooling import (
     avg_pool1d,
@@ -52,7 +50,7 @@ from treadle.ops.pooling import (
     max_pool2d,
     max_pool3d,
 )
-from treadle.ops.products import bilinear as plain_bilinear
+from treadle.ops.products import bilinear
 from treadle.ops.promotion import finfo
 from treadle.ops.rectifier import (
     between,
@@ -65,10 +63,11 @@ from treadle.ops.rectifier import (
     leaky_relu,
     prelu,
     relu6,
+    tanh_shrink,
 )
 from treadle.ops.repeat import repeat
 from treadle.ops.select import where
-from treadle.ops.softmax import log_softmax, softmax
+from treadle.ops.softmax import log_softmax, softmax, softmin
 from treadle.ops.transposed import conv_transpose1d, conv_transpose2d, conv_transpose3d
 from treadle.ops.upsample import upsample as resized
 
@@ -117,9 +116,11 @@ __all__ = [
     "sigmoid",
     "silu",
     "softmax",
+    "softmin",
     "softplus",
     "softsign",
     "tanh",
+    "tanhshrink",
     *bags.__all__,
     *criteria.__all__,
     *grids.__all__,
@@ -131,6 +132,7 @@ __all__ = [
 ]
 
 hardsigmoid, hardswish, logsigmoid = hard_sigmoid, hard_swish, log_sigmoid
+tanhshrink = tanh_shrink
 
 
 @by_role()
@@ -176,30 +178,6 @@ def hardtanh(x: Any, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     return between(as_float(x), min_val, max_val)
 
 
-def bilinear(x1: Any, x2: Any, weight: Any, bias: Any = None) -> Tensor:
-    """y_k = x1 W_k x2ᵀ + b_k with W of shape (out, in1, in2).
-
-    >>> bilinear([[1.0, 2.0]], [[3.0]], [[[1.0], [1.0]]]).tolist()
-    [[9.0]]
-    """
-    return plain_bilinear(x1, weight, x2, bias)
-
-
-def _probability(p: float) -> None:
-    if not 0.0 <= p <= 1.0:
-        raise ArgumentError(f"a probability is from 0 to 1, got {p}")
-
-
-def dropout(x: Any, p: float = 0.5, training: bool = True) -> Tensor:
-    """In training each element is 0 with probability p, else x / (1 - p).
-
-    >>> dropout([1.0, 2.0], 0.5, training=False).tolist()
-    [1.0, 2.0]
-    """
-    node = as_tensor(x)
-    return _dropped(node, node.shape, p, training)
-
-
 def channel_dropout(x: Any, p: float = 0.5, training: bool = True) -> Tensor:
     """Whole channels of (n, channels, ...) dropped.
 
@@ -207,21 +185,10 @@ def channel_dropout(x: Any, p: float = 0.5, training: bool = True) -> Tensor:
     np.False_
     """
     node = as_tensor(x)
-    shape = (*node.shape[:2], *(1,) * (node.ndim - 2))
-    return _dropped(node, shape, p, training)
+    return dropout(node, p, training, shared=tuple(range(2, node.ndim)))
 
 
 dropout1d = dropout2d = dropout3d = channel_dropout
-
-
-def _dropped(x: Tensor, shape: tuple[int, ...], p: float, training: bool) -> Tensor:
-    _probability(p)
-    if not training or p == 0.0:
-        return x
-    if p == 1.0:
-        return where(False, x, 0.0)
-    shared = tuple(k for k, n in enumerate(shape) if n != x.shape[k])
-    return plain_dropout(x, p, shared=shared)
 
 
 def alpha_dropout(x: Any, p: float = 0.5, training: bool = False) -> Tensor:
@@ -233,13 +200,7 @@ def alpha_dropout(x: Any, p: float = 0.5, training: bool = False) -> Tensor:
     >>> alpha_dropout([1.0]).tolist()
     [1.0]
     """
-    _probability(p)
-    node = as_tensor(x)
-    if not training or p == 0.0:
-        return node
-    if p == 1.0:
-        return where(False, node, 0.0)
-    return plain_alpha(node, p)
+    return plain_alpha(x, p, training)
 
 
 def _last(x: Tensor, normalized_shape: Any, name: str) -> tuple[int, ...]:
@@ -289,30 +250,6 @@ def rms_norm(
         eps = finfo(dtype if is_inexact(dtype) else "float32").eps
     y = root_mean_square(node, axis=axes, eps=eps)
     return y if weight is None else y * weight
-
-
-@recorded
-@by_role()
-def group_norm(
-    x: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5
-) -> Tensor:
-    """Each sample of (n, channels, ...) normalized over groups of channels.
-
-    >>> group_norm([[[1.0, 3.0]]], 1, eps=0.0).tolist()
-    [[[-1.0, 1.0]]]
-    """
-    node = as_tensor(x)
-    if node.ndim < 2 or node.shape[1] % num_groups:
-        raise ShapeError(f"{num_groups} groups do not divide {node.type}").located(
-            "group_norm"
-        )
-    n, c = node.shape[:2]
-    size = math.prod(node.shape[2:]) * (c // num_groups)
-    flat = standardize(reshape(node, (n, num_groups, size)), 2, eps)
-    y = reshape(flat, node.shape)
-    wide = (1, c, *(1,) * (node.ndim - 2))
-    y = y if weight is None else y * reshape(weight, wide)
-    return y if bias is None else y + reshape(bias, wide)
 
 
 def interpolate(

@@ -19,6 +19,7 @@ from treadle.ops.cast import as_float, carried_wide
 from treadle.ops.movement import permute_dims, reshape
 from treadle.ops.pooling import adaptive_avg_pool, avg_pool, max_pool
 from treadle.ops.upsample import upsample
+from treadle.ops.window import unfold
 
 __all__ = [
     "adaptive_avg_pool1d",
@@ -113,17 +114,6 @@ def _reordered(x: Tensor, last: Sequence[int]) -> Tensor:
 # -- windows and borders -----------------------------------------------------------
 
 
-def unfold(
-    x: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
-) -> Tensor:
-    """The windows of x[n, c, *spatial] as columns [n, c * kernel, windows].
-
-    >>> unfold([[[[1.0, 2.0, 3.0]]]], (1, 2)).tolist()
-    [[[1.0, 2.0], [2.0, 3.0]]]
-    """
-    return window.unfold(x, kernel_size, stride, padding, dilation)
-
-
 def fold(
     x: Any,
     output_size: Any,
@@ -138,7 +128,7 @@ def fold(
     [[[[1.0, 4.0, 3.0]]]]
     """
     size = (output_size,) * 2 if isinstance(output_size, int) else output_size
-    return window.fold(x, size, kernel_size, stride, padding, dilation)
+    return window.fold(x, size, kernel_size, dilation, padding, stride)
 
 
 def pad(x: Any, pad: Any, mode: str = "constant", value: Any = None) -> Tensor:

@@ -13,7 +13,7 @@ from treadle.ops.flow import stop_gradient
 from treadle.ops.naming import by_role
 from treadle.ops.normalization import batch_norm as channel_norm
 from treadle.ops.normalization import instance_norm as plane_norm
-from treadle.ops.normalization import local_response_norm as response_norm
+from treadle.ops.normalization import local_response_norm
 from treadle.ops.normalization import normalize as by_length
 from treadle.ops.norms import norm
 
@@ -35,17 +35,6 @@ def normalize(x: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12) -> Tenso
         return by_length(x, dim, eps)
     node = as_float(x)
     return node / functions.maximum(norm(node, p, dim, keepdims=True), eps)
-
-
-def local_response_norm(
-    x: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
-) -> Tensor:
-    """x / (k + alpha mean(x²))^beta, the mean over `size` channels around each.
-
-    >>> local_response_norm([[2.0, 2.0]], 1, alpha=0.75, beta=1.0).tolist()
-    [[0.5, 0.5]]
-    """
-    return response_norm(x, size, alpha, beta, k)
 
 
 @by_role()

@@ -11,18 +11,15 @@ from treadle.ops.cast import as_float
 from treadle.ops.flow import stop_gradient
 from treadle.ops.pick import one_hot
 from treadle.ops.random import gumbel, uniform
-from treadle.ops.rectifier import leaky_relu, tanh_shrink
+from treadle.ops.rectifier import leaky_relu
 from treadle.ops.select import clip, where
 from treadle.ops.softmax import softmax
-from treadle.ops.softmax import softmin as plain_softmin
 
 __all__ = [
     "gumbel_softmax",
     "hardshrink",
     "rrelu",
-    "softmin",
     "softshrink",
-    "tanhshrink",
     "threshold",
 ]
 
@@ -46,24 +43,6 @@ def softshrink(x: Any, lambd: float = 0.5) -> Tensor:
     """
     node = as_float(x)
     return node - clip(node, -lambd, lambd)
-
-
-def tanhshrink(x: Any) -> Tensor:
-    """x - tanh(x).
-
-    >>> f"{float(tanhshrink(1.0)):.4f}"
-    '0.2384'
-    """
-    return tanh_shrink(x)
-
-
-def softmin(x: Any, dim: int = -1, *, dtype: Any = None) -> Tensor:
-    """softmax(-x) along `dim`, of x in a `dtype` if one is given.
-
-    >>> softmin([1.0, 1.0]).tolist()
-    [0.5, 0.5]
-    """
-    return plain_softmin(x, dim, dtype=dtype)
 
 
 def threshold(x: Any, threshold: float, value: float) -> Tensor:

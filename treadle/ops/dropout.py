@@ -91,11 +91,14 @@ def _idle(p: Any, training: bool, name: str) -> bool:
     """Whether nothing is to be dropped; a probability out of range is an error."""
     if isinstance(p, Operand):
         return not training
-    if not 0.0 <= p < 1.0:
-        raise ArgumentError(
-            f"a probability of dropping is from 0 to below 1, got {p}"
-        ).located(name)
+    if not 0.0 <= p <= 1.0:
+        raise ArgumentError(f"a probability is from 0 to 1, got {p}").located(name)
     return not training or p == 0.0
+
+
+def _drops_all(p: Any) -> bool:
+    """Whether nothing is kept, which no scale makes up for."""
+    return not isinstance(p, Operand) and p == 1.0
 
 
 def _scalar(p: Any) -> Tensor:
@@ -118,6 +121,8 @@ def dropout(x: Any, p: Any = 0.5, training: bool = True, shared: Any = ()) -> Te
     node = as_float(x)
     if _idle(p, training, "dropout"):
         return node
+    if _drops_all(p):
+        return functions.where(False, node, 0)
     together = normalize_axes(shared, node.type)
     mask = tuple(1 if k in together else n for k, n in enumerate(node.type.shape))
     return Dropout(mask)(node, _scalar(p), draw_node())
@@ -152,6 +157,8 @@ def alpha_dropout(x: Any, p: Any = 0.5, training: bool = True) -> Tensor:
     node = as_float(x)
     if _idle(p, training, "alpha_dropout"):
         return node
+    if _drops_all(p):
+        return functions.where(False, node, 0)
     a = ((1.0 - p) * (1.0 + p * SELU_LOW**2)) ** -0.5
     return functions.where(_kept(node, p), node, SELU_LOW) * a - a * p * SELU_LOW
 
@@ -167,6 +174,8 @@ def gaussian_dropout(x: Any, p: Any = 0.5, training: bool = True) -> Tensor:
     node = as_float(x)
     if _idle(p, training, "gaussian_dropout"):
         return node
+    if _drops_all(p):
+        raise ArgumentError("p is below 1").located("gaussian_dropout")
     return node * (_noise(node, (p / (1.0 - p)) ** 0.5) + 1.0)
 
 

@@ -14,6 +14,7 @@ from treadle.base.types import Type, normalize_axes, normalize_axis, resolve_axi
 from treadle.graph.leaves import constant_node
 from treadle.graph.op import Array, Cotangents, family, op
 from treadle.graph.operators import Operand, functions, provide
+from treadle.graph.recorded import recorded
 from treadle.graph.rows import shifted
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import over_axes
@@ -259,8 +260,9 @@ def batch_norm(
 
 
 @provide
+@recorded
 def group_norm(
-    x: Any, groups: int, weight: Any = None, bias: Any = None, eps: Any = 1e-5
+    x: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: Any = 1e-5
 ) -> Tensor:
     """Each sample of (n, channels, ...) standardized over groups of channels.
 
@@ -270,13 +272,13 @@ def group_norm(
     [[[-1.0, 1.0]]]
     """
     node = as_float(x)
-    if node.type.ndim < 2 or groups < 1 or node.type.shape[1] % groups:
-        raise ShapeError(f"{groups} groups do not divide {node.type}").located(
+    if node.type.ndim < 2 or num_groups < 1 or node.type.shape[1] % num_groups:
+        raise ShapeError(f"{num_groups} groups do not divide {node.type}").located(
             "group_norm"
         )
     n, c, *rest = node.type.shape
-    size = math.prod(rest) * (c // groups)
-    y = standardize(reshape(node, (n, groups, size)), 2, eps)
+    size = math.prod(rest) * (c // num_groups)
+    y = standardize(reshape(node, (n, num_groups, size)), 2, eps)
     y = reshape(y, node.type.shape, axes=node.type.axes)
     return _affine(y, weight, bias, (1,), "group_norm")
 

@@ -40,14 +40,15 @@ def affine(x: Any, w: Any, b: Any = None) -> Tensor:
 
 
 @provide
-def bilinear(x: Any, w: Any, y: Any, b: Any = None) -> Tensor:
-    """z[.., k] = sum over i, j of x[.., i] w[k, i, j] y[.., j], with a bias for each k.
+def bilinear(x1: Any, x2: Any, weight: Any, bias: Any = None) -> Tensor:
+    """y[.., k] = sum over i, j of x1[.., i] weight[k, i, j] x2[.., j], with a bias for
+    each k.
 
-    >>> td.bilinear([1.0, 2.0], [[[1.0], [1.0]]], [3.0]).tolist()
+    >>> td.bilinear([1.0, 2.0], [3.0], [[[1.0], [1.0]]]).tolist()
     [9.0]
     """
-    z = einsum("...i,kij,...j->...k", x, w, y)
-    return z if b is None else add(z, b)
+    y = einsum("...i,kij,...j->...k", x1, weight, x2)
+    return y if bias is None else add(y, bias)
 
 
 @provide

@@ -215,7 +215,7 @@ class Unfold(Window):
 
 @provide
 def unfold(
-    x: Any, kernel: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1
+    x: Any, kernel: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
 ) -> Tensor:
     """The windows of x[n, c, *spatial] as columns [n, c * kernel, windows] (img2col).
 
@@ -268,9 +268,9 @@ def fold(
     x: Any,
     extents: Any,
     kernel: Any,
-    stride: Any = 1,
-    padding: Any = 0,
     dilation: Any = 1,
+    padding: Any = 0,
+    stride: Any = 1,
 ) -> Tensor:
     """Columns as `unfold` gives them, added into an image of `extents`.
 

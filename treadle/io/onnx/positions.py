@@ -223,4 +223,4 @@ def _image(node: OnnxNode, x: Tensor, extents: Array, block: Array) -> Tensor:
     if not len(shape) == len(apart) == len(steps) == len(pads) / 2 == rank:
         raise ValueError(f"a block {kernel} of an image {shape}")
     borders = [(pads[k], pads[rank + k]) for k in range(rank)]
-    return td.fold(x, shape, kernel, steps, borders, apart)
+    return td.fold(x, shape, kernel, apart, borders, steps)
