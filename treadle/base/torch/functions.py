@@ -28,7 +28,6 @@ bitwise_not td.bitwise_invert
 block_diag ~ td.pad, and td.concat
 bmm td.matmul
 broadcast_tensors td.broadcast_arrays
-broadcast_shapes np.broadcast_shapes
 bucketize td.searchsorted(boundaries, x)
 cat td.concat
 cdist td.sqrt(td.squared_distance(x[:, None], y[None], axis=-1))
@@ -51,15 +50,12 @@ deg2rad td.radians
 detach td.stop_gradient
 diag_embed x[..., None] * td.eye(n)
 diagflat td.diag
-diff x[1:] - x[:-1]
 dist td.norm(x - y)
 div td.divide
 dsplit td.split(x, parts, axis=2)
 dstack td.concat(xs, axis=2)
-empty_like td.zeros(x.shape, x.dtype)
 enable_grad the rule outside of td.no_grad()
 device td.options(engine=...)
-empty td.zeros
 eq td.equal
 erfinv ~ td.callback of SciPy's erfinv
 exp2 td.pow(2.0, x)
@@ -78,7 +74,6 @@ fmin td.where(td.isnan(x), y, td.minimum(x, y))
 frac x - td.trunc(x)
 from_numpy td.asarray
 frombuffer td.asarray(np.frombuffer(...))
-full_like td.full(x.shape, value, x.dtype)
 ge td.greater_equal
 ger td.outer
 GradScaler td.optim.LossScale
@@ -102,14 +97,12 @@ inverse td.linalg.inv
 is_tensor isinstance(x, td.Tensor)
 is_floating_point x.is_floating_point()
 is_grad_enabled True outside of td.no_grad()
-isin td.any(x[..., None] == values, axis=-1)
 isneginf x == -float("inf")
 isposinf x == float("inf")
 isreal td.imag(x) == 0
 jit td.function, or td.save of a td.computation
 kthvalue td.kth_value
 le td.less_equal
-linspace start + td.arange(n) * step
 logaddexp2 td.log2(td.pow(2.0, x) + td.pow(2.0, y))
 logcumsumexp td.cumulative_logsumexp
 logit td.log(x) - td.log1p(-x)
@@ -134,7 +127,6 @@ ne td.not_equal
 neg td.negative
 normal td.random.normal
 numel x.numel()
-ones_like td.ones(x.shape, x.dtype)
 permute td.permute_dims
 pinverse td.linalg.pinv
 poisson ~ td.callback of a generator
@@ -187,7 +179,6 @@ vdot td.vecdot
 vsplit td.split(x, parts, axis=0)
 vstack td.concat(xs, axis=0)
 xlogy x * td.safelog(y)
-zeros_like td.zeros(x.shape, x.dtype)
 amp td.autocast, and td.optim.LossScale for its scaler
 cartesian_prod td.meshgrid
 corrcoef ~ td.linalg.matmul of centered rows
@@ -204,18 +195,13 @@ scatter_reduce ~ td.scatter_add
 segment_reduce ~ td.scatter_add
 set_default_device td.set_options(engine=...)
 set_float32_matmul_precision td.autocast
-set_printoptions np.set_printoptions
 sparse td.CSR
 stft td.fft.rfft of td.unfold's windows
-tril_indices np.tril_indices
-triu_indices np.triu_indices
 unique_consecutive ~ td.unique_values
-unravel_index np.unravel_index
 autograd td.grad, td.vjp and td.custom_gradient
 backends td.options
 cuda td.options(engine=...)
 distributions td.random
-fft ~ td.callback of np.fft's functions
 hub td.load of a file
 multiprocessing td.data.Loader(prefetch=...)
 onnx td.to_onnx and td.from_onnx
@@ -248,29 +234,23 @@ combinations x[np.array([*itertools.combinations(range(n), r)])]
 contiguous_format ~ td.permute_dims, as tensors have no strides
 diagonal_scatter x.at[ids, ids].set(values)
 empty_strided td.empty
-frexp np.frexp
 frobenius_norm td.linalg.matrix_norm
-gcd np.gcd
 geqrf td.linalg.qr
 get_default_device td.options(engine=...)
 hamming_window np.hamming(n + 1)[:-1]
 hann_window np.hanning(n + 1)[:-1]
 histogram td.scatter_add(td.zeros(n), td.searchsorted(edges, x), 1.0)
-histogramdd np.histogramdd
-i0 np.i0
 igamma scipy.special.gammainc
 igammac scipy.special.gammaincc
 index_reduce x.at[ids].max(values)
 is_signed x.dtype.kind != "u"
 kaiser_window np.kaiser(n + 1, beta)[:-1]
-lcm np.lcm
 ldexp x * td.pow(2.0, n)
 lobpcg td.linalg.eigh
 lu ~ td.linalg.qr
 lu_solve td.linalg.solve
 lu_unpack ~ td.linalg.qr
 mvlgamma ~ td.lgamma
-nanquantile np.nanquantile
 narrow_copy x[a:b]
 nonzero_static td.nonzero
 nuclear_norm td.linalg.matrix_norm(x, ord="nuc")
@@ -287,6 +267,10 @@ unsafe_split td.split(x, sizes, axis)
 """
 # Functions of the same name in other modules.
 _ELSEWHERE = {
+    "np": """
+frexp gcd histogramdd i0 lcm nanquantile set_printoptions tril_indices triu_indices
+unravel_index
+""",
     "td.linalg": """
 cholesky cross det logdet lstsq matrix_exp matrix_power matrix_rank qr slogdet solve
 svd triangular_solve eig

@@ -14,6 +14,8 @@ unique xlogy arccos arccosh arcsin arcsinh arctan arctanh cov deg2rad diagflat f
 flipud heaviside hsplit isreal nanmedian rad2deg vsplit corrcoef diagonal_scatter eig
 geqrf histogram index_reduce is_nonzero is_signed ldexp logaddexp2 narrow_copy
 nonzero_static put select_scatter slice_scatter stft symeig unsafe_chunk unsafe_split
+angle diag diagonal digamma frexp i0 lgamma nan_to_num nonzero positive signbit sinc
+trace
 """
 # Methods whose name has an underscore behind it where they change x: others here, and
 # functions.
@@ -22,6 +24,7 @@ abs exp ceil cos erf floor log log10 log1p log2 reciprocal rsqrt sign sin square
 trunc tril triu relu round sigmoid sqrt tanh expm1 acos acosh asin asinh atan atanh
 erfc swapaxes swapdims
 """
+_CHANGING_OF_TWO = "atan2 eq ge gt le logical_xor lt ne"
 _CHANGING_FUNCTIONS = """
 logical_not sinh cosh bitwise_and bitwise_or bitwise_xor greater greater_equal hypot
 less less_equal negative nextafter not_equal polygamma
@@ -38,7 +41,6 @@ addmv x + a @ v
 addr x + td.outer(u, v)
 allclose td.allclose(x, y)
 aminmax x.min(axis), x.max(axis)
-angle td.angle(x)
 baddbmm x + a @ b
 bitwise_and x & y
 bitwise_not ~x
@@ -56,9 +58,6 @@ cuda x, with td.options(engine=...) around what computes with it,
 cummax td.cumulative_max(x, axis)
 cummin -td.cumulative_max(-x, axis)
 data x.detach(), and of a Variable v.assign(e) to change it,
-diag td.diag(x)
-diagonal td.diagonal(x)
-digamma td.digamma(x)
 dot td.dot(x, y)
 equal bool((x == y).all())
 fix x.trunc()
@@ -82,12 +81,10 @@ kthvalue td.kth_value(x, k, axis)
 lerp td.lerp(x, y, weight)
 less x < y
 less_equal x <= y
-lgamma td.lgamma(x)
 logaddexp td.logaddexp(x, y)
 logcumsumexp td.cumulative_logsumexp(x, axis)
 matrix_power td.linalg.matrix_power(x, n)
 multinomial td.random.categorical(x.log())
-nan_to_num td.nan_to_num(x)
 median td.median(x, axis)
 ndimension x.ndim
 grad td.grad(y, [x]), and p.grad after backward() of a Parameter,
@@ -98,12 +95,10 @@ new_full td.full(shape, value, x.dtype)
 new_ones td.ones(shape, x.dtype)
 new_tensor td.asarray(values, x.dtype)
 new_zeros td.zeros(shape, x.dtype)
-nonzero td.nonzero(x)
 norm td.norm(x, ord, axis)
 not_equal x != y
 outer td.outer(x, y)
 pin_memory x
-positive td.positive(x)
 prelu td.prelu(x, slope)
 quantile ~ td.kth_value(x, k, axis)
 register_hook td.custom_gradient, or td.scale_gradient and its like,
@@ -117,8 +112,6 @@ scatter_reduce ~ td.scatter_add(x, index, values, axis)
 select td.take(x, index, axis)
 sgn x.sign()
 short x.astype("int16")
-signbit td.signbit(x)
-sinc td.sinc(x)
 sort td.sort(x, axis), and td.argsort(x, axis) for the places,
 split td.split(x, parts, axis), by a number of parts or a list of sizes,
 rot90 td.flip(x.swapaxes(0, 1), 0)
@@ -129,7 +122,6 @@ take_along_dim td.take_along_axis(x, indices, axis)
 to x.astype(dtype), as there is one device,
 to_dense x
 to_sparse td.CSR
-trace td.trace(x)
 true_divide x / y
 unfold ~ td.unfold
 unique_consecutive ~ td.unique_values(x)
@@ -208,9 +200,7 @@ cholesky_solve td.linalg.solve(x @ td.matrix_transpose(x), b)
 coalesce x, of which each element is stored once,
 dequantize x.astype("float32")
 dsplit td.split(x, sizes, 2)
-frexp np.frexp(x)
 gcd np.gcd(x, y)
-i0 np.i0(x)
 igamma scipy.special.gammainc(x, y)
 igammac scipy.special.gammaincc(x, y)
 is_cpu True, as x.device tells,
@@ -234,14 +224,6 @@ to_sparse_csr td.CSR
 triangular_solve td.linalg.triangular_solve(x, b)
 untyped_storage x.numpy().data
 addbmm x + td.sum(y @ z, 0)
-atan2_ v.assign(v.atan2(...)), of a Variable,
-eq_ v.assign(v.eq(...)), of a Variable,
-ge_ v.assign(v.ge(...)), of a Variable,
-gt_ v.assign(v.gt(...)), of a Variable,
-le_ v.assign(v.le(...)), of a Variable,
-logical_xor_ v.assign(v.logical_xor(...)), of a Variable,
-lt_ v.assign(v.lt(...)), of a Variable,
-ne_ v.assign(v.ne(...)), of a Variable,
 """
 
 
@@ -249,9 +231,10 @@ def _methods() -> dict[str, str]:
     """What stands for each method."""
     methods = dict(line.split(" ", 1) for line in _OTHERS.strip().splitlines())
     for name in _FUNCTIONS.split():
-        here = FUNCTIONS[name]
-        methods[name] = f"{here}(x)" if re.fullmatch(r"td[\w.]*", here) else here
+        here = FUNCTIONS.get(name, f"td.{name}")
+        methods[name] = f"{here}(x)" if re.fullmatch(r"(td|np)[\w.]*", here) else here
     changed = {name: f"v.{name}()" for name in _CHANGING.split()}
+    changed |= {name: f"v.{name}(...)" for name in _CHANGING_OF_TWO.split()}
     changed |= {name: f"td.{name}(v)" for name in _CHANGING_FUNCTIONS.split()}
     for name in _CHANGING_OTHERS.split():
         changed[name] = re.sub(r"\bx\b", "v", methods[name])
