@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,8 +21,11 @@ from treadle.ops.distance import (
     l1_loss,
     mse_loss,
     pair,
+    pairwise_distance,
     reduced,
     smooth_l1_loss,
+    triplet_margin_loss,
+    triplet_margin_with_distance_loss,
 )
 from treadle.ops.flow import stop_gradient
 from treadle.ops.loss import cross_entropy, nll_loss
@@ -132,18 +134,6 @@ def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Tens
 
 
 @carried_wide
-def pairwise_distance(
-    x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
-) -> Tensor:
-    """The norm of order p of x - y + eps along the last dimension.
-
-    >>> f"{float(pairwise_distance([3.0, 4.0], [0.0, 0.0])):.3f}"
-    '5.000'
-    """
-    return norm(as_float(x1) - as_tensor(x2) + eps, p, -1, keepdims=keepdim)
-
-
-@carried_wide
 def pdist(x: Any, p: float = 2.0) -> Tensor:
     """The distances of all pairs of rows i < j of x[n, width], row by row.
 
@@ -216,57 +206,3 @@ def multilabel_soft_margin_loss(
     values = LogisticLoss()(x, t)
     values = values if weight is None else values * weight
     return reduced(functions.mean(values, -1), reduction, "multilabel_soft_margin_loss")
-
-
-@carried_wide
-def triplet_margin_with_distance_loss(
-    anchor: Any,
-    positive: Any,
-    negative: Any,
-    *,
-    distance_function: Callable[[Any, Any], Tensor] | None = None,
-    margin: float = 1.0,
-    swap: bool = False,
-    reduction: str = "mean",
-) -> Tensor:
-    """max(0, d(anchor, positive) - d(anchor, negative) + margin) for a distance d.
-
-    With `swap` the nearer of anchor and positive counts for the negative.
-
-    >>> float(triplet_margin_with_distance_loss(
-    ...     [[0.0]], [[2.0]], [[1.0]], distance_function=lambda x, y: abs(x - y)))
-    2.0
-    """
-    d = pairwise_distance if distance_function is None else distance_function
-    a, p, n = as_tensor(anchor), as_tensor(positive), as_tensor(negative)
-    near, far = d(a, p), d(a, n)
-    if swap:
-        far = functions.minimum(far, d(p, n))
-    values = maximum(near - far + margin, 0)
-    return reduced(values, reduction, "triplet_margin_with_distance_loss")
-
-
-def triplet_margin_loss(
-    anchor: Any,
-    positive: Any,
-    negative: Any,
-    margin: float = 1.0,
-    p: float = 2.0,
-    eps: float = 1e-6,
-    swap: bool = False,
-    reduction: str = "mean",
-) -> Tensor:
-    """max(0, |anchor - positive| - |anchor - negative| + margin), by norms of order p.
-
-    >>> f"{float(triplet_margin_loss([[0.0]], [[2.0]], [[1.0]])):.3f}"
-    '2.000'
-    """
-    return triplet_margin_with_distance_loss(
-        anchor,
-        positive,
-        negative,
-        distance_function=lambda x, y: pairwise_distance(x, y, p, eps),
-        margin=margin,
-        swap=swap,
-        reduction=reduction,
-    )

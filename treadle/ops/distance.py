@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from treadle.graph.tensor import Tensor
 from treadle.ops.align import align
 from treadle.ops.cast import as_float, astype, carried_wide, operands
 from treadle.ops.normalization import normalize
-from treadle.ops.power import log, sqrt, square, squared_modulus
+from treadle.ops.norms import norm
+from treadle.ops.power import log, squared_modulus
 from treadle.ops.reduce import sum
 from treadle.ops.rounding import abs
 from treadle.ops.select import maximum, minimum, where
@@ -254,28 +256,68 @@ def cosine_embedding_loss(
 
 
 @carried_wide
+def pairwise_distance(
+    x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
+) -> Tensor:
+    """The norm of order p of x - y + eps along the last dimension.
+
+    >>> f"{float(pairwise_distance([3.0, 4.0], [0.0, 0.0])):.3f}"
+    '5.000'
+    """
+    return norm(as_float(x1) - as_tensor(x2) + eps, p, -1, keepdims=keepdim)
+
+
+@carried_wide
+def triplet_margin_with_distance_loss(
+    anchor: Any,
+    positive: Any,
+    negative: Any,
+    *,
+    distance_function: Callable[[Any, Any], Tensor] | None = None,
+    margin: float = 1.0,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> Tensor:
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin) for a distance d.
+
+    With `swap` the nearer of anchor and positive counts for the negative.
+
+    >>> float(triplet_margin_with_distance_loss(
+    ...     [[0.0]], [[2.0]], [[1.0]], distance_function=lambda x, y: abs(x - y)))
+    2.0
+    """
+    d = pairwise_distance if distance_function is None else distance_function
+    a, p, n = as_tensor(anchor), as_tensor(positive), as_tensor(negative)
+    near, far = d(a, p), d(a, n)
+    if swap:
+        far = minimum(far, d(p, n))
+    values = maximum(near - far + margin, 0)
+    return reduced(values, reduction, "triplet_margin_with_distance_loss")
+
+
 def triplet_margin_loss(
     anchor: Any,
     positive: Any,
     negative: Any,
-    margin: Any = 1.0,
-    axis: Any = -1,
+    margin: float = 1.0,
+    p: float = 2.0,
+    eps: float = 1e-6,
+    swap: bool = False,
     reduction: str = "mean",
 ) -> Tensor:
-    """max(0, |anchor - positive| - |anchor - negative| + margin).
+    """max(0, |anchor - positive| - |anchor - negative| + margin), by norms of order p.
 
-    Distances are sqrt(sum of squares + 1e-12), smooth where points meet. Balntas et
-    al., 2016.
+    Balntas et al., Learning local feature descriptors with triplets, 2016.
 
     >>> f"{float(td.triplet_margin_loss([[0.0]], [[2.0]], [[1.0]])):.3f}"
     '2.000'
     """
-    near = _apart(anchor, positive, axis)
-    far = _apart(anchor, negative, axis)
-    values = maximum(near - far + margin, 0)
-    return reduced(values, reduction, "triplet_margin_loss")
-
-
-def _apart(x: Any, y: Any, axis: Any) -> Tensor:
-    a, b = pair(x, y, "triplet_margin_loss")
-    return sqrt(sum(square(a - b), axis) + 1e-12)
+    return triplet_margin_with_distance_loss(
+        anchor,
+        positive,
+        negative,
+        distance_function=lambda x, y: pairwise_distance(x, y, p, eps),
+        margin=margin,
+        swap=swap,
+        reduction=reduction,
+    )
