@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from treadle.base.dtypes import is_inexact
-from treadle.base.errors import ArgumentError, ShapeError
+from treadle.base.errors import ShapeError
 from treadle.base.torch import missing
 from treadle.base.types import as_shape
 from treadle.graph.leaves import as_tensor
@@ -20,8 +20,8 @@ from treadle.nn.images import *
 from treadle.nn.norms import *
 from treadle.nn.shrinking import *
 from treadle.nn.unpooling import *
-from treadle.ops.activation import gelu as exact_gelu
 from treadle.ops.activation import (
+    gelu,
     log_sigmoid,
     mish,
     relu,
@@ -56,7 +56,6 @@ from treadle.ops.rectifier import (
     between,
     celu,
     elu,
-    gelu_tanh,
     glu,
     hard_sigmoid,
     hard_swish,
@@ -144,17 +143,6 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Tensor:
     """
     y = matmul_transposed(x, weight)
     return y if bias is None else y + addend(bias, y)
-
-
-def gelu(x: Any, approximate: str = "none") -> Tensor:
-    """x Phi(x), or with approximate="tanh" its common approximation.
-
-    >>> float(gelu(0.0))
-    0.0
-    """
-    if approximate not in ("none", "tanh"):
-        raise ArgumentError(f'approximate is "none" or "tanh", not {approximate!r}')
-    return gelu_tanh(x) if approximate == "tanh" else exact_gelu(x)
 
 
 @carried_wide
