@@ -9,7 +9,7 @@ from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
 from treadle.ops.quantize import quantize_fixed, quantize_log
-from treadle.optim.companions import ParameterCompanions
+from treadle.optim.average import ParameterCompanions
 from treadle.optim.groups import parameters_of
 from treadle.runtime.store import store
 

@@ -39,8 +39,7 @@ from treadle.rewrite.simplify import (
     normal,
     tidy,
 )
-from treadle.rewrite.straighten import straighten
-from treadle.rewrite.widen import is_half_product, widen
+from treadle.rewrite.straighten import is_half_product, straighten, widen
 
 Roots = dict[int, Tensor]
 

@@ -26,11 +26,10 @@ from treadle.rewrite.rules.contraction import CONTRACTION
 from treadle.rewrite.rules.logic import LOGIC
 from treadle.rewrite.rules.movement import MOVEMENT
 from treadle.rewrite.rules.powers import POWERS
-from treadle.rewrite.rules.quantized import QUANTIZED
+from treadle.rewrite.rules.quantized import QUANTIZED, ROUNDING
 from treadle.rewrite.rules.readable import READABLE
 from treadle.rewrite.rules.reduction import REDUCTION
 from treadle.rewrite.rules.repeats import REPEATS
-from treadle.rewrite.rules.rounding import ROUNDING
 from treadle.rewrite.rules.stability import STABILITY
 from treadle.rewrite.rules.state import FORWARD, STATE
 

@@ -1,7 +1,8 @@
-"""Products and convolutions of dequantized bytes by instructions for bytes.
+"""Products of dequantized bytes by instructions for bytes, quotients in fewer digits.
 
-Not in the standard set: where whole numbers are multiplied one by one, floats are
-faster.
+Not in the standard set. Where whole numbers are multiplied one by one, floats are
+faster; the standard rules would take a rounded quotient in twice the digits apart: two
+become one, and round otherwise.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from treadle.graph.tensor import Tensor
 from treadle.ops.cast import Cast
 from treadle.ops.contract import Contract, letters
 from treadle.ops.convolution import Conv
-from treadle.ops.elementwise import Multiply, Subtract
+from treadle.ops.elementwise import Divide, Multiply, Subtract
 from treadle.ops.families import Movement
 from treadle.ops.movement import BroadcastTo, Reshape
 from treadle.ops.padding import Pad
 from treadle.ops.reduce import Sum
 from treadle.ops.window import Unfold
-from treadle.rewrite.pattern import Over
+from treadle.rewrite.pattern import Over, captures, of
 from treadle.rewrite.rule import Match, Rule, RuleSet
 from treadle.rewrite.rules.contraction import placed
 
@@ -233,5 +234,30 @@ QUANTIZED = RuleSet(
              _windows_as_bytes, exact=False, takes="numeric", example=_filtered),
         Rule("product of dequantized bytes", Over(Contract, Multiply, Cast, Subtract),
              _as_bytes, exact=False, takes="numeric", example=_example),
+    ],
+)  # fmt: skip
+
+
+x, y = captures("x y")
+cast, divide = of("Cast"), of("Divide")
+
+
+def _once(m: Match) -> Tensor | None:
+    """A quotient of float32: 53 digits are more than 2 x 24 + 2, so that the second
+    rounding decides alone (Figueroa 1995, When is double rounding innocuous?).
+    """
+    wide = m.f.type.dtype == float64 and m.root.type.dtype == float32
+    narrow = m.x.type.dtype == m.y.type.dtype == float32
+    return Divide()(m.x, m.y) if wide and narrow else None
+
+
+ROUNDING = RuleSet(
+    "rounding",
+    [
+        Rule("quotient in twice the digits", cast(divide(cast(x), cast(y), label="f")),
+             _once, takes="float",
+             example=lambda d: (d("x", (5,)).astype("float32").astype("float64")
+             / d.above(0.5, (5,)).astype("float32").astype("float64"))
+             .astype("float32")),
     ],
 )  # fmt: skip
