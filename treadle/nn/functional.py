@@ -10,15 +10,15 @@ from treadle.base.errors import ShapeError
 from treadle.base.torch import missing
 from treadle.base.types import as_shape
 from treadle.graph.leaves import as_tensor
+from treadle.graph.operators import functions
 from treadle.graph.recorded import recorded
 from treadle.graph.tensor import Tensor
-from treadle.nn import bags, criteria, grids, images, norms, shrinking, unpooling
+from treadle.nn import bags, criteria, grids, images, norms, unpooling
 from treadle.nn.bags import *
 from treadle.nn.criteria import *
 from treadle.nn.grids import *
 from treadle.nn.images import *
 from treadle.nn.norms import *
-from treadle.nn.shrinking import *
 from treadle.nn.unpooling import *
 from treadle.ops.activation import (
     gelu,
@@ -38,6 +38,7 @@ from treadle.ops.convolution import conv1d, conv2d, conv3d
 from treadle.ops.dropout import alpha_dropout as plain_alpha
 from treadle.ops.dropout import dropout
 from treadle.ops.elementary import tanh
+from treadle.ops.flow import stop_gradient
 from treadle.ops.naming import by_role
 from treadle.ops.normalization import group_norm, standardize
 from treadle.ops.normalization import rms_norm as root_mean_square
@@ -52,6 +53,7 @@ from treadle.ops.pooling import (
 )
 from treadle.ops.products import bilinear
 from treadle.ops.promotion import finfo
+from treadle.ops.random import gumbel, uniform
 from treadle.ops.rectifier import (
     between,
     celu,
@@ -65,7 +67,7 @@ from treadle.ops.rectifier import (
     tanh_shrink,
 )
 from treadle.ops.repeat import repeat
-from treadle.ops.select import where
+from treadle.ops.select import clip, where
 from treadle.ops.softmax import log_softmax, softmax, softmin
 from treadle.ops.transposed import conv_transpose1d, conv_transpose2d, conv_transpose3d
 from treadle.ops.upsample import upsample as resized
@@ -125,7 +127,11 @@ __all__ = [
     *grids.__all__,
     *images.__all__,
     *norms.__all__,
-    *shrinking.__all__,
+    "gumbel_softmax",
+    "hardshrink",
+    "rrelu",
+    "softshrink",
+    "threshold",
     "upsample",
     *unpooling.__all__,
 ]
@@ -164,6 +170,72 @@ def hardtanh(x: Any, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     [-1.0, 0.5]
     """
     return between(as_float(x), min_val, max_val)
+
+
+def hardshrink(x: Any, lambd: float = 0.5) -> Tensor:
+    """x where it is beyond [-lambd, lambd], else 0.
+
+    >>> hardshrink([-1.0, 0.25]).tolist()
+    [-1.0, 0.0]
+    """
+    node = as_float(x)
+    inside = functions.logical_and(node >= -lambd, node <= lambd)
+    return where(inside, 0, node)
+
+
+def softshrink(x: Any, lambd: float = 0.5) -> Tensor:
+    """x brought nearer to 0 by lambd, 0 within [-lambd, lambd].
+
+    >>> softshrink([-1.0, 0.25]).tolist()
+    [-0.5, 0.0]
+    """
+    node = as_float(x)
+    return node - clip(node, -lambd, lambd)
+
+
+def threshold(x: Any, threshold: float, value: float) -> Tensor:
+    """x where it is above the threshold, else `value`.
+
+    >>> threshold([0.5, 2.0], 1.0, -1.0).tolist()
+    [-1.0, 2.0]
+    """
+    node = as_tensor(x)
+    return where(node <= threshold, value, node)
+
+
+def rrelu(
+    x: Any, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False
+) -> Tensor:
+    """LeakyReLU with slopes drawn from [lower, upper] in training, else their mean.
+
+    Xu et al., Empirical evaluation of rectified activations, 2015.
+
+    >>> rrelu([-2.0, 2.0], 0.25, 0.75).tolist()
+    [-1.0, 2.0]
+    """
+    node = as_float(x)
+    if not training:
+        return leaky_relu(node, (lower + upper) / 2)
+    return where(node >= 0, node, node * uniform(node.shape, lower, upper, node.dtype))
+
+
+def gumbel_softmax(
+    logits: Any, tau: float = 1.0, hard: bool = False, eps: float = 1e-10, dim: int = -1
+) -> Tensor:
+    """softmax((logits + Gumbel noise) / tau): a draw of a class that has a gradient.
+
+    `hard` gives 1 at the largest and 0 elsewhere, with the gradient of the soft one;
+    `eps` is taken for torch's sake. Jang, Gu and Poole 2017.
+
+    >>> float(gumbel_softmax([0.0, 1.0], hard=True).sum())
+    1.0
+    """
+    node = as_float(logits)
+    y = softmax((node + gumbel(node.shape, node.dtype)) / tau, dim)
+    if not hard:
+        return y
+    hot = one_hot(functions.argmax(y, dim), y.shape[dim], y.dtype)
+    return y + stop_gradient(functions.moveaxis(hot, -1, dim) - y)
 
 
 def channel_dropout(x: Any, p: float = 0.5, training: bool = True) -> Tensor:
