@@ -38,6 +38,7 @@ REARMED = (
     20.0  # seconds after which a timer is set anew: it is a thread, so not by test
 )
 _timer = -REARMED
+_file: Path | None = None  # of the test before
 
 
 @pytest.fixture(autouse=True)
@@ -73,7 +74,11 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    global _timer
+    global _file, _timer
+    if item.path != _file:  # what files before have left, a collection takes 0.3 s for
+        _file = item.path
+        gc.collect()
+        gc.freeze()
     now = time.monotonic()
     if now - _timer >= REARMED:
         stderr = item.config.stash[fault_handler_stderr_fd_key]

@@ -117,31 +117,34 @@ def saturated(x: Any, dtype: Any) -> Any:
 
 @pytest.mark.parametrize("source", REAL, ids=str)
 def test_a_cast_gives_the_same_everywhere(source: Any) -> None:
-    x = crossing(source)
-    for target in (d for d in REAL if d != source):
+    x, targets = crossing(source), [d for d in REAL if d != source]
+    ways = [_casts(x, targets, way) for way in WAYS]
+    for target, *values in zip(targets, *ways, strict=True):
         want = None
         if source.kind in "fV" and target.kind in "iu":
             wide = x.astype(np.float64)
             want = np.array([saturated(v, target) for v in wide], target)
-        for way in WAYS:
-            got = _cast(x, target, way)
+        for way, got in zip(WAYS, values, strict=True):
             want = got if want is None else want
             assert not difference(got, want, "E"), (target, way)
         with np.errstate(over="ignore"):
             assert not difference(td.asarray(x, target).numpy(), want, "E"), target
 
 
-def _cast(x: Any, dtype: Any, way: str) -> Any:
-    def f(v: Any) -> Any:
-        return td.astype(v, dtype)
+def _casts(x: Any, dtypes: Any, way: str) -> Any:
+    """Casts to several dtypes, by one program."""
+
+    def cast(dtype: Any) -> Any:
+        if way == "function":
+            return td.function(lambda v: td.astype(v, dtype))(td.asarray(x))
+        if way == "rows":  # among others, as part of a larger kernel
+            both = td.asarray(np.stack([x, x]))
+            rows = [td.astype(td.where(v == v, v, v), dtype) for v in both]
+            return td.stack(rows)[1]
+        return td.astype(td.asarray(x), dtype)
 
     with td.options(engine="reference" if way == "reference" else "native"):
-        if way == "function":
-            return td.function(f)(td.asarray(x)).numpy()
-        if way == "rows":  # among others, as part of a larger kernel
-            rows = [f(td.where(v == v, v, v)) for v in td.asarray(np.stack([x, x]))]
-            return td.stack(rows)[1].numpy()
-        return f(td.asarray(x)).numpy()
+        return td.evaluate([cast(dtype) for dtype in dtypes])
 
 
 # -- comparisons -----------------------------------------------------------------------
@@ -211,30 +214,28 @@ FOLDS = {
 @pytest.mark.parametrize("way", WAYS)
 def test_sums_of_small_integers_are_taken_in_64_bits(name: str, way: str) -> None:
     fold: Any = FOLDS[name]
+    cases: list[tuple[Any, Any, dict[str, Any]]] = []  # operand, dtype of the fold
     for dtype in (d for d in REAL if kind(d) in ("bool", "integer")):
         x = np.full((3, 3), 1 if kind(dtype) == "bool" else 100).astype(dtype)
-        want = fold(np, x)
-        got = _folded(fold, x, way)
-        assert got.dtype == (np.uint64 if dtype.kind == "u" else np.int64)
-        np.testing.assert_array_equal(got, want)
+        cases.append((x, np.dtype("uint64" if dtype.kind == "u" else "int64"), {}))
         for own in (dtype, np.dtype(np.float64)):
-            if kind(own) == "bool":
-                continue
-            got = _folded(fold, x, way, dtype=own)
-            assert got.dtype == own
-            np.testing.assert_array_equal(got, fold(np, x, dtype=own))
+            if kind(own) != "bool":
+                cases.append((x, own, {"dtype": own}))
+    with td.options(engine="reference" if way == "reference" else "native"):
+        values = td.evaluate([_folded(fold, x, way, **o) for x, _, o in cases])
+    for (x, dtype, options), got in zip(cases, values, strict=True):
+        assert got.dtype == dtype
+        np.testing.assert_array_equal(got, fold(np, x, **options))
     for dtype in (*HALF, np.dtype(np.float32)):
         assert fold(td, td.ones((2, 2), dtype=dtype)).dtype == dtype
 
 
 def _folded(fold: Any, x: Any, way: str, **options: Any) -> Any:
-    with td.options(engine="reference" if way == "reference" else "native"):
-        if way == "function":
-            return td.function(lambda v: fold(td, v, **options))(td.asarray(x)).numpy()
-        if way == "rows":
-            each = [fold(td, td.asarray(v), **options) for v in (x + 0, x)]
-            return td.stack(each)[1].numpy()
-        return fold(td, td.asarray(x), **options).numpy()
+    if way == "function":
+        return td.function(lambda v: fold(td, v, **options))(td.asarray(x))
+    if way == "rows":
+        return td.stack([fold(td, td.asarray(v), **options) for v in (x + 0, x)])[1]
+    return fold(td, td.asarray(x), **options)
 
 
 # -- NaN and infinities in folds and orders --------------------------------------------
@@ -356,12 +357,12 @@ def test_a_nan_has_the_derivative_of_an_extreme(extreme: Any, engine: str) -> No
 def test_membership_among_integers_of_any_type_is_exact(engine: str) -> None:
     """Also where only float64, which rounds them, is a common type."""
     integers = [d for d in REAL if kind(d) == "integer"]
+    pairs = list(itertools.product(integers, repeat=2))
     with td.options(engine=engine):
-        for a, b in itertools.product(integers, repeat=2):
-            x, y = ends(a), ends(b)
-            among = set(y.tolist())
-            got = td.isin(x, y).tolist()
-            assert got == [v in among for v in x.tolist()], (a, b)
+        values = td.evaluate([td.isin(ends(a), ends(b)) for a, b in pairs])
+    for (a, b), got in zip(pairs, values, strict=True):
+        among = set(ends(b).tolist())
+        assert got.tolist() == [v in among for v in ends(a).tolist()], (a, b)
 
 
 @pytest.mark.parametrize("engine", ["native", "reference"])
