@@ -41,6 +41,13 @@ def test_nothing_is_dropped_in_use(dropping: Any) -> None:
         dropping(x, 1.5)
 
 
+@pytest.mark.parametrize("dropping", [td.dropout, td.alpha_dropout, td.block_dropout])
+def test_a_probability_of_one_keeps_nothing(dropping: Any) -> None:
+    assert not dropping(td.asarray(X), 1.0).numpy().any()
+    with pytest.raises(td.ArgumentError, match="below 1"):
+        td.gaussian_dropout(X, 1.0)
+
+
 def test_noise_has_the_variance_it_should() -> None:
     with td.options(seed=2):
         x = td.random.normal((40_000,))

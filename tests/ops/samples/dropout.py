@@ -35,6 +35,6 @@ def dropout_mistakes(cls: Any) -> list[Mistake]:
         Mistake(lambda: cls((3,))(x, x, draw), ShapeError, "is a scalar"),
         Mistake(lambda: cls((2,))(x, p, draw), ShapeError, "do not broadcast"),
         Mistake(lambda: cls((3,))(draw, p, draw), DTypeError, "float operands"),
-        Mistake(lambda: dropout(x, 1.0), ArgumentError, "below 1, got 1.0"),
-        Mistake(lambda: dropout(x, -0.1), ArgumentError, "below 1, got -0.1"),
+        Mistake(lambda: dropout(x, 1.5), ArgumentError, "from 0 to 1, got 1.5"),
+        Mistake(lambda: dropout(x, -0.1), ArgumentError, "from 0 to 1, got -0.1"),
     ]
