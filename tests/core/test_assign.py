@@ -33,6 +33,19 @@ def without_core() -> Iterator[None]:
         yield
 
 
+def alone(frame: Frame) -> list[bool]:
+    """Whether a frame is alone as it is, without its first or last update, turned, and
+    where one that it does not carry out is seen."""
+    pending, versions, said = frame.pending, frame.versions.copy(), [frame.alone()]
+    for frame.pending in (pending[1:], pending[:-1], pending[::-1]):
+        said.append(frame.alone())
+    frame.pending = pending
+    frame.versions[-1] = td.Variable(1.0).committed
+    said.append(frame.alone())
+    frame.versions = versions
+    return said
+
+
 def told(steps: list[tuple[list[int], list[int]]]) -> list[Any]:
     """What a frame sees, runs and awaits after each step: some Variables are assigned
     together, one perhaps twice, and some updates are let go of."""
@@ -52,7 +65,7 @@ def told(steps: list[tuple[list[int], list[int]]]) -> list[Any]:
             waiting = sorted(number[s] for s in frame.waiting)
             pending = [number[x.serial] for x in frame.pending]
             base = [number.get(x.inputs[0].serial, -1) for x in every]
-            seen.append((versions, waiting, pending, base))
+            seen.append((versions, waiting, pending, base, alone(frame)))
     assert all(type(x.op) is Update and x.type == variables[0].type for x in every)
     return seen
 
@@ -141,32 +154,42 @@ def step(norm: Any, optimizer: Any, k: int) -> float:
 
 
 @needs_core
+@pytest.mark.parametrize("followed", [True, False])
 def test_what_another_run_carries_out_is_waited_for(
-    monkeypatch: pytest.MonkeyPatch,
+    followed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The core leaves alone what a run of another thread is about to carry out."""
     norm, found = nn.BatchNorm1d(3), list[bool]()
     optimizer = td.optim.SGD([norm.weight, norm.bias], lr=0.1)
     for k in range(8):
         step(norm, optimizer, k)
-    other, run, meets = carried.Carried(), Native.at_once, True
+    other, run, meets, idle = carried.Carried(), Native.at_once, True, Native.idle
 
-    def met(self: Native, *given: Any) -> Any:
+    def meet() -> None:
         nonlocal meets
         if meets:
             meets = False
             with other.lock:  # held by nobody when it is waited for
-                other.take(given[4][1])
+                other.take([*top().pending])
+
+    def met(self: Native, *given: Any) -> Any:
+        meet()
         made = run(self, *given)
         found.append(made is not None)
         return made
 
+    def met_first(self: Native) -> Any:
+        meet()
+        return idle(self) if followed else None
+
     monkeypatch.setattr(Native, "at_once", met)
+    monkeypatch.setattr(Native, "idle", met_first)
     step(norm, optimizer, 8)
     assert found[0] is False and int(norm.num_batches_tracked) == 9
     assert not carried._runs and not top().versions
     step(norm, optimizer, 9)
-    assert found[-1] is True and int(norm.num_batches_tracked) == 10
+    assert found == ([False] if followed else [False, True])
+    assert int(norm.num_batches_tracked) == 10
     assert not top().versions and not top().pending
 
 

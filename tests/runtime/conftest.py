@@ -6,21 +6,25 @@ from typing import Any
 
 import pytest
 
-from treadle.graph import look
-from treadle.runtime import steps
+from treadle.engines.native.engine import Native
+from treadle.runtime import again, steps
+
+
+def in_parts(patch: pytest.MonkeyPatch) -> None:
+    """Have a look at a graph and the run by its plan be two calls."""
+    patch.setattr(Native, "idle", lambda self: None)
 
 
 @pytest.fixture
 def hits(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """A list with an entry for each step that went by a plan."""
     found: list[Any] = []
-    run = steps.RunPlan.run
+    count = again.Plans._count
 
-    def counted(self: steps.RunPlan, look: look.Look) -> Any:
-        done = run(self, look)
-        if self.parts[-1].changes:  # type: ignore[union-attr]
+    def counted(self: again.Plans, key: Any, plan: steps.RunPlan) -> None:
+        count(self, key, plan)
+        if plan.parts[-1].changes:  # type: ignore[union-attr]
             found.append(None)
-        return done
 
-    monkeypatch.setattr(steps.RunPlan, "run", counted)
+    monkeypatch.setattr(again.Plans, "_count", counted)
     return found

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import treadle as td
+from tests.runtime.conftest import in_parts
 from treadle.graph import look
 from treadle.runtime import evaluate, steps
 
@@ -271,6 +272,7 @@ def test_a_variable_changed_by_another_thread(
         w.assign([5.0, 5.0])
         w.numpy()
 
+    in_parts(monkeypatch)
     monkeypatch.setattr(steps.RunPlan, "_run_at_once", lambda plan, look: None)
     monkeypatch.setattr(steps.RunPlan, "_run_parts", meddling)
     with pytest.raises(td.StateError, match="was changed since"):

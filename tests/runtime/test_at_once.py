@@ -13,6 +13,7 @@ import pytest
 
 import treadle as td
 from tests.core.twins import needs_core
+from tests.runtime.conftest import in_parts
 from treadle.engines.base import engine
 from treadle.engines.native.engine import Native
 from treadle.engines.native.execution.small import RESULT
@@ -26,14 +27,20 @@ pytestmark = needs_core
 def at_once(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether runs that could be done at once were."""
     found: list[bool] = []
-    run = Native.at_once
+    run, followed = Native.at_once, Native.followed
 
     def told(self: Native, *given: Any) -> Any:
         made = run(self, *given)
-        found.append(made is not None)
+        if made is None:
+            found.append(False)
         return made
 
+    def noted(self: Native, last: Any) -> None:
+        found.append(True)
+        followed(self, last)
+
     monkeypatch.setattr(Native, "at_once", told)
+    monkeypatch.setattr(Native, "followed", noted)
     return found
 
 
@@ -207,9 +214,30 @@ def test_another_thread_assigns_between_the_look_and_the_run(
         return run(plan, look)
 
     with monkeypatch.context() as patch, pytest.raises(td.StateError, match="changed"):
+        in_parts(patch)
         patch.setattr(steps.RunPlan, "run", assigned)
         step()
     assert (w.numpy() == 20.0).all()
+
+
+def test_a_plan_that_is_not_what_is_wanted_any_more_is_made_anew(
+    at_once: list[bool],
+) -> None:
+    w = td.param("w", init=np.zeros(3, np.float32))
+    optimizer = td.optim.SGD(lr=1.0)
+    for _ in range(5):
+        optimizer.step(-td.sum(w))
+    (plan,) = [x for x in optimizer._plans._table.values() if x is not True][-1:]
+    assert at_once[-1] and isinstance(plan, steps.RunPlan) and plan.quick is not None
+    vars(plan)["quick"] = (plan.small, (lambda: False,), ())
+    runs = len(at_once)
+    optimizer.step(-td.sum(w))
+    assert len(at_once) == runs and all(
+        x is not plan for x in optimizer._plans._table.values()
+    )
+    for _ in range(2):
+        optimizer.step(-td.sum(w))
+    assert at_once[-1] and (w.numpy() == 8.0).all()
 
 
 def test_plans_outlive_the_programs_that_are_kept(

@@ -307,6 +307,7 @@ def test_others_assign_while_it_is_asked_who_else_has(
 
     p.assign(2.0)
     with monkeypatch.context() as patch:
+        patch.setattr(of_threads, "native", None)  # which nobody comes between
         patch.setattr(of_threads, "id", slow, raising=False)
         top().alone()
     assert others and all(float(q) == 1.0 for q in others) and float(p) == 2.0

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import treadle as td
+from tests.runtime.conftest import in_parts
 from treadle.runtime import again, evaluate, steps
 
 STEPS = 12
@@ -105,11 +106,13 @@ def test_plans_are_followed_and_change_nothing(
     state, seen, hits = ran(program)
     assert hits >= runs * (STEPS - 4)
     with monkeypatch.context() as patch:
+        in_parts(patch)
         patch.setattr(again.Plans, "run", lambda *given: None)
         patch.setattr(again.Plans, "note", lambda *given: None)
         other, saw, none = ran(program)
     assert none == 0 and seen == saw and state == other
     with monkeypatch.context() as patch:  # the same plans, part by part
+        in_parts(patch)
         patch.setattr(steps.RunPlan, "_run_at_once", lambda *given: None)
         other, saw, followed = ran(program)
     # How many go before the first plan hangs on what has numbers already.

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import treadle as td
+from tests.runtime.conftest import in_parts
 from treadle.engines.native.translation import residuals
 from treadle.runtime import again, evaluate, steps
 
@@ -201,11 +202,13 @@ def test_plans_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
     runs = {"counted": 0, "truncated_by_value": 2}.get(name, 1)
     assert hits >= runs * (STEPS - 6)
     with monkeypatch.context() as patch:
+        in_parts(patch)
         patch.setattr(again.Plans, "run", lambda *given: None)
         patch.setattr(again.Plans, "note", lambda *given: None)
         other, saw, none = ran(SPELLINGS[name])
     assert none == 0 and seen == saw and state == other
     with monkeypatch.context() as patch:  # the same plans, part by part
+        in_parts(patch)
         patch.setattr(steps.RunPlan, "_run_at_once", lambda *given: None)
         other, saw, followed = ran(SPELLINGS[name])
     assert followed == hits and seen == saw and state == other

@@ -136,11 +136,14 @@ def derivatives(
 
 
 class _Graded(threading.local):
-    """The Variables that `backward` gave gradients in this thread, with its number."""
+    """The Variables that `backward` gave gradients in this thread, with the number of
+    gradients when it last did; those of the latest call, by id, have theirs together.
+    """
 
     def __init__(self) -> None:
-        self.entries: dict[int, tuple[weakref.ref[Variable], int]] = {}
+        self.entries: dict[int, tuple[weakref.ref[Variable], list[int]]] = {}
         self.calls = 0
+        self.latest, self.size, self.number = list[int](), 0, [0]
 
 
 _graded = _Graded()
@@ -150,7 +153,7 @@ def graded(since: int = 0) -> list[Variable]:
     """The Variables that hold a gradient from `backward`, after `since` of them."""
     if _graded.calls <= since:
         return []
-    newer = [ref() for ref, n in list(_graded.entries.values()) if n > since]
+    newer = [ref() for ref, n in list(_graded.entries.values()) if n[0] > since]
     return [v for v in newer if v is not None and v._grad is not None]
 
 
@@ -185,13 +188,18 @@ def put_gradients(parameters: Sequence[Variable], gradients: Sequence[Tensor]) -
     0.5
     """
     give_gradients(parameters, gradients)
-    table, first = _graded.entries, _graded.calls + 1
-    _graded.calls += len(parameters)
-    for n, p in enumerate(parameters, first):
-        key = id(p)
+    state, keys = _graded, list(map(id, parameters))
+    table = state.entries
+    state.calls += len(parameters)
+    if keys == state.latest and len(table) == state.size:  # none has gone since
+        state.number[0] = state.calls
+        return
+    number = [state.calls]
+    for key, p in zip(keys, parameters, strict=True):
         known = table.pop(key, None)  # the order is that in which they were given last
         alive = weakref.ref(p, partial(table.pop, key)) if known is None else known[0]
-        table[key] = alive, n
+        table[key] = alive, number
+    state.latest, state.size, state.number = keys, len(table), number
 
 
 @contextmanager

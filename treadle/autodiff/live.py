@@ -13,7 +13,7 @@ from typing import Any
 from treadle.autodiff.written import Derivative
 from treadle.base.types import TupleType
 from treadle.graph.tensor import Tensor
-from treadle.graph.traversal import reach, waiting_results
+from treadle.graph.traversal import living_results, reach, waiting_results
 from treadle.ops.families import Output
 
 # By serial.
@@ -81,8 +81,8 @@ def endangered(roots: Sequence[Tensor]) -> list[Tensor]:
         if node is None:
             continue
         several = isinstance(node.type, TupleType)
-        results = waiting_results(node) if several else [node]
-        missing = [x for x in results if x.serial not in rooted and x.stored is None]
+        results = living_results(node) if several else [node]
+        missing = [x for x in results if x.stored is None and x.serial not in rooted]
         if missing:
             pairs.append((node, missing))
     if not pairs:

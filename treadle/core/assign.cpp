@@ -178,6 +178,25 @@ PyObject* forget_updates(PyObject*, PyObject* args) {
   Py_RETURN_NONE;
 }
 
+// (frame): whether all versions that are seen are the newest of those that it carries
+// out, as Frame.alone.
+PyObject* alone(PyObject*, PyObject* frame) {
+  Ref versions = Ref::to(known.versions.of(frame)), pending = Ref::to(known.pending.of(frame));
+  Py_ssize_t newest = 0;
+  for (Py_ssize_t k = 0; k < PyList_GET_SIZE(pending.get()); k++) {
+    PyObject* x = PyList_GET_ITEM(pending.get(), k);
+    Ref variable(PyObject_GetAttr(nodes.op.of(x), known.of));
+    Ref id(variable ? PyLong_FromVoidPtr(variable.get()) : nullptr);
+    PyObject* seen = id ? PyDict_GetItemWithError(versions.get(), id.get()) : nullptr;
+    if (PyErr_Occurred()) return nullptr;
+    if (!seen) Py_RETURN_FALSE;
+    newest += seen == x;
+    for (Py_ssize_t j = 0; seen != x && j < k; j++)  // nobody sees what followed it
+      if (PyList_GET_ITEM(pending.get(), j) == seen) Py_RETURN_FALSE;
+  }
+  return PyBool_FromLong(newest == PyDict_GET_SIZE(versions.get()));
+}
+
 PyObject* carried = nullptr;  // by serials of updates: the run that carries one out
 
 PyObject* bind_carried(PyObject*, PyObject* runs) {
@@ -212,6 +231,7 @@ PyMethodDef assign_functions[] = {
      "bind_assign(Variable, Version, Update, Frame, Type): what assignments need."},
     {"assign", assign, METH_VARARGS,
      "assign(frame, pairs): the Updates of assignments, or None where it is more."},
+    {"alone", alone, METH_O, "alone(frame): as Frame.alone, outside of transactions."},
     {"bind_carried", bind_carried, METH_O, "bind_carried(runs): as graph/carried.py."},
     {"forget_updates", forget_updates, METH_VARARGS,
      "forget_updates(frame, updates): see the versions before what was carried out."},

@@ -455,6 +455,24 @@ class Looker {
   int64_t floor_, parts_, ends_, oldest_ = std::numeric_limits<int64_t>::max();
 };
 
+// (roots, asked, updates, own, whole, derived, most, ends=-1, parts=...)
+PyObject* look(PyObject*, PyObject* args) {
+  Asking x;
+  int whole, derived;
+  if (!PyArg_ParseTuple(args, "O!nnO!ppn|LL", &PyList_Type, &x.roots, &x.asked, &x.updates,
+                        &PyDict_Type, &x.own, &whole, &derived, &x.most, &x.ends, &x.parts))
+    return nullptr;
+  x.whole = whole, x.derived = derived;
+  Looked seen;
+  const int found = look_at(x, seen);
+  if (found < 0) return nullptr;
+  if (!found) Py_RETURN_NONE;
+  return Py_BuildValue("NNNN", seen.nodes.release(), list_of(seen.others),
+                       list_of(seen.held), seen.key_bytes());
+}
+
+}  // namespace
+
 PyObject* list_of(const std::vector<int64_t>& numbers) {
   Ref made(PyList_New(static_cast<Py_ssize_t>(numbers.size())));
   for (size_t k = 0; made && k < numbers.size(); k++) {
@@ -465,26 +483,20 @@ PyObject* list_of(const std::vector<int64_t>& numbers) {
   return made.release();
 }
 
-PyObject* look(PyObject*, PyObject* args) {
-  PyObject *roots, *own;
-  Py_ssize_t asked, updates, most;
-  int whole, derived;
-  long long ends = -1, parts = std::numeric_limits<long long>::max();
-  if (!PyArg_ParseTuple(args, "O!nnO!ppn|LL", &PyList_Type, &roots, &asked, &updates,
-                        &PyDict_Type, &own, &whole, &derived, &most, &ends, &parts) ||
-      !are_nodes(roots))
-    return nullptr;
-  const Py_ssize_t count = PyList_GET_SIZE(roots);
+int look_at(const Asking& asking, Looked& into) {
+  if (!are_nodes(asking.roots)) return -1;
+  const Py_ssize_t count = PyList_GET_SIZE(asking.roots), asked = asking.asked;
+  long long ends = asking.ends, parts = asking.parts;
+  bool whole = asking.whole;
   int64_t floor = ends;
   for (;;) {
-    Looker looker(own, whole, derived, floor, parts, ends);
-    Ref found;
+    Looker looker(asking.own, whole, asking.derived, floor, parts, ends);
     {
       Lease w;
-      const Result result = looker.read(*w, roots, static_cast<size_t>(asked),
-                                        static_cast<size_t>(count - updates),
-                                        static_cast<size_t>(most));
-      if (result == Result::failed) return nullptr;
+      const Result result = looker.read(*w, asking.roots, static_cast<size_t>(asked),
+                                        static_cast<size_t>(count - asking.updates),
+                                        static_cast<size_t>(asking.most));
+      if (result == Result::failed) return -1;
       // Derivatives go on behind values, and behind parts of data if they are by such.
       const bool through = looker.newest_part > looker.oldest_data;
       const bool below = looker.oldest < floor && (looker.goes_on || ends >= 0);
@@ -496,27 +508,25 @@ PyObject* look(PyObject*, PyObject* args) {
         continue;
       }
       const bool late = looker.derives && looker.reads_rows && looker.computes_late(*w);
-      if (PyErr_Occurred()) return nullptr;
-      if (result == Result::otherwise || late) Py_RETURN_NONE;
+      if (PyErr_Occurred()) return -1;
+      if (result == Result::otherwise || late) return 0;
       looker.leave_operands(*w);
-      found = Ref(listed(w->nodes.all()));
+      into.nodes = Ref(listed(w->nodes.all()));
     }
-    if (!found || !looker.ask()) return nullptr;
+    if (!into.nodes || !looker.ask()) return -1;
     // Cotangents are summed, and parameters listed, in the order of their making.
     std::sort(looker.ages.begin(), looker.ages.end());
-    std::vector<int64_t> key{asked, count - asked - updates, updates,
-                             static_cast<int64_t>(looker.others.size()),
-                             static_cast<int64_t>(looker.held.size())};
-    key.insert(key.end(), looker.words.begin(), looker.words.end());
-    key.insert(key.end(), looker.held.begin(), looker.held.end());
-    for (auto& age : looker.ages) key.push_back(age.second);
-    return Py_BuildValue("NNNy#", found.release(), list_of(looker.others),
-                         list_of(looker.held), reinterpret_cast<char*>(key.data()),
-                         static_cast<Py_ssize_t>(key.size() * sizeof(int64_t)));
+    into.key = {asked, count - asked - asking.updates, asking.updates,
+                static_cast<int64_t>(looker.others.size()),
+                static_cast<int64_t>(looker.held.size())};
+    into.key.insert(into.key.end(), looker.words.begin(), looker.words.end());
+    into.key.insert(into.key.end(), looker.held.begin(), looker.held.end());
+    for (auto& age : looker.ages) into.key.push_back(age.second);
+    into.others.swap(looker.others);
+    into.held.swap(looker.held);
+    return 1;
   }
 }
-
-}  // namespace
 
 PyMethodDef look_functions[] = {
     {"bind_look", bind_look, METH_VARARGS, "bind_look(...): as graph/look.py calls it."},

@@ -1,5 +1,6 @@
 // Small runs, done while Python's lock is held: nothing comes between, so nobody has to be
-// told of what is about to change (runtime/direct.py, which says what is given here).
+// told of what is about to change (runtime/at_once.py, which says what is given here;
+// `Plans.follow` of runtime/again.py asks for a look and a run at once).
 #include "walk.hpp"
 #include "pool.hpp"
 
@@ -467,7 +468,7 @@ PyObject* bind_run(PyObject*, PyObject* kind) {
 
 class Running {
  public:
-  Running(const Plan& plan, PyObject* nodes, PyObject* others)
+  Running(const Plan& plan, PyObject* nodes, const std::vector<int64_t>& others)
       : plan_(plan), nodes_(nodes), others_(others) {
     made_.resize(plan.slots);
   }
@@ -593,8 +594,8 @@ class Running {
     return static_cast<bool>(unmarked_.back().second);
   }
 
-  // Gives nodes and Variables what was made.
-  void publish() {
+  // Gives nodes and Variables what was `made`, by slot.
+  void publish(std::vector<Ref>& made) {
     Ref none(PyTuple_New(0));
     for (size_t k = 0; k < plan_.changes.size(); k++) {
       put(nodes.stored, versions_[k].get(), made_[plan_.changes[k].slot]);
@@ -615,9 +616,8 @@ class Running {
       put(nodes.stored, own, made_[static_cast<size_t>(x.slot)]);
       put(nodes.mark, own, marks_[k]);
     }
+    made.swap(made_);
   }
-
-  const Ref& made(size_t slot) const { return made_[slot]; }
 
  private:
   PyObject* node(size_t place) const {
@@ -682,8 +682,7 @@ class Running {
 
   // Whether what is left of the graph reads a node: somebody holds what is computed of it.
   bool is_read_later(size_t place) const {
-    if (!PyList_Check(others_)) return false;
-    return number(PyList_GET_ITEM(others_, static_cast<Py_ssize_t>(place))) > 1;
+    return place < others_.size() && others_[place] > 1;
   }
 
   // Whether nothing but a Variable, the graph, and the list of its nodes refers to a
@@ -724,7 +723,8 @@ class Running {
   }
 
   const Plan& plan_;
-  PyObject *nodes_, *others_;
+  PyObject* nodes_;
+  const std::vector<int64_t>& others_;
   std::vector<Ref> made_, versions_, marks_, before_;
   std::vector<std::pair<size_t, Ref>> unmarked_;  // places, and marks of what is cut
   // Of the program that runs: borrowed arguments, which of them are free to be written.
@@ -734,37 +734,184 @@ class Running {
   std::vector<int64_t> idle_;  // records that have nothing to do
 };
 
+enum class Outcome { ran, otherwise, wrong, raised };  // not all was plain; a run failed
+
+// Runs a plan for some nodes, and gives them what was made; updates of a frame, if there
+// are any, are carried out.
+Outcome carry_out(const Plan& plan, PyObject* nodes, const std::vector<int64_t>& others,
+                  Pool& pool, PyObject* frame, PyObject* updates,
+                  std::vector<Ref>& made) {
+  Running running(plan, nodes, others);
+  if (!running.prepare()) return Outcome::raised;
+  if (!running.is_plain() || (updates && !can_carry_out(updates))) return Outcome::otherwise;
+  for (size_t k = 0; k < plan.parts.size(); k++) {
+    const Part& part = plan.parts[k];
+    Program& own = *reinterpret_cast<ProgramObject*>(part.program.get())->program;
+    if (!running.arrange(part, own, k + 1 == plan.parts.size())) return Outcome::raised;
+    if (!running.execute(own, pool)) return Outcome::wrong;
+  }
+  running.publish(made);
+  if (updates && !note_carried_out(frame, updates)) return Outcome::raised;
+  return Outcome::ran;
+}
+
+bool fits(const Plan* plan, PyObject* nodes) {
+  if (plan && static_cast<size_t>(PyList_GET_SIZE(nodes)) == plan->nodes) return true;
+  return PyErr_BadArgument(), false;
+}
+
 PyObject* run(PyObject*, PyObject* const* args, Py_ssize_t given) {
   if ((given != 4 && given != 6) || Py_TYPE(args[0]) != plan_type || !PyList_Check(args[1]))
     return PyErr_BadArgument(), nullptr;
   PyObject *frame = given > 4 ? args[4] : nullptr, *updates = given > 4 ? args[5] : nullptr;
   if (updates && (!PyList_Check(updates) || !are_nodes(updates)))
     return PyErr_BadArgument(), nullptr;
-  PyObject* others = args[2];
   Pool* pool = pool_of(args[3]);
   Ref whole = Ref::to(args[0]);  // the table that has it may be emptied meanwhile
-  Plan* plan = reinterpret_cast<PlanObject*>(args[0])->plan;
-  if (!pool) return nullptr;
-  if (!plan || static_cast<size_t>(PyList_GET_SIZE(args[1])) != plan->nodes ||
-      (PyList_Check(others) && PyList_GET_SIZE(others) != PyList_GET_SIZE(args[1])))
-    return PyErr_BadArgument(), nullptr;
-  Running running(*plan, args[1], others);
+  const Plan* plan = reinterpret_cast<PlanObject*>(args[0])->plan;
+  if (!pool || !fits(plan, args[1])) return nullptr;
+  std::vector<int64_t> others;
+  for (Py_ssize_t k = 0; PyList_Check(args[2]) && k < PyList_GET_SIZE(args[2]); k++)
+    others.push_back(number(PyList_GET_ITEM(args[2], k)));
+  std::vector<Ref> made;
   Ref found(PyList_New(static_cast<Py_ssize_t>(plan->slots)));
-  if (!found || !running.prepare()) return nullptr;
-  if (!running.is_plain() || (updates && !can_carry_out(updates))) Py_RETURN_NONE;
-  for (size_t k = 0; k < plan->parts.size(); k++) {
-    Part& part = plan->parts[k];
-    Program& own = *reinterpret_cast<ProgramObject*>(part.program.get())->program;
-    if (!running.arrange(part, own, k + 1 == plan->parts.size())) return nullptr;
-    if (!running.execute(own, *pool)) return PyTuple_New(0);
+  if (!found) return nullptr;
+  switch (carry_out(*plan, args[1], others, *pool, frame, updates, made)) {
+    case Outcome::raised: return nullptr;
+    case Outcome::otherwise: Py_RETURN_NONE;
+    case Outcome::wrong: return PyTuple_New(0);
+    default: break;
   }
-  for (size_t k = 0; k < plan->slots; k++) {
-    PyObject* x = running.made(k) ? running.made(k).get() : Py_None;
-    PyList_SET_ITEM(found.get(), static_cast<Py_ssize_t>(k), Py_NewRef(x));
-  }
-  running.publish();
-  if (updates && !note_carried_out(frame, updates)) return nullptr;
+  for (size_t k = 0; k < made.size(); k++)
+    PyList_SET_ITEM(found.get(), static_cast<Py_ssize_t>(k),
+                    Py_NewRef(made[k] ? made[k].get() : Py_None));
   return found.release();
+}
+
+// -- a request ---------------------------------------------------------------------------
+
+// Whether all that a plan's programs were made for is still so: 1, 0, or -1 where Python
+// has raised something.
+int holds(PyObject* checks) {
+  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(checks); k++) {
+    Ref told(PyObject_CallNoArgs(PyTuple_GET_ITEM(checks, k)));
+    if (!told) return -1;
+    if (told.get() != Py_True) return 0;
+  }
+  return 1;
+}
+
+// The nodes at some places.
+PyObject* nodes_at(PyObject* nodes, PyObject* places) {
+  Ref found(PyList_New(0));
+  for (Py_ssize_t k = 0; found && k < PyTuple_GET_SIZE(places); k++) {
+    PyObject* x = PyList_GetItem(nodes, PyLong_AsSsize_t(PyTuple_GET_ITEM(places, k)));
+    if (!x || PyList_Append(found.get(), x) < 0) return nullptr;
+  }
+  return found.release();
+}
+
+// What a plan says to the core of itself (runtime/steps.py): itself as it is run, the
+// checks, and the places of what is derived.
+struct Quick {
+  Ref whole, checks, open;
+};
+
+// Finds the plan of a graph in a table; 1 if the core may follow it.
+int find(PyObject* table, PyObject* key, Ref& plan, Quick& quick) {
+  static PyObject* const name = PyUnicode_InternFromString("quick");
+  plan = Ref::to(PyDict_GetItemWithError(table, key));
+  if (!plan || PyBool_Check(plan.get())) return PyErr_Occurred() ? -1 : 0;
+  Ref told(PyObject_GetAttr(plan.get(), name));
+  if (!told) return -1;
+  if (told.get() == Py_None) return 0;
+  PyObject *whole, *checks, *open;
+  if (!PyArg_ParseTuple(told.get(), "O!O!O!", plan_type, &whole, &PyTuple_Type, &checks,
+                        &PyTuple_Type, &open))
+    return -1;
+  quick.whole = Ref::to(whole), quick.checks = Ref::to(checks), quick.open = Ref::to(open);
+  return 1;
+}
+
+// A run that fails may have been carried out: a frame drops the updates.
+void drop(PyObject* frame, PyObject* updates) {
+  PyObject *kind, *value, *trace;
+  PyErr_Fetch(&kind, &value, &trace);
+  Ref done(PyObject_CallMethod(frame, "drop", "O", updates));
+  if (!done) PyErr_Clear();
+  PyErr_Restore(kind, value, trace);
+}
+
+// Tells Python what is about to be derived, and which Variables are about to change, as
+// far as it wants to know.
+bool tell(const Quick& quick, PyObject* plan, PyObject* nodes, PyObject* derive,
+          PyObject* let_go) {
+  static PyObject* const name = PyUnicode_InternFromString("changed");
+  if (let_go != Py_None) {
+    Ref ids(PyObject_GetAttr(plan, name));
+    Ref done(ids ? PyObject_CallOneArg(let_go, ids.get()) : nullptr);
+    if (!done) return false;
+  }
+  if (!PyTuple_GET_SIZE(quick.open.get())) return true;
+  Ref found(nodes_at(nodes, quick.open.get()));
+  Ref done(found ? PyObject_CallOneArg(derive, found.get()) : nullptr);
+  return static_cast<bool>(done);
+}
+
+// (table, rest, roots, asked, updates, own, whole, derived, most, pool, frame, derive,
+// let_go)
+PyObject* follow(PyObject*, PyObject* args) {
+  PyObject *table, *rest, *updates, *entry, *frame, *derive, *let_go;
+  Asking x;
+  int whole, derived;
+  if (!PyArg_ParseTuple(args, "O!O!O!nO!O!ppnOOOO", &PyDict_Type, &table, &PyTuple_Type,
+                        &rest, &PyList_Type, &x.roots, &x.asked, &PyList_Type, &updates,
+                        &PyDict_Type, &x.own, &whole, &derived, &x.most, &entry, &frame,
+                        &derive, &let_go))
+    return nullptr;
+  Pool* pool = pool_of(entry);
+  if (!pool) return nullptr;
+  x.whole = whole, x.derived = derived, x.updates = PyList_GET_SIZE(updates);
+  Looked seen;
+  const int found = look_at(x, seen);
+  if (found < 0) return nullptr;
+  if (!found) Py_RETURN_NONE;
+  Ref waiting(PyList_GetSlice(updates, 0, x.updates));
+  Ref key(PyTuple_New(1 + PyTuple_GET_SIZE(rest)));
+  PyObject* bytes = key ? seen.key_bytes() : nullptr;
+  if (!waiting || !bytes) return nullptr;
+  PyTuple_SET_ITEM(key.get(), 0, bytes);
+  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(rest); k++)
+    PyTuple_SET_ITEM(key.get(), k + 1, Py_NewRef(PyTuple_GET_ITEM(rest, k)));
+  Ref plan, told(PyTuple_New(6));  // which is there before anything happens
+  Quick quick;
+  const int known = told ? find(table, key.get(), plan, quick) : -1;
+  if (known < 0) return nullptr;
+  Outcome outcome = Outcome::otherwise;
+  if (known) {
+    const int still = holds(quick.checks.get());
+    if (still < 0) return nullptr;
+    if (still && !tell(quick, plan.get(), seen.nodes.get(), derive, let_go)) return nullptr;
+    const Plan* own = reinterpret_cast<PlanObject*>(quick.whole.get())->plan;
+    if (!fits(own, seen.nodes.get())) return nullptr;
+    std::vector<Ref> made;
+    PyObject* list = x.updates ? waiting.get() : nullptr;
+    outcome = Outcome::wrong;
+    if (still) outcome = carry_out(*own, seen.nodes.get(), seen.others, *pool, frame, list, made);
+    if (outcome == Outcome::raised) {
+      if (list) drop(frame, list);
+      return nullptr;
+    }
+  }
+  const bool ran = outcome == Outcome::ran;
+  Ref others(ran ? Py_NewRef(Py_None) : list_of(seen.others));
+  Ref held(ran ? Py_NewRef(Py_None) : list_of(seen.held));
+  if (!others || !held) return nullptr;
+  PyObject* first = ran ? plan.get() : outcome == Outcome::wrong ? Py_False : Py_None;
+  PyObject* const every[] = {Py_NewRef(first),    key.release(),  seen.nodes.release(),
+                             others.release(), held.release(), waiting.release()};
+  for (Py_ssize_t k = 0; k < 6; k++) PyTuple_SET_ITEM(told.get(), k, every[k]);
+  return told.release();
 }
 
 // -- functions of C ---------------------------------------------------------------------
@@ -958,6 +1105,11 @@ PyMethodDef run_functions[] = {
      "function(plan, inputs, value, gradient): a capsule, a function of C and its data."},
     {"run_plan", plan, METH_VARARGS,
      "run_plan(parts, changes, cuts, values, slots, nodes, key, numbers, leaves)"},
+    {"follow", follow, METH_VARARGS,
+     "follow(table, rest, roots, asked, updates, own, whole, derived, most, pool, frame, "
+     "derive, let_go): None where a graph cannot be looked at; else the plan in the table if it "
+     "was run, False if it failed, None if there was none for the core; the key, nodes, "
+     "references of others, what is held, and the updates."},
     {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(run)), METH_FASTCALL,
      "run(plan, nodes, others, pool, [frame, updates]): what was made, by slot; () if "
      "something was found wrong, None if not all is plain. Updates are carried out."},

@@ -3,6 +3,7 @@
 
 #include "arrays.hpp"
 
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -118,6 +119,30 @@ class Lease {
   static thread_local std::unique_ptr<Walk> kept_;
   std::unique_ptr<Walk> walk_;
 };
+
+// How a graph looks: its nodes as a list, by place the references of others, the places
+// that are held, and the key.
+struct Looked {
+  Ref nodes;
+  std::vector<int64_t> others, held, key;
+
+  PyObject* key_bytes() const {
+    return PyBytes_FromStringAndSize(reinterpret_cast<const char*>(key.data()),
+                                     static_cast<Py_ssize_t>(key.size() * sizeof(int64_t)));
+  }
+};
+
+// What a look is asked for (graph/look.py).
+struct Asking {
+  PyObject *roots, *own;
+  Py_ssize_t asked, updates, most;
+  bool whole, derived;
+  long long ends = -1, parts = std::numeric_limits<long long>::max();
+};
+
+// Looks at a graph: 1, or 0 where there is more to its run; -1 where something was raised.
+int look_at(const Asking& asking, Looked& into);
+PyObject* list_of(const std::vector<int64_t>& numbers);
 
 // Whether a list or a tuple has nodes alone; else an exception is set.
 bool are_nodes(PyObject* roots);

@@ -155,6 +155,14 @@ class Engine:
         """
         return None
 
+    def idle(self) -> Any:
+        """What the core runs small plans on by itself while nothing is under way, as
+        `at_once` does; None where it does not."""
+        return None
+
+    def followed(self, last: CompiledProgram | None) -> None:
+        """Know that the core has run a plan, of which this was the last program."""
+
     def derived(self, nodes: Sequence[Tensor]) -> None:
         """Keep on what is kept for gradients of these: one was computed."""
 
@@ -223,7 +231,7 @@ class Engine:
 
 _engines: dict[str, Callable[[], Engine]] = {}
 _numbered: dict[str, Callable[[int], Engine]] = {}  # by the number of the device
-_made: dict[str, Engine] = {}
+_made: dict[str, Engine] = {}  # by each name that was asked for
 # Engines that are loaded when they are first asked for.
 _modules = {
     "cuda": "treadle.engines.gpu.devices",
@@ -239,8 +247,10 @@ for _name in _modules:
 def provide_engine(name: str, make: Callable[[], Engine]) -> None:
     """Register an engine under the name `td.options(engine=)` takes."""
     _engines[name] = make
-    for others in (_made, _numbered):  # one of that name before
-        others.pop(name, None)
+    _numbered.pop(name, None)  # one of that name before
+    before = _made.get(name)
+    for other in [x for x, made in _made.items() if made is before]:
+        del _made[other]
     register_engine(name)
 
 
@@ -271,12 +281,15 @@ _ALIASES = {"auto": "native"}
 def engine(name: str) -> Engine:
     """The engine of a name, with ":" and the number of a device if that is not the
     first; "auto" is the best there is."""
-    name = _ALIASES.get(name, name).removesuffix(":0")
-    if name not in _made:
-        if name != "reference" and _is_importing(name):
+    known = _made.get(name)
+    if known is not None:
+        return known
+    alias = _ALIASES.get(name, name).removesuffix(":0")
+    if alias not in _made:
+        if alias != "reference" and _is_importing(alias):
             return engine("reference")
-        _made.setdefault(name, _maker(name)())
-    return _made[name]
+        _made.setdefault(alias, _maker(alias)())
+    return _made.setdefault(name, _made[alias])
 
 
 def _is_importing(name: str) -> bool:

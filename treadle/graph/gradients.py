@@ -16,13 +16,16 @@ def give_gradients(
     variables: Sequence[Variable], gradients: Sequence[Tensor | None] = ()
 ) -> None:
     """Have Variables hold gradients, or none."""
-    gradients = gradients or [None] * len(variables)
-    waiting = [x for x in gradients if x is not None and x.stored is None]
     # What reads a Variable is below it now: a cycle, until it is evaluated.
+    waiting = [x for x in gradients if x is not None and x.stored is None]
     if waiting:
         track_below(waiting)
     for around in modes.get().transactions:
         for v in variables:
             around.note_grad(v)
+    if not gradients:
+        for v in variables:
+            v._grad = None
+        return
     for v, gradient in zip(variables, gradients, strict=True):
         v._grad = gradient

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -69,7 +69,7 @@ class Look:
     held: list[int]
     key: bytes
     family: Any = None  # what is left of it without extents, and these
-    outputs: dict[int, Any] = field(default_factory=dict)
+    outputs: Any = ()
     about: Any = None
 
 
@@ -90,15 +90,21 @@ def look(
     is `by` some nodes, to the oldest of these. Of the Variables in `owned` it matters
     which they are.
     """
-    if asked and asked[0].serial - serials.last_run > MADE:
+    if is_grown(asked):
         return None
-    roots, walked = [*asked, *more, *updates], native.look if native else _looked
-    options = len(asked), len(updates), owned, whole or derived, derived, MOST
+    roots, wanted, waiting = [*asked, *more, *updates], len(asked), len(updates)
     ends = (oldest(by), oldest_data(by)) if by else ()
-    seen = walked(roots, *options, *ends)
+    whole = whole or derived
+    seen = _look(roots, wanted, waiting, owned, whole, derived, MOST, *ends)
     if seen is None:
         return None
-    return Look(seen[0], len(asked), list(updates), *seen[1:])
+    nodes, others, held, key = seen
+    return Look(nodes, wanted, [*updates], others, held, key)
+
+
+def is_grown(asked: Sequence[Tensor]) -> bool:
+    """Return True if more nodes were made since the last run than a look goes over."""
+    return bool(asked) and asked[0].serial - serials.last_run > MADE
 
 
 def assigned(updates: Sequence[Tensor]) -> Owned:
@@ -360,6 +366,7 @@ def _leaf(node: Tensor, owned: Owned, derived: bool) -> list[int] | None:
     return [number_of_type(t) * CODES + (CARRYING if carried else DATA)]
 
 
+_look = _looked if native is None else native.look
 if native is not None:
     native.bind_look(
         *(Op, Type, Variable, Version, Update, Cut, TupleType, Resident),

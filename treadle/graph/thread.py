@@ -105,6 +105,8 @@ class Frame:
             return True
         if modes.get().transactions:
             return False
+        if native is not None:
+            return native.alone(self)
         newest = {id(x.op.variable): id(x) for x in self.pending}  # type: ignore[attr-defined]
         seen = self.versions.copy()  # other threads assign
         return newest == {k: id(x) for k, x in seen.items()}

@@ -144,7 +144,8 @@ class _Channels(Applied):
 
     def _checked(self, x: Any) -> Tensor:
         node = as_tensor(x)
-        if node.ndim not in self.ranks or node.shape[1] != self.num_features:
+        shape = node.type.shape
+        if len(shape) not in self.ranks or shape[1] != self.num_features:
             ranks = " or ".join(str(k) for k in self.ranks)
             raise ShapeError(
                 f"takes (n, {self.num_features}, ...) of {ranks} dimensions, "
@@ -248,7 +249,7 @@ class BatchNorm(_Channels):
             mean, var = self.running_mean.node(), self.running_var.node()
             mean, var = (_per_channel(v, node.ndim) for v in (mean, var))
             return self._affine(_scaled(node, mean, var, self.eps))
-        axes = tuple(k for k in range(node.ndim) if k != 1)
+        size, axes = node.type.size, (0, *range(2, node.type.ndim))
         shared = self.shared_statistics(node, axes) if self.training else None
         if shared is not None:
             mean, var, unbiased = shared
@@ -256,8 +257,8 @@ class BatchNorm(_Channels):
                 self._track(_toward, mean, unbiased)
             mean, var = (_per_channel(v, node.ndim) for v in (mean, var))
             return self._affine(_scaled(node, mean, var, self.eps))
-        self._refuse_one(node, node.size // self.num_features)
-        if self.training and self.track_running_stats and node.size:
+        self._refuse_one(node, size // self.num_features)
+        if self.training and self.track_running_stats and size:
             self._track(_followed, node, axes)
         return _normalized(node, axes, self.eps, self.weight, self.bias)
 

@@ -22,6 +22,7 @@ from treadle.optim.gradients import (
     global_norm,
     times,
 )
+from treadle.optim.stamp import Stamped
 
 
 class LossScale:
@@ -119,7 +120,7 @@ class Measures:
         return global_norm(gradients)
 
 
-class Controls:
+class Controls(Stamped):
     """In this order: loss scale, gradients that are not finite, sums over several
     steps, the average of the norm, clipping by element and by norm."""
 

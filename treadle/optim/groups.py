@@ -15,6 +15,7 @@ from treadle.graph.operators import Operand
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
 from treadle.ops.lookup import RowsToDense
+from treadle.optim.stamp import Stamped
 from treadle.optim.transform import Transform
 from treadle.runtime.store import store
 
@@ -22,7 +23,7 @@ Rate = Any
 Rule = Callable[..., Transform]
 
 
-class Group:
+class Group(Stamped):
     """Parameters (None: all that no other group names) with their rate and rule."""
 
     def __init__(

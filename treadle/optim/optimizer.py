@@ -19,7 +19,7 @@ from treadle.graph.awaited import Awaited
 from treadle.graph.frame import top
 from treadle.graph.gradients import give_gradients
 from treadle.graph.leaves import as_tensor
-from treadle.graph.look import Look, Owned, assigned, look
+from treadle.graph.look import Look, Owned, assigned
 from treadle.graph.serials import newest_serial
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
@@ -180,14 +180,15 @@ class Optimizer(OptimizerState):
         """A step of all or some parameters; only with a schedule its rates differ."""
         now = self._scheduled()
         rates = now.roots() if now else []
-        work = self._accumulated(only) if loss is None else []
-        seen = self._seen(loss, only, rates, work)
-        if seen is not None and self._plans.run(*seen[:2]) is not None:
-            return None if loss is None else Awaited(seen[1].nodes[0].stored)
-        if loss is not None and rerolled([as_tensor(loss)], seen and seen[1]):
-            return self._stepped(loss, only)
+        node = None if loss is None else as_tensor(loss)
+        work = self._accumulated(only) if node is None else []
+        seen = self._followed(node, only, rates, work)
+        if isinstance(seen, list):
+            return None if node is None else Awaited(node.stored)
+        if node is not None and rerolled([node], seen and seen[1]):
+            return self._stepped(node, only)
         note = seen and self._plans.note(*seen)
-        return self._step_anew(loss, only, now, note, work=work)
+        return self._step_anew(node, only, now, note, work=work)
 
     @collector_paused
     def _step_anew(
@@ -280,8 +281,7 @@ class Optimizer(OptimizerState):
 
     def _graded(self) -> list[Variable]:
         """The parameters with gradients, if a group takes what no other one names."""
-        some = any(group.parameters is None for group in self.groups)
-        return graded(self._since) if some else []
+        return graded(self._since) if self._decisions().rest else []
 
     def _asked(
         self, loss: Any, only: set[int] | None, now: Now, work: Work | None = None
@@ -338,32 +338,33 @@ class Optimizer(OptimizerState):
         sums, wanted = self.controls.gathers, self.sparse_updates
         return [(g,) if sums else group.read(p, g, wanted) for group, p, g in work]
 
-    def _seen(
+    def _followed(
         self, loss: Any, only: set[int] | None, rates: Sequence[Tensor], work: Work
-    ) -> tuple[Any, Look, Owned] | None:
-        """How a step looks, by its graph, that of its `rates`, and all else that
-        decides what it does; None where it cannot be told. `work` has the gradients
-        where they are not yet to be derived of the loss."""
-        sign, around = self._sign(), settings()
+    ) -> list[Tensor] | tuple[Any, Look, Owned] | None:
+        """A step that looks like one before, by its graph, that of its `rates`, and all
+        else that decides what it does; without one how it looks, None where that cannot
+        be told. `work` has the gradients where they are not to be derived of the loss.
+        """
+        around, (*_, sign, mine) = settings(), self._decisions()
         if sign is None or around is None:
             return None
-        read, derived = self._read(work), loss is not None and not work
-        asked = [*([] if loss is None else [as_tensor(loss)]), *chain(*read)]
-        asked += endangered(asked)
-        number = {x.serial: k for k, x in enumerate(asked)}
+        read, derived = self._read(work) if work else [], loss is not None and not work
+        asked = [*([] if loss is None else [loss]), *chain(*read)]
         # Of nodes that are read, in this order.
-        counts = loss is not None, *map(len, read)
-        if len(number) < len(asked):
+        counts: tuple[int, ...] = loss is not None, *map(len, read)
+        asked += endangered(asked)
+        if len(asked) > 1 and len({x.serial for x in asked}) < len(asked):
+            number = {x.serial: k for k, x in enumerate(asked)}
             counts += tuple([number[x.serial] for x in chain(*read)])
             asked = [*{x.serial: x for x in asked}.values()]
-        mine, pending = self._owned(), top().pending
-        mine = {**assigned(pending), **mine} if pending else mine
-        columns = look(asked, rates, mine, derived, pending, True)
-        if columns is None or [p for _, p, _ in work if p.frozen is not None]:
+        if [p for _, p, _ in work if p.frozen is not None]:
             return None
+        pending = top().pending
+        mine = {**assigned(pending), **mine} if pending else mine
         chosen = None if only is None else frozenset(only)
-        of = tuple([id(p) for _, p, _ in work])
-        return (columns.key, chosen, of, counts, sign, around), columns, mine
+        rest = chosen, tuple([id(p) for _, p, _ in work]), counts, sign, around
+        found = self._plans.follow(rest, asked, mine, derived, pending, rates, True)
+        return (*found, mine) if isinstance(found, tuple) else found
 
     def _changes(
         self, work: Work, now: Now, flush: bool = False

@@ -18,6 +18,7 @@ from treadle.graph.variable import Variable
 from treadle.nn.state import Keys, Rename, choose, compare
 from treadle.optim.controls import Controls
 from treadle.optim.groups import Group, GroupMaker, Now, ParameterGroup, Work
+from treadle.optim.stamp import Decisions, Stamped, move_stamp, stamp
 from treadle.optim.transform import Transform
 from treadle.optim.update import MASTER
 from treadle.runtime.evaluate import evaluate
@@ -28,7 +29,7 @@ Common = dict[tuple[Transform, str, bytes], Variable]
 _AUTOMATIC = re.compile(r"variable_\d+")
 
 
-class OptimizerState:
+class OptimizerState(Stamped):
     """The count of steps, the rates, and the states of each parameter by name.
 
     As long as every step updates the same parameters, these have one Variable for each
@@ -55,6 +56,7 @@ class OptimizerState:
         self._rules: dict[int, Transform] = {}
         self._waiting: State = {}
         self._keys: dict[int, str] = {}  # of parameters, by id, that are reserved
+        self._decided = Decisions(-1, True, True, None, {})
         self._numbers: Owned = {}  # as `_owned` says
         self._numbered: tuple[int, ...] = ()  # of which
         self._rates = [None if g.owns_rate else g.lr for g in groups]  # at first
@@ -75,7 +77,7 @@ class OptimizerState:
     def _scheduled(self) -> Now | None:
         """The rates of now, where they follow from the count of steps; None where they
         are numbers."""
-        return None if all(g.owns_rate for g in self.groups) else self._now()
+        return None if self._decisions().numbers else self._now()
 
     def _step(self) -> Tensor:
         return self.count.node().astype(float64)
@@ -193,6 +195,7 @@ class OptimizerState:
             states[name] = variable
         self._rules[id(p)] = rule
         self._states[id(p)] = key, p, states
+        move_stamp()
         for name in states:
             self._waiting.pop(f"{key}/{name}", None)
         return dict(states)
@@ -221,6 +224,16 @@ class OptimizerState:
         """What states of parameters, by id, are named by, where that is reserved."""
         return self._keys
 
+    def _decisions(self) -> Decisions:
+        """What decides a step now, which is looked at anew where something changed."""
+        known, now = self._decided, stamp.now
+        if known.stamp != now:
+            numbers = all(g.owns_rate for g in self.groups)
+            rest = any(g.parameters is None for g in self.groups)
+            known = Decisions(now, numbers, rest, self._sign(), self._owned())
+            vars(self)["_decided"] = known  # which does not move the stamp
+        return known
+
     def _owned(self) -> Owned:
         """The Variables that steps write or that are rates, by id, with numbers for
         keys: the first states come last, that a first step looks like those after it.
@@ -228,12 +241,12 @@ class OptimizerState:
         rates = self._own_rates()
         kept = len(self.groups), len(self._states), *map(id, rates)
         if self._numbered != kept:
-            self._numbered = kept
+            vars(self)["_numbered"] = kept
             every = [self.count, *self.controls.counts(), *rates]
             every += [p for group in self.groups for p in group.parameters or ()]
             every += [p for _, p, _ in self._states.values()]
             every += self._own_states()
-            self._numbers = numbered({id(v): v for v in every}.values())
+            vars(self)["_numbers"] = numbered({id(v): v for v in every}.values())
         return self._numbers
 
     def _own_rates(self) -> list[Variable]:

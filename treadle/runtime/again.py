@@ -8,16 +8,21 @@ of their results.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from treadle.autodiff.live import endangered
+from treadle.autodiff.live import endangered, some_live
 from treadle.base.caches import Cache
-from treadle.engines.base import Failed
-from treadle.graph.look import Look, Owned
+from treadle.base.options import modes
+from treadle.core import native
+from treadle.engines.base import Failed, engine
+from treadle.graph import look as looks
+from treadle.graph.frame import top
+from treadle.graph.look import Look, Owned, is_grown, look
+from treadle.graph.serials import mark_run
 from treadle.graph.tensor import Tensor
-from treadle.runtime.moved import Together, let_go
+from treadle.runtime.moved import Together, holding, let_go
 from treadle.runtime.planning import PlanRecording
 from treadle.runtime.polymorphic import Sizes
 from treadle.runtime.recorder import recording
@@ -48,6 +53,7 @@ class Plans:
         self._table = _Table()
         self._together: dict[tuple[int, ...], Together] = {}
         self._sizes = Sizes()
+        self._latest: RunPlan | None = None  # the last one, if no other came since
         self.hits = self.misses = 0
 
     def __deepcopy__(self, memo: object) -> Plans:
@@ -75,28 +81,87 @@ class Plans:
         None if there was none. One that `cuts` would lose derivatives that are yet to
         be computed; among the roots of a step they are already.
         """
-        plan = self.find(key, look)
-        if plan is None:
-            return None
+        table = self._table
+        plan = table.get(key)
+        if not isinstance(plan, RunPlan):
+            plan = self._resized(key, look)
+            if plan is None:
+                return None
         if plan.once:
-            self._table[key] = True
-        lost = endangered(look.nodes[: look.asked]) if cuts else []
-        if lost:
+            self._put(key, True)
+        if cuts and (lost := endangered(look.nodes[: look.asked])):
             inside = {node.serial for node in look.nodes}
             if any(x.serial not in inside for x in lost):
                 return None
         try:
             done = plan.run(look)
         except Failed:
-            self._table.pop(key, None)
+            table.pop(key, None)
             return None
         if done is not None:
             look.about = plan.about
-            self.hits += 1
-            if self._table.credit < TRIED:
-                self._table.credit += 1
-            self._table.renew(key)
+            self._count(key, plan)
         return done
+
+    def follow(
+        self,
+        rest: tuple[Any, ...],
+        asked: Sequence[Tensor],
+        owned: Owned,
+        derived: bool,
+        updates: list[Tensor],
+        more: Sequence[Tensor] = (),
+        whole: bool = False,
+        cuts: bool = False,
+    ) -> list[Tensor] | tuple[Any, Look] | None:
+        """Look at a graph as `look` does, and run it by the plan of those that looked
+        alike, with the `rest` of their key; as `run` otherwise. Without a plan the key
+        and the look, None where there is none of it.
+        """
+        around = modes.get()
+        runner = engine(around.options.engine)
+        by_core = native is not None and not around.transactions
+        by_core = by_core and not (updates and top().marks)
+        by_core = by_core and not (cuts and some_live())
+        idle = runner.idle() if by_core else None
+        if idle is None:
+            seen = look(asked, more, owned, derived, updates, whole)
+            if seen is None:
+                return None
+            key: tuple[Any, ...] = seen.key, *rest
+        else:
+            if is_grown(asked):
+                return None
+            options = owned, whole or derived, derived, looks.MOST, idle, top()
+            roots, count = [*asked, *more, *updates], len(asked)
+            told = runner.derived, let_go if holding else None
+            found = native.follow(
+                self._table, rest, roots, count, updates, *options, *told
+            )
+            if found is None:
+                return None
+            plan, key, nodes, others, held, waiting = found
+            if isinstance(plan, RunPlan):
+                mark_run()
+                runner.followed(plan.last)
+                self._count(key, plan)
+                return plan.settled(nodes)
+            seen = Look(nodes, count, waiting, others, held, key[0])
+            if plan is False:  # a program is not what is wanted any more
+                self._table.pop(key, None)
+                return key, seen
+        done = self.run(key, seen, cuts)
+        return (key, seen) if done is None else done
+
+    def _count(self, key: Any, plan: RunPlan) -> None:
+        """Know that a plan was followed."""
+        table = self._table
+        self.hits += 1
+        if table.credit < TRIED:
+            table.credit += 1
+        if plan is not self._latest:  # it goes last
+            self._latest = plan
+            table.renew(key)
 
     def _resized(self, key: Any, look: Look) -> RunPlan | None:
         """A plan made of those of other sizes."""
@@ -107,8 +172,11 @@ class Plans:
             return None
         plan = self._sizes.find(look.family, look)
         if plan is not None:
-            self._table[key] = plan
+            self._put(key, plan)
         return plan
+
+    def _put(self, key: Any, plan: RunPlan | bool) -> None:
+        self._table[key], self._latest = plan, None
 
     def note(
         self, key: Any, look: Look, owned: Owned, spends: bool = True
@@ -122,7 +190,7 @@ class Plans:
         if first:
             seen = self._table.credit > 0 or self._sizes.is_known(look.family)
             self._table.credit = max(self._table.credit - 1, 0)
-            self._table[key] = True
+            self._put(key, True)
         recording = (
             PlanRecording(key, look, owned, spends, first) if seen is True else None
         )
@@ -152,6 +220,6 @@ class Plans:
             plan = note.plan()
             if plan is not None:
                 plan.about = about
-            self._table[note.key] = plan or note.first
+            self._put(note.key, plan or note.first)
             if plan is not None and note.family is not None:
                 self._sizes.note(note.family, plan, len(note.place))

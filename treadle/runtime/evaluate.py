@@ -74,12 +74,10 @@ def run(
         return _run_anew(roots, feeds, spent, cuts)
     plans = plans or (_plans_of(updates[0]) if updates else _plans)
     ownership = assigned(updates) if updates else {}
-    seen = look(roots, (), ownership, False, updates)
-    key = None if seen is None else (seen.key, around, cuts)
-    if seen is not None:
-        done = plans.run(key, seen, cuts)
-        if done is not None:
-            return done
+    found = plans.follow((around, cuts), roots, ownership, False, updates, cuts=cuts)
+    if isinstance(found, list):
+        return found
+    key, seen = found or (None, None)
     if not plans.has_met(key) and functions.rerolled([*roots, *updates], seen):
         return run(roots, cuts=cuts, plans=plans)
     if seen is None:

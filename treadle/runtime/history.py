@@ -32,16 +32,18 @@ class _Residuals(threading.local):
         self.nodes: deque[tuple[weakref.ref[Tensor], int, bool]] = deque()
         self.bytes = 0
 
-    def note(self, node: Tensor, size: int, inside: bool) -> None:
-        """Add a node; what is too much goes."""
-        self.nodes.append((weakref.ref(node), size, inside))
-        self.bytes += size
-        while self.nodes:
-            reference, size, inside = self.nodes[0]
+    def note(self, nodes: Sequence[tuple[Tensor, int]], inside: bool) -> None:
+        """Add nodes with the bytes of their values; what is too much goes."""
+        known = self.nodes
+        for node, size in nodes:
+            known.append((weakref.ref(node), size, inside))
+            self.bytes += size
+        while known:
+            reference, size, inside = known[0]
             old = reference()
             if old is not None and self.bytes <= RESIDUAL_BYTES:
                 break
-            self.nodes.popleft()
+            known.popleft()
             self.bytes -= size
             if old is None or not old.inputs:
                 continue
@@ -70,12 +72,12 @@ def keep_residual(node: Tensor, value: Any, carried: bool) -> None:
         return
     settle(node, value)
     node.mark = {**(node.mark or {}), "carried": carried}
-    note_residual(node)
+    note_residuals([(node, node.type.nbytes)])
 
 
-def note_residual(node: Tensor) -> None:
-    """Know of a value that is kept for a gradient to come."""
-    _residuals.note(node, node.type.nbytes, False)
+def note_residuals(nodes: Sequence[tuple[Tensor, int]]) -> None:
+    """Know of values, of so many bytes, that are kept for a gradient to come."""
+    _residuals.note(nodes, False)
 
 
 def keep_inside(call: Tensor, arrays: Mapping[int, Any]) -> None:
@@ -83,7 +85,7 @@ def keep_inside(call: Tensor, arrays: Mapping[int, Any]) -> None:
     if call.mark is not None and "no_grad" in call.mark:
         return
     call.mark = {**(call.mark or {}), "inside": arrays}
-    _residuals.note(call, sum(x.nbytes for x in arrays.values()), True)
+    _residuals.note([(call, sum(x.nbytes for x in arrays.values()))], True)
 
 
 def forget(node: Tensor, trained: frozenset[int] | None = None) -> None:

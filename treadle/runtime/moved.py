@@ -33,21 +33,22 @@ class Together:
         held = InPlace(self.variables, [claim.nodes[k] for k in order], arrays)
         claim.values = [held.futures[order.index(k)] for k in range(len(order))]
         self.held = held
-        _holding.add(self)
+        holding[id(self)] = weakref.ref(self, partial(holding.pop, id(self)))
         return held
 
 
-_holding: weakref.WeakSet[Together] = weakref.WeakSet()
+holding: dict[int, weakref.ref[Together]] = {}  # those that hold some, while they live
 
 
 def let_go(variables: Set[int]) -> None:
     """Have these Variables, by their ids, lie anywhere: whoever makes new values of
     them otherwise may write over the old ones.
     """
-    for x in list(_holding) if _holding else ():
-        if not variables.isdisjoint(x.ids):
+    for reference in list(holding.values()):
+        x = reference()
+        if x is not None and not variables.isdisjoint(x.ids):
             x.held = None
-            _holding.discard(x)
+            holding.pop(id(x), None)
 
 
 class Moved:

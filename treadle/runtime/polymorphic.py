@@ -132,6 +132,7 @@ class _Family:
         still = [x.still for x in parts if x.still is not None]
         new_plan = object.__new__(RunPlan)
         new_plan.__dict__.update(plan.__dict__, parts=parts, small=None, still=still)
+        new_plan.__dict__.pop("quick", None)
         values = plan.values
         if values is not None and values.noted is not None:
             new_plan.values = values._replace(noted=None)

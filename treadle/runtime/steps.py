@@ -19,8 +19,8 @@ from treadle.graph.resident import Futures, LateError
 from treadle.graph.serials import mark_run
 from treadle.graph.tensor import Tensor, cut, leave, settle
 from treadle.runtime.forests import running_rows
-from treadle.runtime.history import keep_residual, note_residual
-from treadle.runtime.moved import let_go
+from treadle.runtime.history import keep_residual, note_residuals
+from treadle.runtime.moved import holding, let_go
 from treadle.runtime.plan_parts import Computed, Part, Pulled, Rowed
 from treadle.runtime.sources import Slot, Source, Values
 from treadle.runtime.written import outdated
@@ -82,10 +82,11 @@ class RunPlan:
         nodes, and commit; the nodes that keep their recipes, or None where another run
         carries out some of that."""
         try:
-            done = None if self.small is None else self._run_at_once(look)
-            if done is None:
-                done = self._carry_out(look) if look.updates else self._run(look)
-            return done
+            if self.small is not None:
+                done = self._run_at_once(look)
+                if done is not None:
+                    return done
+            return self._carry_out(look) if look.updates else self._run(look)
         except Failed:
             raise
         except BaseException:  # as any run that fails; they may have been carried out
@@ -114,36 +115,56 @@ class RunPlan:
         for still in self.still:
             if not still():
                 raise Failed
-        let_go(self.changed)
-        nodes, now = look.nodes, engine(around.options.engine)
-        given, others = nodes, look.others
+        if holding:
+            let_go(self.changed)
+        nodes, others, updates = look.nodes, look.others, look.updates
+        given, now = nodes, engine(around.options.engine)
         for part in self.later:
             more = part.run_of(look).kept
             given, others = [*given, *more], [*others, *[0] * len(more)]
         if self.open:
             now.derived([nodes[k] for k in self.open])
-        last = getattr(self.parts[-1], "program", None)
-        updates = (top(), look.updates) if look.updates else ()
-        values = now.at_once(self.small, given, others, last, updates)
+        frame = (top(), updates) if updates else ()
+        values = now.at_once(self.small, given, others, self.last, frame)
         if values is None:
             return None
         mark_run()
-        for mark in (updates and updates[0].marks) or ():
-            mark.carried_out(look.updates)
+        for mark in (frame and frame[0].marks) or ():
+            mark.carried_out(updates)
         for rowed in self.rowed:
             rowed.rows.count()
         if self.pulled or self.leaves:
             self._leave(Values(look, values))
         self._close(nodes)
-        for n, x in self.outputs:
-            is_result = type(x) is Slot
-            look.outputs[n] = values[x] if is_result else Values(look, values)(x)
+        made = Values(look, values) if self.outputs else None
+        look.outputs = {n: made(x) for n, x in self.outputs} if made else {}
+        return self.settled(nodes)
+
+    def settled(self, nodes: Sequence[Tensor]) -> list[Tensor]:
+        """The nodes that keep their recipes, once the core has given all their values;
+        what is kept for gradients besides is known from now on."""
         if self.values is None:
             return []
-        for slot, place, _ in self.values.more:
-            if values[slot] is not None:
-                note_residual(nodes[place])
+        more = self.values.more
+        if more:
+            there = [x for _, k, _ in more if (x := nodes[k]).stored is not None]
+            note_residuals([(x, x.type.nbytes) for x in there])
         return [nodes[place] for _, place, _ in self.values.nodes]
+
+    @property
+    def last(self) -> Any:
+        """The program that runs last."""
+        return getattr(self.parts[-1], "program", None)
+
+    @lazy
+    def quick(self) -> tuple[Any, ...] | None:
+        """What the core has to know to follow this by itself: the plan for it, the
+        checks, and the places of values that are derived; None where Python has more
+        to do (core/run.cpp)."""
+        rows = self.rowed or self.later or self.closed
+        if self.small is None or self.once or rows or self.pulled or self.outputs:
+            return None
+        return self.small, tuple(self.still), tuple(self.open)
 
     @lazy
     def changed(self) -> Set[int]:

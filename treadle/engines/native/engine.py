@@ -20,6 +20,7 @@ from treadle.base.types import TupleType
 from treadle.batch.forest import Forest
 from treadle.core import native
 from treadle.engines.base import (
+    CompiledProgram,
     Engine,
     Failed,
     Found,
@@ -36,7 +37,7 @@ from treadle.engines.native.codegen.cache import disk_cache
 from treadle.engines.native.execution.linked import Linked
 from treadle.engines.native.execution.pool import pool
 from treadle.engines.native.execution.run import beside, memory_of
-from treadle.engines.native.execution.small import workers
+from treadle.engines.native.execution.small import small_pool
 from treadle.engines.native.execution.timing import first_lines
 from treadle.engines.native.forest.program import adds_up
 from treadle.engines.native.forest.tape import Runnable
@@ -188,17 +189,23 @@ class Native(Engine):
     def at_once(
         self, plan: Any, nodes: Any, others: Any, last: Any, updates: Sequence[Any] = ()
     ) -> list[Any] | None:
-        now = current()
-        threads = pool(now.threads)
-        if now.arena != "fast" or now.workspace or threads.threads > workers():
+        threads = small_pool()
+        if threads is None:
             return None
         results: Any = native.run(plan, nodes, others, threads.entry(), *updates)
         if results == ():
             raise Failed
-        self.programs.hits += 1
+        self.followed(last)
+        return results
+
+    def idle(self) -> Any:
+        threads = small_pool()
+        return None if threads is None else threads.idle_entry()
+
+    def followed(self, last: CompiledProgram | None) -> None:
+        self._kept[0].hits += 1  # a recording follows no plans
         if last is not None:
             self._thread.latest = last
-        return results
 
     def derived(self, nodes: Sequence[Tensor]) -> None:
         self.residuals.renew(nodes)

@@ -119,6 +119,10 @@ class Pool:
             arrived()
         return self._state or self._start()
 
+    def idle_entry(self) -> Any:
+        """The same while nothing is queued; None where something is."""
+        return None if _queued or _late else self._state or self._start()
+
     def queue(
         self,
         steps_pointer: int,

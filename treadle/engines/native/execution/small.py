@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from treadle.base.arrays import Numbers
+from treadle.base.options import modes
 from treadle.base.types import TupleType
 from treadle.core import native
+from treadle.engines.native.execution.pool import Pool, pool
 from treadle.engines.native.system.host import cores
 from treadle.graph.claim import latest_turn
 
@@ -34,6 +36,15 @@ RESULT = 1 << 16
 def workers() -> int:
     """How many threads of a pool may run a small program: each has its scratch."""
     return cores()
+
+
+def small_pool() -> Pool | None:
+    """The pool that small programs run on; None where they are run as any other."""
+    now = modes.get().options
+    threads = pool(now.threads)
+    if now.arena != "fast" or now.workspace or threads.threads > workers():
+        return None
+    return threads
 
 
 def is_brief(records: Numbers) -> bool:

@@ -99,6 +99,7 @@ class Residuals:
     def __init__(self) -> None:
         self._lock = lock()
         self._wishes: Cache[Key, _Wish] = Cache("kept for gradients", PROGRAMS)
+        self._made = 0  # wishes so far
         self._seen: Cache[Key, set[int]] = Cache("effects of programs", PROGRAMS)
 
     def kept(self, key: Key, graph: Structure) -> tuple[set[int], list[KeptInside]]:
@@ -133,27 +134,35 @@ class Residuals:
 
     def wanted(self, key: Key) -> Callable[[], bool]:
         """Whether what is kept by a program is what it is now, asked at each run."""
-        wish = self._wishes.get(key)
-        before = None if wish is None else (set(wish.places), set(wish.inside))
+        wish, wishes = self._wishes.get(key), self._made
+        if wish is None:
 
-        def still() -> bool:
-            if before is None:
-                return key not in self._wishes
-            with self._lock:
-                now = self._wishes.get(key)
-                if now is None:
-                    return False
-                now.idle += 1
-                return now.idle <= IDLE and (now.places, now.inside) == before
+            def still() -> bool:
+                nonlocal wishes
+                if wishes != self._made:  # it may be one of this key
+                    if key in self._wishes:
+                        return False
+                    wishes = self._made
+                return True
 
-        return still
+            return still
+        before = len(wish.places), len(wish.inside)  # which only grow
+
+        def still_kept() -> bool:
+            wish.idle += 1
+            now = len(wish.places), len(wish.inside)
+            return wish.idle <= IDLE and now == before
+
+        return still_kept
 
     def renew(self, nodes: Iterable[Tensor]) -> None:
         """Know that gradients of evaluated nodes have followed."""
-        notes = [x.mark[NOTE] for x in nodes if x.mark and NOTE in x.mark]
-        keys = {id(key): key for key, *_ in notes}.values()
-        with self._lock:
-            for wish in map(self._wishes.get, keys):
+        last = None
+        for x in nodes:
+            note = x.mark.get(NOTE) if x.mark else None
+            if note is not None and note[0] is not last:
+                last = note[0]
+                wish = self._wishes.get(last)
                 if wish is not None:
                     wish.idle = 0
 
@@ -193,6 +202,7 @@ class Residuals:
                 wish = self._wishes.get(key)
                 if wish is None and (wished or inside):
                     wish = self._wishes[key] = _Wish()
+                    self._made += 1
                 if wish is not None:
                     wish.places |= wished
                     wish.inside |= inside
