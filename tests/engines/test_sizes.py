@@ -266,6 +266,22 @@ def test_an_extent_that_turns_out_to_be_a_number_is_one_everywhere() -> None:
             assert x.tobytes() == y.tobytes()
 
 
+def centered(n: int, m: int) -> Sequence[Any]:
+    """Sums of columns of normalized rows, which are stored or computed where read."""
+    x = td.asarray(data(n, n, m).astype(np.float64))
+    y = td.layer_norm(x, eps=0.1)
+    return [y.sum(1), y / (td.abs(x) + 0.5)]
+
+
+def test_the_order_of_a_sum_is_of_the_size_whatever_its_kernel_reads() -> None:
+    sizes = (130, 2), (64, 90), (3, 37), (31, 37), (61, 8)
+    found = [td.evaluate(*centered(*size)) for size in sizes]
+    for size, got in zip(sizes, found, strict=True):
+        td.clear_cache()
+        for x, y in zip(got, td.evaluate(*centered(*size)), strict=True):
+            assert x.tobytes() == y.tobytes(), size
+
+
 def attention(n: int, m: int) -> Sequence[Any]:
     """Queries of one length, words of another, and both looked up in one table."""
     table = td.asarray(data(30, 64))

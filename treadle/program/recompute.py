@@ -7,10 +7,12 @@ So are the floats that a weight of few bits stands for.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from operator import ge
 
-from treadle.base.symbolic import at_least
-from treadle.base.types import TupleType
+from treadle.base.symbolic import at_least, is_same, plain
+from treadle.base.types import Shape, TupleType
 from treadle.graph.leaves import Argument
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reached, uses
@@ -20,8 +22,11 @@ from treadle.ops.compare import Comparison, Logical
 from treadle.ops.contract import Contract
 from treadle.ops.convolution import Conv
 from treadle.ops.elementwise import Add, Multiply, Negative, Subtract
+from treadle.ops.extrema import Prod
 from treadle.ops.families import Elementwise, Movement, Reduction
 from treadle.ops.flow import StopGradient
+from treadle.ops.movement import Reshape
+from treadle.ops.reduce import Sum
 from treadle.ops.select import Maximum, Minimum, Select
 from treadle.program.contract import is_widened
 
@@ -32,6 +37,8 @@ CHEAP = (
 LARGE = 4096  # elements: smaller values are kept, whatever they cost
 FEW = 8  # an operand with so many times fewer elements counts for nothing
 OPS = 8  # cheap ops that one value may take
+ANY = 0  # axis, or several
+NODES = 32  # that are looked at for the order of one sum
 READERS = 3  # of a value of two operands: with more it is better kept
 
 
@@ -48,10 +55,9 @@ def recompute(nodes: Sequence[Tensor], supported: Callable[[Tensor], bool]) -> N
                 for x in casts:
                     recomputed(x)
     kinds = {k for k in {type(n.op) for n in nodes} if issubclass(k, CHEAP)}
-    cheap = [n for n in nodes if type(n.op) in kinds and at_least(n.type.size, LARGE)]
-    if not cheap:
+    if not kinds:
         return
-    readers, folded = uses(nodes), _folded(nodes)
+    readers, folded, ordering = uses(nodes), _folded(nodes), _ordering(nodes)
     cost: dict[int, int] = {}  # cheap ops that a marked node takes
 
     def kept(x: Tensor) -> bool:
@@ -65,21 +71,38 @@ def recompute(nodes: Sequence[Tensor], supported: Callable[[Tensor], bool]) -> N
             return x.serial in folded
         return True
 
-    for node in cheap:
-        if not supported(node):
+    for node in nodes:
+        if type(node.op) not in kinds or not supported(node):
             continue
+        # First what leaves no guard, and last what may.
+        if not all(kept(x) for x in node.inputs if _is_as_large(x, node)):
+            continue
+        enough = ge if node.serial in ordering else at_least
         size = node.type.size
+        if plain(size) < LARGE and not enough(size, LARGE):
+            continue
         sizes = [(x, x.type.size * FEW) for x in node.inputs]
-        large = {x.serial: x for x, most in sizes if not at_least(size, most)}
+        large = {x.serial: x for x, most in sizes if not enough(size, most)}
         if not 1 <= len(large) <= 2:
             continue
         if any(x.type.shape != node.type.shape for x in large.values()):
             continue
         ops = 1 + sum(cost.get(x.serial, 0) for x in large.values())
         many = len(large) > 1 and readers.get(node.serial, 0) > READERS
-        if ops <= OPS and not many and all(map(kept, large.values())):
+        if ops > OPS or many or not all(map(kept, large.values())):
+            continue
+        if enough(size, LARGE):
             cost[node.serial] = ops
             recomputed(node)
+
+
+def _is_as_large(x: Tensor, node: Tensor) -> bool:
+    """Whether an operand has the shape of a node, whatever the sizes are."""
+    return _are_equal(x.type.shape, node.type.shape)
+
+
+def _are_equal(own: Shape, shape: Shape) -> bool:
+    return len(own) == len(shape) and all(map(is_same, own, shape))
 
 
 def _is_cast(x: Tensor, supported: Callable[[Tensor], bool]) -> bool:
@@ -98,6 +121,56 @@ def _source(x: Tensor) -> Tensor:
     while isinstance(x.op, Movement):
         x = x.inputs[0]
     return x
+
+
+def _ordering(nodes: Sequence[Tensor]) -> set[int]:
+    """The nodes, by serial, on whose place the order of a sum hangs: along which axis a
+    kernel runs, and which axes are one, is told by what it reads.
+    """
+    ordering: set[int] = set()
+    for node in nodes:
+        if type(node.op) in (Sum, Prod) and node.type.dtype.kind in "fV":
+            (x,), axes = node.inputs, node.op.axes  # type: ignore[attr-defined]
+            axis = axes[0] - x.type.ndim if len(axes) == 1 else ANY
+            inside, others = _read_otherwise(x, axis)
+            # One operand across the rows outweighs none that lies along them.
+            if others > (axis != ANY):
+                ordering |= inside
+    return ordering
+
+
+def _read_otherwise(x: Tensor, axis: int) -> tuple[set[int], int]:
+    """The nodes, by serial, that what is summed along an axis is computed from element
+    by element, and how many operands of these lie in another order there.
+    """
+    inside: set[int] = set()
+    others: set[int] = set()
+    stack = [(x, x.type.shape, axis)]
+    while stack:
+        x, shape, along = stack.pop()
+        if isinstance(x.op, Movement) and is_same(x.type.size, math.prod(shape)):
+            if inside and type(x.op) is not Reshape and _source(x).type.shape:
+                others.add(x.serial)
+            stack.append((x.inputs[0], x.inputs[0].type.shape, ANY))
+        elif isinstance(x.op, Elementwise) and len(inside) < NODES:
+            if x.serial not in inside:
+                inside.add(x.serial)
+                stack += [(y, shape, along) for y in x.inputs]
+        elif _lies_otherwise(x.type.shape, shape, along):
+            others.add(x.serial)
+    return inside, len(others)
+
+
+def _lies_otherwise(own: Shape, shape: Shape, axis: int) -> bool:
+    """Whether a value has others side by side, along an axis or several, than one of
+    another shape that is computed from it; a single number has none.
+    """
+    if all(is_same(n, 1) for n in own):
+        return False
+    if axis == ANY:
+        return not _are_equal(own, shape)
+    varies = len(own) >= -axis and not is_same(own[axis], 1)
+    return varies and not is_same(own[-1], shape[-1])
 
 
 def _folded(nodes: Sequence[Tensor]) -> set[int]:
