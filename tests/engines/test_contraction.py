@@ -28,6 +28,7 @@ from treadle.engines.native.codegen.contraction import (
 )
 from treadle.engines.native.codegen.contraction.blocking import Blocking, choose
 from treadle.engines.native.codegen.contraction.machine import Machine, machine
+from treadle.engines.native.codegen.texts import FunctionChoice
 
 Array = np.ndarray[Any, Any]
 DTYPES = {"float": np.float32, "double": np.float64}
@@ -397,7 +398,11 @@ def test_a_plan_for_symbolic_sizes_is_the_one_made_anew(
     for batch, *sizes in every:
         trace = SymbolicTrace(sizes)
         plan = planned([batch, *trace.symbols])
-        wanted = *plan.arguments, plan.total, plan.grain, plan.scratch
+        wanted = [*plan.arguments, plan.total, plan.grain, plan.scratch]
+        tiles = plan.functions[0]
+        count = len(wanted)
+        if isinstance(tiles, FunctionChoice):
+            wanted += tiles.shares
         trace.open = False
         numbers = compiled(trace, wanted)
         assert numbers(sizes) is not None
@@ -405,11 +410,16 @@ def test_a_plan_for_symbolic_sizes_is_the_one_made_anew(
             found = numbers(others) if other == batch else None
             if found is not None:
                 own = planned([other, *others])
-                assert found == [*own.arguments, own.total, own.grain, own.scratch]
-                same = plan.name, plan.text, plan.functions, plan.swapped
+                *more, shares = *found[:count], found[count:]
+                assert more == [*own.arguments, own.total, own.grain, own.scratch]
+                functions = plan.functions
+                if isinstance(tiles, FunctionChoice):
+                    assert sorted(shares) == [*[0] * (len(shares) - 1), 1]
+                    functions = tiles.functions[shares.index(1)], *functions[1:]
+                same = plan.name, plan.text, functions, plan.swapped
                 assert same == (own.name, own.text, own.functions, own.swapped)
                 served += 1
-    assert served > len(every)
+    assert served > 3 * len(every)
 
 
 @pytest.mark.parametrize("k", [64, 128, 192])

@@ -8,7 +8,7 @@ So are the floats that a weight of few bits stands for.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import ge
 
 from treadle.base.symbolic import at_least, is_same, plain
@@ -57,7 +57,8 @@ def recompute(nodes: Sequence[Tensor], supported: Callable[[Tensor], bool]) -> N
     kinds = {k for k in {type(n.op) for n in nodes} if issubclass(k, CHEAP)}
     if not kinds:
         return
-    readers, folded, ordering = uses(nodes), _folded(nodes), _ordering(nodes)
+    readers, folded = uses(nodes), _folded(nodes)
+    ordering = _ordering(nodes, readers)
     cost: dict[int, int] = {}  # cheap ops that a marked node takes
 
     def kept(x: Tensor) -> bool:
@@ -123,7 +124,7 @@ def _source(x: Tensor) -> Tensor:
     return x
 
 
-def _ordering(nodes: Sequence[Tensor]) -> set[int]:
+def _ordering(nodes: Sequence[Tensor], readers: Mapping[int, int]) -> set[int]:
     """The nodes, by serial, on whose place the order of a sum hangs: along which axis a
     kernel runs, and which axes are one, is told by what it reads.
     """
@@ -132,16 +133,18 @@ def _ordering(nodes: Sequence[Tensor]) -> set[int]:
         if type(node.op) in (Sum, Prod) and node.type.dtype.kind in "fV":
             (x,), axes = node.inputs, node.op.axes  # type: ignore[attr-defined]
             axis = axes[0] - x.type.ndim if len(axes) == 1 else ANY
-            inside, others = _read_otherwise(x, axis)
+            inside, others = _read_otherwise(x, axis, readers)
             # One operand across the rows outweighs none that lies along them.
             if others > (axis != ANY):
                 ordering |= inside
     return ordering
 
 
-def _read_otherwise(x: Tensor, axis: int) -> tuple[set[int], int]:
+def _read_otherwise(
+    x: Tensor, axis: int, readers: Mapping[int, int]
+) -> tuple[set[int], int]:
     """The nodes, by serial, that what is summed along an axis is computed from element
-    by element, and how many operands of these lie in another order there.
+    by element in its kernel, and how many operands of these lie in another order there.
     """
     inside: set[int] = set()
     others: set[int] = set()
@@ -152,7 +155,11 @@ def _read_otherwise(x: Tensor, axis: int) -> tuple[set[int], int]:
             if inside and type(x.op) is not Reshape and _source(x).type.shape:
                 others.add(x.serial)
             stack.append((x.inputs[0], x.inputs[0].type.shape, ANY))
-        elif isinstance(x.op, Elementwise) and len(inside) < NODES:
+        elif (
+            isinstance(x.op, Elementwise)
+            and (isinstance(x.op, CHEAP) or readers[x.serial] == 1)
+            and len(inside) < NODES
+        ):
             if x.serial not in inside:
                 inside.add(x.serial)
                 stack += [(y, shape, along) for y in x.inputs]

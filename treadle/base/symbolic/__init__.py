@@ -13,12 +13,14 @@ remainder, or a function of expressions. Guards and expressions become one table
 
 from treadle.base.names import public as _public
 from treadle.base.symbolic.comparisons import at_least as at_least
+from treadle.base.symbolic.comparisons import chosen as chosen
 from treadle.base.symbolic.comparisons import exceeds as exceeds
 from treadle.base.symbolic.comparisons import gcd as gcd
 from treadle.base.symbolic.comparisons import is_near as is_near
 from treadle.base.symbolic.comparisons import is_same as is_same
 from treadle.base.symbolic.comparisons import least as least
 from treadle.base.symbolic.comparisons import most as most
+from treadle.base.symbolic.comparisons import reaches as reaches
 from treadle.base.symbolic.comparisons import stays_below as stays_below
 from treadle.base.symbolic.integers import LEAST as LEAST
 from treadle.base.symbolic.integers import Symbolic as Symbolic

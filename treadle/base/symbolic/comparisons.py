@@ -9,6 +9,8 @@ from treadle.base.symbolic import forms
 from treadle.base.symbolic.integers import (
     Symbolic,
     call,
+    choosing,
+    exceeding,
     form_of,
     trace_of,
     value_of,
@@ -64,12 +66,24 @@ def at_least(x: Any, y: Any, near: int = NEAR) -> bool:
 
 def exceeds(x: Any, y: Any) -> Any:
     """Whether x > y, as 1 or 0: no guard tells which, where they are symbolic."""
+    trace = trace_of((x, y))
+    if trace is not None:
+        low, high = trace.bounds(trace.known(forms.total(form_of(x), form_of(y), -1)))
+        if low > 0 or high <= 0:
+            return int(low > 0)
     return call(exceeding, x, y)
 
 
-def exceeding(x: int, y: int) -> int:
-    """What `exceeds` calls: an operator of tables."""
-    return int(x > y)
+def reaches(x: Any, y: Any) -> Any:
+    """Whether x >= y, likewise."""
+    return exceeds(x, y - 1)
+
+
+def chosen(is_first: Any, x: Any, y: Any) -> Any:
+    """The first of two integers where that is 1, else the second, likewise."""
+    if type(is_first) is not Symbolic:
+        return x if is_first else y
+    return x if is_same(x, y) else call(choosing, is_first, x, y)
 
 
 def least(x: Any, y: Any) -> Any:

@@ -33,6 +33,7 @@ class SymbolicTrace:
         self.definitions: dict[int, Any] = {}  # of atoms
         self.open = True  # while it is closed nothing is noted
         self._atoms: dict[Any, int] = {}
+        self._ends: dict[int, tuple[float, float]] = {}  # the bounds of atoms
         # By equalities that held: of forms, and of single atoms wherever they stand.
         self._known: dict[Form, Form] = {}
         self._solved: dict[int, Form] = {}
@@ -104,11 +105,24 @@ class SymbolicTrace:
         for monomial, c in form:
             least = most = float(c)
             for a in monomial:
-                ends = self._bounds(self.definitions[a])
-                every = [x * y if x and y else 0.0 for x in (least, most) for y in ends]
+                ends = self._ends.get(a) or self._atom_bounds(a)
+                first, last = ends
+                if least >= 0 and first >= 0:  # mostly; infinity times nothing is 0
+                    least = least * first if least and first else 0.0
+                    most = most * last if most and last else 0.0
+                    continue
+                every = [
+                    x * y if x and y else 0.0
+                    for x in (least, most)
+                    for y in (first, last)
+                ]
                 least, most = min(every), max(every)
             low, high = low + least, high + most
         return low, high
+
+    def _atom_bounds(self, number: int) -> tuple[float, float]:
+        ends = self._ends[number] = self._bounds(self.definitions[number])
+        return ends
 
     def _bounds(self, definition: Any) -> tuple[float, float]:
         kind, *parts = definition
@@ -116,13 +130,22 @@ class SymbolicTrace:
             return LEAST, math.inf
         if kind == "%":
             return 0.0, math.inf
-        if kind == "call" and parts[0] in (min, max):
-            ends = [self.bounds(x) for x in parts[1]]
-            low, high = (parts[0](pair) for pair in zip(*ends, strict=True))
-            return low, high
+        if kind == "call":
+            return self._bounds_of_call(*parts)
         if kind == "//" and self.bounds(parts[1])[0] > 0:
             least, most = self.bounds(parts[0])
             return (0.0 if least >= 0 else -math.inf), (-1.0 if most < 0 else math.inf)
+        return -math.inf, math.inf
+
+    def _bounds_of_call(self, function: Any, forms: Sequence[Form]) -> Any:
+        if function is exceeding:
+            return 0.0, 1.0
+        if function in (min, max):
+            ends = [self.bounds(x) for x in forms]
+            return tuple([function(pair) for pair in zip(*ends, strict=True)])
+        if function is choosing:
+            ends = [self.bounds(x) for x in forms[1:]]
+            return min(e[0] for e in ends), max(e[1] for e in ends)
         return -math.inf, math.inf
 
 
@@ -198,6 +221,16 @@ class Symbolic:
     def bit_length(self) -> Any:
         """As that of an int."""
         return call(int.bit_length, self)
+
+
+def exceeding(x: int, y: int) -> int:
+    """Whether x > y, as 1 or 0: an operator of tables."""
+    return int(x > y)
+
+
+def choosing(is_first: int, x: int, y: int) -> int:
+    """The first of two integers where that is 1, else the second."""
+    return x if is_first else y
 
 
 def is_symbolic(x: Any) -> bool:

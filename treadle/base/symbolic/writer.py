@@ -11,9 +11,14 @@ from typing import Any
 import numpy as np
 
 from treadle.base.symbolic import forms, table
-from treadle.base.symbolic.comparisons import exceeding
 from treadle.base.symbolic.forms import Form
-from treadle.base.symbolic.integers import LEAST, Symbolic, SymbolicTrace
+from treadle.base.symbolic.integers import (
+    LEAST,
+    Symbolic,
+    SymbolicTrace,
+    choosing,
+    exceeding,
+)
 from treadle.base.symbolic.numbers import SymbolicNumber
 from treadle.base.symbolic.table import IntegerTable
 
@@ -169,6 +174,10 @@ class _Writer:
         """What a function makes of integers: an atom."""
         if function is int.bit_length:
             return self._row(table.BITS, arguments[0], 0)
+        if function is choosing:
+            is_first, x, y = arguments
+            less = self._row(table.ADD, x, self._row(table.SCALE, y, -1))
+            return self._row(table.ADD, y, self._product(is_first, less))
         if function in KNOWN:
             op = KNOWN[function]
             return reduce(lambda x, y: self._row(op, x, y), arguments)

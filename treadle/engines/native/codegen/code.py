@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from treadle.base.caches import cached
@@ -13,7 +14,7 @@ from treadle.engines.native.codegen.contraction.machine import machine
 from treadle.engines.native.codegen.convolution import plan_convolution
 from treadle.engines.native.codegen.emit import emit
 from treadle.engines.native.codegen.finish import epilogue_of
-from treadle.engines.native.codegen.texts import FunctionText, kept_text
+from treadle.engines.native.codegen.texts import FunctionChoice, FunctionText, kept_text
 from treadle.loops.digest import digest
 from treadle.loops.kernel import Kernel
 from treadle.program.contract import Layout
@@ -21,8 +22,8 @@ from treadle.program.convolution import CONVOLUTIONS, Convolution
 from treadle.program.program import Launch, Product
 
 # A number; a pointer, as the number of a buffer or "scratch", "status" or "workspace"
-# with a shift in bytes; the name of a function, for its address.
-Argument = int | tuple[int | str, int] | str
+# with a shift in bytes; the name of a function, for its address, or of one of several.
+Argument = int | tuple[int | str, int] | str | FunctionChoice
 
 SOURCES = {  # how contractions call the types of operands
     float32: "float",
@@ -118,11 +119,11 @@ def _product(step: Product, layout: Layout, scratch_limit: int) -> Code:
     a, b = _operands(step)
     if plan.swapped:
         a, b = b, a
-    texts = {plan.name: plan.text} | {f.name: f.text for f in plan.functions}
+    texts = {plan.name: plan.text} | _texts(plan.functions)
     arguments: list[Argument] = [a, b, 0 if finish else (step.written[0], 0)]
     arguments += [(number, 0) for number in finish.buffers] if finish else []
     arguments.append(("scratch", 0))
-    arguments += [f.name for f in plan.functions]
+    arguments += _called(plan.functions)
     arguments += plan.arguments
     arguments += finish.integers if finish else ()
     return Code(
@@ -133,6 +134,17 @@ def _product(step: Product, layout: Layout, scratch_limit: int) -> Code:
         plan.grain,
         plan.scratch,
     )
+
+
+def _called(functions: Sequence[FunctionText | FunctionChoice]) -> list[Argument]:
+    """The arguments that functions are."""
+    return [f if isinstance(f, FunctionChoice) else f.name for f in functions]
+
+
+def _texts(functions: Sequence[FunctionText | FunctionChoice]) -> dict[str, str]:
+    """The texts of functions, by name."""
+    parts = [f.functions if isinstance(f, FunctionChoice) else (f,) for f in functions]
+    return {f.name: f.text for part in parts for f in part}
 
 
 def _together(step: Product, layout: Layout) -> int:
@@ -183,10 +195,10 @@ def _convolution(step: Product, problem: Convolution) -> tuple[Code, ...]:
             if isinstance(place, tuple):
                 place = place[0], place[1] + pointer.shift
             arguments.append(place)
-        arguments += [f.name for f in part.functions]
+        arguments += _called(part.functions)
         arguments += part.arguments
         arguments += finish.integers if finish and finishes else ()
-        texts = {part.name: part.text} | {f.name: f.text for f in part.functions}
+        texts = {part.name: part.text} | _texts(part.functions)
         sizes = part.total, part.grain, part.scratch, plan.workspace
         packs = weights if part.constant and few else None
         codes.append(Code(part.name, texts, tuple(arguments), *sizes, packs))

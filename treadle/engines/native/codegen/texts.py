@@ -31,6 +31,14 @@ class FunctionText:
     text: str
 
 
+@dataclass(frozen=True)
+class FunctionChoice:
+    """One of several functions: of each whether it is the one, as 1 or 0 of the run."""
+
+    functions: tuple[FunctionText, ...]
+    shares: tuple[int, ...]
+
+
 def kept_text(fact: str, write: Callable[[], FunctionText]) -> FunctionText:
     """The function that `write` makes, found on disk where it was made before.
 

@@ -11,6 +11,7 @@ import numpy as np
 from treadle.base.symbolic import most
 from treadle.engines.native.codegen.builder import LINE
 from treadle.engines.native.codegen.code import Code, coded
+from treadle.engines.native.codegen.texts import FunctionChoice
 from treadle.program.program import Fallback, Program
 
 
@@ -106,6 +107,9 @@ def table_of(
                     which.append(special[x[0]] if isinstance(x[0], str) else x[0])
                     shifts.append(x[1])
                     table.append(0)
+                elif isinstance(x, FunctionChoice):
+                    pairs = zip(x.functions, x.shares, strict=True)
+                    table.append(sum(is_it * functions[f.name] for f, is_it in pairs))
                 else:
                     table.append(functions[x] if isinstance(x, str) else x)
     return program_table

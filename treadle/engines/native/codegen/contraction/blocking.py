@@ -7,9 +7,10 @@ depends on the number of threads.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
-from treadle.base.symbolic import exceeds, least, most
+from treadle.base.symbolic import chosen, exceeds, is_symbolic, least, most, reaches
 from treadle.engines.native.codegen.contraction.dot import DOT_ROWS
 from treadle.engines.native.codegen.contraction.machine import Machine
 from treadle.engines.native.codegen.contraction.row import ROW_COLUMNS
@@ -21,6 +22,8 @@ from treadle.engines.native.codegen.contraction.tile import (
 )
 
 Pair = tuple[int, int]
+# One kind, or several: of each whether it is the one, as 1 or 0 of the run.
+Tiles = str | tuple[tuple[str, int], ...]
 
 AT_ONCE = ("dot", "row")  # tiles that sum over all of k, and mask for themselves
 ROW_PART, ROW_UNIT = 192, 64  # least columns of a part of one row, and a multiple
@@ -33,15 +36,15 @@ class Blocking(NamedTuple):
 
     tiles: "tall", "flat" (few rows; all that blocks of fewer rows than half a tall tile
     may have), "dot" (few rows, A and B consecutive along k) or "row" (one row, B with
-    adjacent columns).
+    adjacent columns). What is a matter of yes and no may be a 1 or 0 of the run.
     """
 
-    tiles: str = "tall"
+    tiles: Tiles = "tall"
     blocks_m: int = 1  # blocks of rows, of even height
     block_n: int = 1 << 40
     block_k: int = 512
-    packed: bool = False  # panels of B are copied (also where they must be)
-    copied: bool = False  # blocks of A are copied (only where they can be)
+    packed: int = False  # panels of B are copied (also where they must be)
+    copied: int = False  # blocks of A are copied (only where they can be)
     apart: bool = False  # sums of several blocks of k are kept apart from C
     ahead: int = 0  # the next panel of B is prefetched
     far: int = 0  # C is not in a near cache and is prefetched
@@ -58,22 +61,45 @@ def tile_size(machine: Machine, size: int, tiles: str) -> Pair:
     return rows_of_tile(machine, width), width * lanes
 
 
+def by_kind(tiles: Tiles, number: Callable[[str], int]) -> int:
+    """A number that hangs on the kind of the tiles."""
+    if isinstance(tiles, str):
+        return number(tiles)
+    (kind, _), *others = tiles
+    result = number(kind)
+    for kind, is_it in others:
+        result = chosen(is_it, number(kind), result)
+    return result
+
+
+def is_kind(tiles: Tiles, kind: str) -> int:
+    """Whether the tiles are of a kind, as 1 or 0."""
+    return int(tiles == kind) if isinstance(tiles, str) else dict(tiles).get(kind, 0)
+
+
+def either(tiles: Tiles, kind: str, is_it: int) -> Tiles:
+    """The tiles, or such of another kind where that is 1."""
+    if not is_symbolic(is_it):
+        return kind if is_it else tiles
+    pairs = ((tiles, 1),) if isinstance(tiles, str) else tiles
+    return (*((k, here * (1 - is_it)) for k, here in pairs if k != kind), (kind, is_it))
+
+
 def block_tile(
-    machine: Machine, size: int, tiles: str, rows: int, columns: int
+    machine: Machine, size: int, tiles: Tiles, rows: int, columns: int
 ) -> Pair:
     """The size of the tiles of a block of C: lower and wider than tall ones where so
     many rows are one or two of them, and of the columns no single vector is left."""
-    height, width = tile_size(machine, size, tiles)
-    if tiles != "tall":
-        return height, width
-    low, lanes = rows_of_tile(machine, LOW), machine.vector // size
+    tallest, low = rows_of_tile(machine, TALL[-1]), rows_of_tile(machine, LOW)
+    lanes = machine.vector // size
     left = -(-columns // lanes) % LOW
     fewer = sum(
-        exceeds(rows, TALL[-1] * k // LOW * height) - exceeds(rows, k * low)
+        exceeds(rows, TALL[-1] * k // LOW * tallest) - exceeds(rows, k * low)
         for k in (1, 2)
     )
-    is_low = fewer * (1 - left * (2 - left))
-    return height - (height - low) * is_low, width + lanes * is_low
+    is_low = is_kind(tiles, "tall") * fewer * (1 - left * (2 - left))
+    height, width = tile_of(machine, size, tiles)
+    return chosen(is_low, low, height), chosen(is_low, width + lanes, width)
 
 
 def choose(
@@ -81,64 +107,92 @@ def choose(
 ) -> Blocking:
     """The cut for sizes = (batch, m, n, k); strides a = (row, k), b = (k, column)."""
     batch, m, n, k = (max(x, 1) for x in sizes)
-    tiles = "flat" if m <= rows_of_tile(machine, FLAT[-1]) else "tall"
-    if a[1] == 1 and b[0] == 1 and b[1] != 1 and m <= 24 and k >= 64:
-        tiles = "dot"
+    tiles = either("tall", "flat", reaches(rows_of_tile(machine, FLAT[-1]), m))
+    if a[1] == 1 and b[0] == 1 and b[1] != 1:
+        tiles = either(tiles, "dot", reaches(24, m) * reaches(k, 64))
     if m == 1 and b[1] == 1:
         tiles = "row"
     worth = _is_worth_panels(machine, m, k * n * size, b[0] * size)
-    packed = tiles != "dot" and (b[1] != 1 or worth)
+    packed = (1 - is_kind(tiles, "dot")) * (worth if b[1] == 1 else 1)
     fetched = _is_fetched_late(m, k, a, size)
-    rows = 512 if (packed or m >= 1536) and not fetched else 128
+    near, steep = most(packed, fetched), machine.crowded and a[0] == 1
+    high = most(packed, reaches(m, 1536)) * (1 - fetched)
+    rows = chosen(high, 512, 128)
     blocks_m, blocks_n = _blocks(machine, size, tiles, rows, (batch, m, n, k))
-    unit = ROW_UNIT if tiles == "row" else tile_size(machine, size, tiles)[1]
+    unit = ROW_UNIT if tiles == "row" else tile_of(machine, size, tiles)[1]
     units = -(-n // unit)
     return Blocking(
         tiles,
         blocks_m,
         -(-units // blocks_n) * unit,
-        _block_k(tiles, k, packed or fetched, machine.crowded and a[0] == 1),
+        by_kind(tiles, lambda kind: _block_k(kind, k, near, steep)),
         packed,
-        copied=fetched or _is_worth_a_copy(m, n, max(a) * size),
+        copied=most(fetched, _is_worth_a_copy(m, n, max(a) * size)),
         ahead=exceeds(m, 15) * exceeds(k * n * size, 1 << 18),
         far=exceeds(batch * m * n * size, 1 << 20),
     )
 
 
-def _is_worth_panels(machine: Machine, m: int, size: int, step: int) -> bool:
+def lawful_tiles(
+    machine: Machine, size: int, tiles: Tiles, a: Pair, b: Pair, rows: int
+) -> Tiles:
+    """The tiles that strides allow, for blocks of so many rows at least."""
+    if tiles == "dot" and (a[1] != 1 or b[0] != 1):
+        tiles = "tall"
+    if tiles in ("flat", "dot", "row"):
+        return tiles
+    low = reaches(tile_size(machine, size, "flat")[0], rows)
+    dot = is_kind(tiles, "dot")
+    return either(either("tall", "flat", low), "dot", dot)
+
+
+def tile_of(machine: Machine, size: int, tiles: Tiles) -> Pair:
+    """The rows and columns of the largest tile."""
+    rows, columns = (
+        by_kind(tiles, lambda kind, k=k: tile_size(machine, size, kind)[k])  # type: ignore[misc]
+        for k in (0, 1)
+    )
+    return rows, columns
+
+
+def _is_worth_panels(machine: Machine, m: int, size: int, step: int) -> int:
     """Whether panels are copied of a B of that many bytes, for m rows; `step` bytes lie
     between its rows. Where caches are crowded, rows a power of two apart leave them.
     """
     if not machine.crowded:
-        return m >= 512 and size >= 2 << 20
-    return size >= 1 << 17 and m >= (24 if step % 2048 == 0 else 64)
+        return reaches(m, 512) * reaches(size, 2 << 20)
+    least_rows = chosen(reaches(step % 2048, 1), 64, 24)
+    return reaches(size, 1 << 17) * reaches(m, least_rows)
 
 
-def _is_worth_a_copy(m: int, n: int, step: int) -> bool:
+def _is_worth_a_copy(m: int, n: int, step: int) -> int:
     """Whether blocks of A are copied, whose rows (or columns) are `step` bytes apart.
 
     Whole pages apart, the rows of a tile fall on the same lines of the first cache.
     """
-    return step % 4096 == 0 and ((m >= 28 and n >= 512) or (m >= 128 and n >= 256))
+    few, many = reaches(m, 28) * reaches(n, 512), reaches(m, 128) * reaches(n, 256)
+    return (1 - reaches(step % 4096, 1)) * most(few, many)
 
 
-def _is_fetched_late(m: int, k: int, a: Pair, size: int) -> bool:
+def _is_fetched_late(m: int, k: int, a: Pair, size: int) -> int:
     """Whether an A that is consecutive along rows lies in memory so that it comes late.
 
     Tiles that walk down k in it wait where its lines of k do not begin on 16 bytes.
     """
-    return a[0] == 1 and m * k * size > FAR and m >= 28 and a[1] * size % 16 != 0
+    if a[0] != 1:
+        return 0
+    large = exceeds(m * k * size, FAR) * reaches(m, 28)
+    return large * reaches(a[1] * size % 16, 1)
 
 
-def _block_k(tiles: str, k: int, near: bool, steep: bool) -> int:
+def _block_k(tiles: str, k: int, near: int, steep: bool) -> int:
     """How many terms are summed before C is touched; `near` panels of B or blocks of A
     are copies. Down a `steep` A each term is on a line of its own.
     """
     if tiles == "dot":
         return k
-    if near and steep:
-        return _even(k, 256)
-    return _even(k, 1024 if near or tiles == "flat" else 512)
+    far = _even(k, 1024 if tiles == "flat" else 512)
+    return chosen(near, _even(k, 256 if steep else 1024), far)
 
 
 def grain(machine: Machine, sizes: tuple[int, ...], size: int, total: int) -> int:
@@ -147,7 +201,7 @@ def grain(machine: Machine, sizes: tuple[int, ...], size: int, total: int) -> in
 
 
 def _blocks(
-    machine: Machine, size: int, tiles: str, height: int, sizes: tuple[int, ...]
+    machine: Machine, size: int, tiles: Tiles, height: int, sizes: tuple[int, ...]
 ) -> Pair:
     """Into how many blocks of rows, of so many if that comes out even, and of columns a
     product is cut.
@@ -155,7 +209,7 @@ def _blocks(
     batch, m, n, _ = sizes
     blocks_m = most(1, (2 * m + height) // (2 * height))
     blocks_m += exceeds(blocks_m, 1) * (blocks_m % 2)  # as much for each of two threads
-    tile_m, tile_n = tile_size(machine, size, tiles)
+    tile_m, tile_n = tile_of(machine, size, tiles)
     time = _nanoseconds(machine, sizes, size)  # parts by powers of two: shares are even
     parts = 1 + sum(k * exceeds(time, (2 * k - 1) * PART) for k in (1, 2, 4))
     narrowest = ROW_PART if tiles == "row" else 2 * tile_n

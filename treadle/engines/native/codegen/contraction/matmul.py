@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from treadle.base.caches import cached
-from treadle.base.symbolic import is_same, least, most
+from treadle.base.symbolic import chosen, exceeds, is_same, least, most, reaches
 from treadle.engines.native.codegen.contraction.blas import (
     BLAS_FIELDS,
     blas_address,
@@ -18,9 +18,12 @@ from treadle.engines.native.codegen.contraction.blocking import (
     AT_ONCE,
     Blocking,
     block_tile,
+    by_kind,
     choose,
     grain,
-    tile_size,
+    is_kind,
+    lawful_tiles,
+    tile_of,
 )
 from treadle.engines.native.codegen.contraction.dot import dot_function
 from treadle.engines.native.codegen.contraction.epilogue import Epilogue
@@ -38,8 +41,8 @@ from treadle.engines.native.codegen.contraction.pack import (
 )
 from treadle.engines.native.codegen.contraction.row import row_function
 from treadle.engines.native.codegen.contraction.source import size_of, terms_of
-from treadle.engines.native.codegen.contraction.text import FunctionText
 from treadle.engines.native.codegen.contraction.tile import FLAT, TALL, tile_function
+from treadle.engines.native.codegen.texts import FunctionChoice, FunctionText
 
 Triple = tuple[int, int, int]
 
@@ -70,7 +73,7 @@ class MatmulPlan:
 
     name: str
     text: str
-    functions: tuple[FunctionText, ...]
+    functions: tuple[FunctionText | FunctionChoice, ...]
     arguments: tuple[int, ...]
     total: int
     grain: int
@@ -255,28 +258,27 @@ def _lawful(problem: _Problem, wanted: Blocking | None) -> Blocking:
     cut = wanted or choose(processor, size, (problem.batch, m, n, k), a, b)
     if not is_same(problem.slices, 1):
         cut = cut._replace(blocks_m=problem.slices, block_n=n)
-    tiles, blocks_m = cut.tiles, most(1, least(cut.blocks_m, m))
-    if tiles == "dot" and (a[1] != 1 or b[0] != 1):
-        tiles = "tall"
-    if tiles == "tall" and m // blocks_m <= tile_size(processor, size, "flat")[0]:
-        tiles = "flat"
+    blocks_m = most(1, least(cut.blocks_m, m))
+    tiles = lawful_tiles(processor, size, cut.tiles, a, b, m // blocks_m)
     narrow_a, narrow_b = problem.narrow
     block_n = most(1, least(cut.block_n, n))
-    packed = cut.packed or b[1] != 1
+    packed = most(cut.packed, int(b[1] != 1))
     if grouped:
-        packed = tiles != "dot"
+        packed = 1
     elif narrow_b and not packed:  # else each tile widens it, whole vectors of it
-        few = m // blocks_m <= WIDENED * tile_size(processor, size, tiles)[0]
-        packed = not few or not _fits(problem, block_n)
+        few = m // blocks_m <= WIDENED * tile_of(processor, size, tiles)[0]
+        packed = int(not few or not _fits(problem, block_n))
     if tiles == "row" and (m != 1 or packed or not _fits(problem, block_n)):
         tiles = "flat"
+    in_parts = 1 - is_kind(tiles, "dot")
+    block_k = by_kind(tiles, lambda t: k if t in AT_ONCE else least(cut.block_k, k))
     lawful = Blocking(
         tiles,
         blocks_m,
         block_n,
-        most(1, k if tiles in AT_ONCE else least(cut.block_k, k)),
-        tiles != "dot" and packed,
-        (cut.copied or narrow_a) and tiles != "dot" and 1 in a,
+        most(1, block_k),
+        in_parts * packed,
+        most(cut.copied, int(narrow_a)) * in_parts * (1 in a),
         cut.apart,
         cut.ahead * (b[1] == 1),
         cut.far,
@@ -286,7 +288,7 @@ def _lawful(problem: _Problem, wanted: Blocking | None) -> Blocking:
 
 def _narrowed(problem: _Problem, cut: Blocking) -> Blocking:
     """The blocking with lower blocks of rows, so that its scratch memory has room."""
-    m, least = problem.sizes[0], tile_size(problem.machine, problem.size, cut.tiles)[0]
+    m, least = problem.sizes[0], tile_of(problem.machine, problem.size, cut.tiles)[0]
     while _fields(problem, cut)["scratch"] > problem.scratch_limit:
         if m // (2 * cut.blocks_m) < least:
             break
@@ -300,29 +302,39 @@ def _fits(problem: _Problem, block_n: int) -> bool:
     return problem.machine.masks or not (problem.sizes[1] % lanes or block_n % lanes)
 
 
-def _functions(problem: _Problem, cut: Blocking) -> tuple[FunctionText, ...]:
+def _functions(
+    problem: _Problem, cut: Blocking
+) -> tuple[FunctionText | FunctionChoice, ...]:
     """The functions that the kernel calls, in the order of FUNCTIONS."""
     processor, dtype = problem.machine, problem.dtype
     pack = _PACKS[_consecutive(problem.b)]
     a_type, b_type = problem.sources
-    if cut.tiles == "dot":
-        tile = dot_function(processor, dtype, problem.sources)
-    elif cut.tiles == "row":
-        tile = row_function(processor, dtype, b_type)
+    if isinstance(cut.tiles, str):
+        tile: FunctionText | FunctionChoice = _tile(problem, cut, cut.tiles)
     else:
-        widths = FLAT if cut.tiles == "flat" else TALL
-        widened = cut.packed and problem.narrow[1] and problem.group == 1
-        read = dtype if widened else b_type
-        tile = tile_function(processor, dtype, widths, read)
+        kinds, shares = zip(*cut.tiles, strict=True)
+        tile = FunctionChoice(tuple([_tile(problem, cut, k) for k in kinds]), shares)
     copy = copy_block(processor, dtype, a_type, problem.a[2] == 1)
     return tile, pack(processor, dtype, b_type), copy
+
+
+def _tile(problem: _Problem, cut: Blocking, kind: str) -> FunctionText:
+    """The function of tiles of a kind."""
+    processor, dtype, b_type = problem.machine, problem.dtype, problem.sources[1]
+    if kind == "dot":
+        return dot_function(processor, dtype, problem.sources)
+    if kind == "row":
+        return row_function(processor, dtype, b_type)
+    widened = problem.narrow[1] and problem.group == 1 and cut.packed
+    read = dtype if widened else b_type
+    return tile_function(processor, dtype, FLAT if kind == "flat" else TALL, read)
 
 
 def _fields(problem: _Problem, cut: Blocking) -> dict[str, int]:
     """The integers of the kernel by name."""
     (m, n, k), size = problem.sizes, problem.size
     rows, columns = -(-m // cut.blocks_m), least(cut.block_n, n)
-    tile_m, tile_n = tile_size(problem.machine, size, cut.tiles)
+    tile_m, tile_n = tile_of(problem.machine, size, cut.tiles)
     if not problem.scratch_limit:  # panels of wider tiles take more of that
         tile_m, tile_n = block_tile(problem.machine, size, cut.tiles, rows, columns)
     sizes = *(size_of(s) // terms_of(s) for s in problem.sources), size
@@ -333,13 +345,15 @@ def _fields(problem: _Problem, cut: Blocking) -> dict[str, int]:
     fields |= {"block_n": cut.block_n, "block_k": cut.block_k * problem.group}
     blocks_n = -(-n // cut.block_n)
     fields |= {"blocks_m": cut.blocks_m if m else 0, "blocks_n": blocks_n}
-    ragged = 2 if problem.machine.masks or cut.tiles in AT_ONCE else 1
+    ragged = (
+        2 if problem.machine.masks else 1 + by_kind(cut.tiles, AT_ONCE.__contains__)
+    )
     direct = ragged if problem.plain and problem.c[2] == 1 and not cut.apart else 0
-    packed = 2 if cut.packed else 0 if ragged == 2 or problem.narrow[1] else 1
+    packed = chosen(cut.packed, 2, 0 if problem.narrow[1] else 2 - ragged)
     width = -(-tile_n * size // problem.machine.vector) * problem.machine.vector
     fields |= {"direct": direct, "packed": packed, "far": cut.far * 1}
     fields["ahead"] = -(-width * sizes[1] // size // 64) * cut.ahead
-    at_sums = cut.block_k * width if packed else 0
+    at_sums = chosen(reaches(packed, 1), cut.block_k * width, 0)
     sums = _kept_sums(fields, cut, width)
     fields |= _copy(problem, cut) | {"at_sums": at_sums, "at_a": at_sums + sums}
     scratch = at_sums + sums + fields.pop("bytes")
@@ -353,14 +367,15 @@ def _kept_sums(fields: dict[str, int], cut: Blocking, width: int) -> int:
     last panel where only that is not written to C.
     """
     tile = fields["tile_m"] * width
-    several = fields["k"] > fields["block_k"]
+    several = exceeds(fields["k"], fields["block_k"])
     rows = -(-fields["m"] // cut.blocks_m)
     tiles = -(-rows // fields["tile_m"])
-    panel = tiles * tile if several else tile
-    all_panels = several and not fields["direct"]
-    fields["step_tile"] = tile if several else 0
-    fields["step_panel"] = panel if all_panels else 0
-    return panel * -(-cut.block_n // fields["tile_n"]) if all_panels else panel
+    panel = chosen(several, tiles * tile, tile)
+    all_panels = several * (1 - reaches(fields["direct"], 1))
+    fields["step_tile"] = chosen(several, tile, 0)
+    fields["step_panel"] = chosen(all_panels, panel, 0)
+    panels = -(-cut.block_n // fields["tile_n"])
+    return chosen(all_panels, panel * panels, panel)
 
 
 def _copy(problem: _Problem, cut: Blocking) -> dict[str, int]:
@@ -370,8 +385,8 @@ def _copy(problem: _Problem, cut: Blocking) -> dict[str, int]:
     outer, inner = (rows, cut.block_k) if along_k else (cut.block_k, rows)
     row = (-(-inner * size // 64) | 1) * 64  # odd, so that rows spread over the cache
     return {
-        "copied": (2 if along_k else 1) if cut.copied else 0,
+        "copied": chosen(cut.copied, 2 if along_k else 1, 0),
         "copy_row": row if along_k else size,
         "copy_k": size if along_k else row,
-        "bytes": row * outer if cut.copied else 0,
+        "bytes": chosen(cut.copied, row * outer, 0),
     }

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from treadle.base.symbolic import most
-from treadle.engines.native.codegen.contraction.text import FunctionText
+from treadle.engines.native.codegen.texts import FunctionChoice, FunctionText
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Step:
 
     name: str
     text: str
-    functions: tuple[FunctionText, ...]
+    functions: tuple[FunctionText | FunctionChoice, ...]
     pointers: tuple[Pointer, ...]
     arguments: tuple[int, ...]
     total: int
@@ -51,7 +51,7 @@ class ConvPlan:
 
 def step(
     function: FunctionText,
-    functions: Sequence[FunctionText],
+    functions: Sequence[FunctionText | FunctionChoice],
     pointers: Sequence[Pointer],
     arguments: Sequence[int],
     items: tuple[int, int],
