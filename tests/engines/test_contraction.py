@@ -402,7 +402,7 @@ def test_a_plan_for_symbolic_sizes_is_the_one_made_anew(
         tiles = plan.functions[0]
         count = len(wanted)
         if isinstance(tiles, FunctionChoice):
-            wanted += tiles.shares
+            wanted.append(tiles.number)
         trace.open = False
         numbers = compiled(trace, wanted)
         assert numbers(sizes) is not None
@@ -410,12 +410,11 @@ def test_a_plan_for_symbolic_sizes_is_the_one_made_anew(
             found = numbers(others) if other == batch else None
             if found is not None:
                 own = planned([other, *others])
-                *more, shares = *found[:count], found[count:]
-                assert more == [*own.arguments, own.total, own.grain, own.scratch]
+                more = [*own.arguments, own.total, own.grain, own.scratch]
+                assert found[:count] == more
                 functions = plan.functions
                 if isinstance(tiles, FunctionChoice):
-                    assert sorted(shares) == [*[0] * (len(shares) - 1), 1]
-                    functions = tiles.functions[shares.index(1)], *functions[1:]
+                    functions = tiles.functions[found[count]], *functions[1:]
                 same = plan.name, plan.text, functions, plan.swapped
                 assert same == (own.name, own.text, own.functions, own.swapped)
                 served += 1

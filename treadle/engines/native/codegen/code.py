@@ -142,9 +142,8 @@ def _called(functions: Sequence[FunctionText | FunctionChoice]) -> list[Argument
 
 
 def _texts(functions: Sequence[FunctionText | FunctionChoice]) -> dict[str, str]:
-    """The texts of functions, by name."""
-    parts = [f.functions if isinstance(f, FunctionChoice) else (f,) for f in functions]
-    return {f.name: f.text for part in parts for f in part}
+    """The texts of functions, by name: of those that are known."""
+    return {f.name: f.text for f in functions if isinstance(f, FunctionText)}
 
 
 def _together(step: Product, layout: Layout) -> int:

@@ -33,10 +33,15 @@ class FunctionText:
 
 @dataclass(frozen=True)
 class FunctionChoice:
-    """One of several functions: of each whether it is the one, as 1 or 0 of the run."""
+    """One of several functions: that of a number, which the run may tell."""
 
     functions: tuple[FunctionText, ...]
-    shares: tuple[int, ...]
+    number: int
+
+    @property
+    def function(self) -> FunctionText:
+        """The function, where the number is known."""
+        return self.functions[self.number]
 
 
 def kept_text(fact: str, write: Callable[[], FunctionText]) -> FunctionText:

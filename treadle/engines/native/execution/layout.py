@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from treadle.base.symbolic import most
+from treadle.base.symbolic import is_symbolic, most
 from treadle.engines.native.codegen.builder import LINE
 from treadle.engines.native.codegen.code import Code, coded
 from treadle.engines.native.codegen.texts import FunctionChoice
@@ -17,7 +17,8 @@ from treadle.program.program import Fallback, Program
 
 class ProgramTable(NamedTuple):
     """Integers of a program: records of steps, their arguments one after the other, and
-    which of these are addresses: where, of which buffer, and how far into it.
+    which of these are addresses: where, of which buffer, and how far into it; and which
+    are the numbers of functions: where, and of which.
     """
 
     records: Any
@@ -25,6 +26,7 @@ class ProgramTable(NamedTuple):
     slots: Any
     which: Any
     shifts: Any
+    choices: Any = ()
 
 
 def codes_of(
@@ -81,8 +83,8 @@ def table_of(
     step `spans` has its first record and how many, and others which of the `count`
     addresses its workspace and its scratch memory are, if it has some of its own.
     """
-    program_table = ProgramTable([], [], [], [], [])
-    records, table, slots, which, shifts = program_table
+    program_table = ProgramTable([], [], [], [], [], [])
+    records, table, slots, which, shifts, choices = program_table
     regions = {r.first: r for r in program.regions}
     for k, step_codes in enumerate(codes):
         if k in regions:
@@ -108,8 +110,11 @@ def table_of(
                     shifts.append(x[1])
                     table.append(0)
                 elif isinstance(x, FunctionChoice):
-                    pairs = zip(x.functions, x.shares, strict=True)
-                    table.append(sum(is_it * functions[f.name] for f, is_it in pairs))
+                    if is_symbolic(x.number):
+                        choices.append((len(table), x.functions))
+                        table.append(x.number)
+                    else:
+                        table.append(functions[x.function.name])
                 else:
                     table.append(functions[x] if isinstance(x, str) else x)
     return program_table

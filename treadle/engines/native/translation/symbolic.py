@@ -27,6 +27,8 @@ from treadle.base.symbolic import (
 from treadle.base.types import Type
 from treadle.core import native
 from treadle.engines.native.codegen.code import Code
+from treadle.engines.native.codegen.jit import compile_functions
+from treadle.engines.native.codegen.texts import FunctionChoice
 from treadle.engines.native.execution.control import LoopSize, memory_of, size_of
 from treadle.engines.native.execution.interface import Interface
 from treadle.engines.native.execution.layout import (
@@ -162,6 +164,7 @@ class _Template:
         )
         self.bound = self._all_bound(program, extra)
         forms = program, self.interface, self.bound
+        self.choices = numbers.choices
         self._program, self._interface, self._bound = [maker(x, slots) for x in forms]
         self._plans = SizedPlans(first.lives)
 
@@ -186,7 +189,7 @@ class _Template:
         """The program for some values of the integers."""
         first, make = self.first, self._program
         bound = self._bound(values) if self._bound else self.bound
-        sizes, records, table, shifts, shapes, scratch = self.numbers.at(values)
+        sizes, records, table, shifts, shapes, scratch = self._at(values)
         program = first.resized(partial(make, values) if make else first.whole)
         faced = self._interface
         program.faced = partial(faced, values) if faced else self._same
@@ -216,6 +219,18 @@ class _Template:
             program.kept = program.kept.resized(bound.packed)
         return program
 
+    def _at(self, values: Values) -> list[Numbers]:
+        """The numbers for some values of the integers. A function that is not taken by
+        the sizes at hand is compiled where other sizes take it."""
+        every = self.numbers.at(values)
+        table, addresses = every[2], self.first.functions
+        for place, functions in self.choices:
+            function = functions[table[place]]
+            if function.name not in addresses:
+                addresses |= compile_functions({function.name: function.text})
+            table[place] = addresses[function.name]
+        return every
+
     def _same(self) -> Interface:
         return self.interface
 
@@ -223,7 +238,7 @@ class _Template:
         """The records, the table, what is added to addresses in it, and the bytes of
         scratch memory, for some values of the integers.
         """
-        _, records, table, shifts, _, scratch = self.numbers.at(values)
+        _, records, table, shifts, _, scratch = self._at(values)
         return records.reshape(self.first.records.shape), table, shifts, scratch
 
 
@@ -302,4 +317,6 @@ def _integers(code: Code) -> tuple[Any, ...]:
 
 def _with(code: Code, numbers: tuple[Any, ...]) -> Code:
     make: Any = Code
-    return make(code.name, code.texts, *numbers, code.packs)
+    taken = [x.function for x in numbers[0] if isinstance(x, FunctionChoice)]
+    texts = code.texts | {f.name: f.text for f in taken}
+    return make(code.name, texts, *numbers, code.packs)

@@ -313,7 +313,8 @@ def _functions(
         tile: FunctionText | FunctionChoice = _tile(problem, cut, cut.tiles)
     else:
         kinds, shares = zip(*cut.tiles, strict=True)
-        tile = FunctionChoice(tuple([_tile(problem, cut, k) for k in kinds]), shares)
+        number = sum(k * is_it for k, is_it in enumerate(shares))
+        tile = FunctionChoice(tuple([_tile(problem, cut, k) for k in kinds]), number)
     copy = copy_block(processor, dtype, a_type, problem.a[2] == 1)
     return tile, pack(processor, dtype, b_type), copy
 
