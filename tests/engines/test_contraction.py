@@ -28,7 +28,12 @@ from treadle.engines.native.codegen.contraction import (
 )
 from treadle.engines.native.codegen.contraction.blocking import Blocking, choose
 from treadle.engines.native.codegen.contraction.machine import Machine, machine
-from treadle.engines.native.codegen.texts import FunctionChoice
+from treadle.engines.native.codegen.texts import (
+    ENTRIES,
+    TABLES,
+    FunctionChoice,
+    place_of,
+)
 
 Array = np.ndarray[Any, Any]
 DTYPES = {"float": np.float32, "double": np.float64}
@@ -49,12 +54,20 @@ class Compiler:
         )
         self.engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target)
         self.known: dict[str, int] = {}
+        self.tables: dict[str, Array] = {}
 
     def address(self, name: str, text: str) -> int:
         if name not in self.known:
+            for table in TABLES.findall(text.encode()):
+                if table.decode() not in self.tables:
+                    entries = self.tables[table.decode()] = np.zeros(ENTRIES, np.int64)
+                    llvm.add_symbol(table.decode(), entries.ctypes.data)
             self.engine.add_module(llvm.parse_assembly(text))
             self.engine.finalize_object()
             self.known[name] = self.engine.get_function_address(name)
+            if place := place_of(text):
+                table, index = place
+                self.tables[table][index] = self.known[name]
         return self.known[name]
 
 
@@ -78,6 +91,8 @@ def run(
     scratch = memory.ctypes.data + -memory.ctypes.data % 64
     first, second = (b, a) if plan.swapped else (a, b)
     functions = [COMPILER.address(f.name, f.text) for f in plan.functions]
+    for f in plan.parts:
+        COMPILER.address(f.name, f.text)
     table = [first, second, c, *pointers, scratch, *functions]
     args = np.array([*table, *plan.arguments, *integers], np.int64)
     kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 3)

@@ -106,7 +106,7 @@ def run(
 ) -> None:
     """Run a plan in one go, or its work items one by one by two workers in turn."""
     texts = {s.name: s.text for s in plan.steps}
-    texts |= {f.name: f.text for s in plan.steps for f in s.functions}
+    texts |= {f.name: f.text for s in plan.steps for f in (*s.functions, *s.parts)}
     functions = compile_functions(texts)
     workspace = np.full(plan.workspace + 128, 0xA5, np.uint8)
     kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 3)

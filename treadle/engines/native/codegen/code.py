@@ -119,7 +119,7 @@ def _product(step: Product, layout: Layout, scratch_limit: int) -> Code:
     a, b = _operands(step)
     if plan.swapped:
         a, b = b, a
-    texts = {plan.name: plan.text} | _texts(plan.functions)
+    texts = {plan.name: plan.text} | _texts((*plan.functions, *plan.parts))
     arguments: list[Argument] = [a, b, 0 if finish else (step.written[0], 0)]
     arguments += [(number, 0) for number in finish.buffers] if finish else []
     arguments.append(("scratch", 0))
@@ -197,7 +197,7 @@ def _convolution(step: Product, problem: Convolution) -> tuple[Code, ...]:
         arguments += _called(part.functions)
         arguments += part.arguments
         arguments += finish.integers if finish and finishes else ()
-        texts = {part.name: part.text} | _texts(part.functions)
+        texts = {part.name: part.text} | _texts((*part.functions, *part.parts))
         sizes = part.total, part.grain, part.scratch, plan.workspace
         packs = weights if part.constant and few else None
         codes.append(Code(part.name, texts, tuple(arguments), *sizes, packs))

@@ -14,8 +14,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import llvmlite.binding as llvm
+import numpy as np
 
 import treadle
 from treadle.base.allocate import headroom
@@ -24,6 +26,7 @@ from treadle.base.locks import around_fork, lock
 from treadle.engines.native.codegen import compiler, half
 from treadle.engines.native.codegen.cache import disk_cache, key
 from treadle.engines.native.codegen.compiler import compile_texts
+from treadle.engines.native.codegen.texts import ENTRIES, TABLES, place_of
 from treadle.engines.native.system.block import PAGE
 from treadle.engines.native.system.host import Host, host
 
@@ -60,6 +63,18 @@ class Entry:
     size: int
 
 
+class _Parts:
+    """The addresses of the parts that functions go on in, of those that are there."""
+
+    def __init__(self) -> None:
+        self.addresses = np.zeros(ENTRIES, np.int64)
+        self.held: dict[int, Address] = {}
+
+    def add(self, index: int, address: Address) -> None:
+        """Put a part in its place, if there is none: it may be running."""
+        self.addresses[index] = self.held.setdefault(index, address)
+
+
 @dataclass
 class CompileStats:
     """Statistics since the process began: numbers of functions and seconds.
@@ -82,42 +97,69 @@ _table: OrderedDict[bytes, Entry] = OrderedDict()
 _stats = CompileStats()
 _carried: dict[bytes, bytes] = {}  # object code that came with files
 _lasting: dict[bytes, str] = {}  # the texts of the engine's own functions
+_parts: dict[str, _Parts] = {}  # for good: code has their addresses
 # Where what is asked for is noted.
 _noted: ContextVar[dict[bytes, bytes] | None] = ContextVar("noted", default=None)
 
 
 def compile_functions(
-    texts: Mapping[str, str], *, lasting: bool = False
+    texts: Mapping[str, str],
+    *,
+    lasting: bool = False,
+    near: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, int]:
     """The addresses of functions by name, each from a text that defines it.
 
     A text is a module of LLVM IR; what else it defines must be `internal`. The values
     are `Address` objects: the code is sure to exist as long as they do. `lasting` are
-    the engine's own, which are asked for once and needed by everything.
+    the engine's own, which are asked for once and needed by everything. Parts that are
+    `near` are loaded, too, where their code is on disk and something is loaded anyway.
     """
     machine = host()
-    keys = {name: _key(name, text, machine) for name, text in texts.items()}
+    places = {name: place for name, x in texts.items() if (place := place_of(x))}
     with _lock:
+        held = {
+            name: _parts[table].held[index]
+            for name, (table, index) in places.items()
+            if table in _parts and index in _parts[table].held
+        }
+        if held and _noted.get() is None:
+            texts = {name: text for name, text in texts.items() if name not in held}
+        keys = {name: _key(name, text, machine) for name, text in texts.items()}
         if lasting:
             _lasting.update({k: texts[name] for name, k in keys.items()})
         noted = _noted.get()
         if noted is not None:
             asked = {k: texts[name] for name, k in keys.items() if k not in noted}
             noted |= _objects(asked, machine)
+        fresh: dict[str, Entry] = {}
         entries = {k: _table[k] for k in keys.values() if k in _table}
         missing = {k: name for name, k in keys.items() if k not in entries}
         if missing:
             headroom(GROWTH * sum(len(texts[name]) for name in missing.values()))
             wanted = {k: texts[name] for k, name in missing.items()}
             objects = _objects(wanted, machine)
-            fresh = _load({name: objects[k] for k, name in missing.items()}, machine)
+            named = {name: objects[k] for k, name in missing.items()}
+            fresh = _load(named | _near(near, machine), machine)
+            loaded = fresh.keys() & near
+            places |= {n: place for n in loaded if (place := place_of(near[n]))}
             entries |= {k: fresh[name] for k, name in missing.items()}
         for k, entry in entries.items():
             _table.pop(k, None)
             _table[k] = entry  # the newest
         if missing:
             _trim()
-        return {name: entries[k].address for name, k in keys.items()}
+        found: dict[str, Address] = {n: entries[k].address for n, k in keys.items()}
+        found |= {name: fresh[name].address for name in fresh.keys() & near}
+        for name, (table, index) in places.items():
+            if name in found:
+                _parts_of(table).add(index, found[name])
+        return {**found, **held}
+
+
+def parts_there(table: str) -> Mapping[int, int]:
+    """The addresses of those parts of a table that are compiled, now and later."""
+    return _parts_of(table).held
 
 
 @contextmanager
@@ -210,6 +252,20 @@ def _objects(texts: Mapping[bytes, str], machine: Host) -> dict[bytes, bytes]:
     return objects | compiled
 
 
+def _near(texts: Mapping[str, str], machine: Host) -> dict[str, bytes]:
+    """The object code of parts, by name, that is on disk and not in its place."""
+    cache = disk_cache()
+    objects: dict[str, bytes] = {}
+    for name, text in texts.items() if cache else ():
+        table, index = place_of(text) or ("", 0)
+        if table not in _parts or index not in _parts[table].held:
+            content = cache.read(_key(name, text, machine)) if cache else None
+            if content is not None:
+                objects[name] = content
+    _stats.from_disk += len(objects)
+    return objects
+
+
 # -- loading ---------------------------------------------------------------------------
 
 
@@ -237,6 +293,13 @@ def _cost(objects: Mapping[str, bytes], name: str) -> int:
     return pages * PAGE + _LIBRARY // len(objects)
 
 
+def _parts_of(table: str) -> _Parts:
+    parts = _parts.get(table)
+    if parts is None:
+        parts = _parts[table] = _Parts()
+    return parts
+
+
 def _link(objects: Mapping[str, bytes], machine: Host) -> dict[str, Address]:
     """Make a library of objects; addresses of the functions they are named by."""
     builder = llvm.JITLibraryBuilder().add_current_process()
@@ -246,6 +309,9 @@ def _link(objects: Mapping[str, bytes], machine: Host) -> dict[str, Address]:
         word = name.encode()
         if any(word in data and n not in half.TEXTS for n, data in objects.items()):
             builder.import_symbol(name, _half_function(name, machine))
+    named = {x.decode() for data in objects.values() for x in TABLES.findall(data)}
+    for name in named:
+        builder.import_symbol(name, _parts_of(name).addresses.ctypes.data)
     linker = _linker(machine)
     number = linker.count = linker.count + 1  # also of attempts, which take a name too
     tracker = builder.link(linker.session, f"treadle.{number}")

@@ -9,18 +9,23 @@ whether its bytecode is up to date: by their sizes and the times they were chang
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, wraps
 from pathlib import Path
-from typing import ParamSpec, cast
+from typing import Any, ParamSpec, Protocol, cast
 
 import treadle
 from treadle.base.caches import cached
-from treadle.engines.native.codegen.cache import disk_cache, key
+from treadle.engines.native.codegen.cache import DiskCache, disk_cache, key
 from treadle.engines.native.system.host import host
 
 _P = ParamSpec("_P")
+
+ENTRIES = 256  # of a table of parts
+TABLES = re.compile(rb"parts_[0-9a-f]{24}")
+_PLACE = re.compile(r"; part (\d+) of (parts_[0-9a-f]{24})\n")
 
 
 @dataclass(frozen=True)
@@ -31,17 +36,53 @@ class FunctionText:
     text: str
 
 
+class Parts(Protocol):
+    """The parts of functions, which have numbers; so many arguments tell of them."""
+
+    @property
+    def span(self) -> int: ...
+
+    def table(self, number: int) -> str:
+        """The name of the table that the parts of a function are in."""
+
+    def needed(self, number: int, following: Sequence[int]) -> Collection[int]:
+        """The parts that are needed of a function, by the arguments from it on."""
+
+    def part(self, number: int, index: int) -> FunctionText:
+        """One part of a function."""
+
+    def near(self, number: int, needed: Collection[int]) -> list[FunctionText]:
+        """Parts that lie on disk, and may be needed where some are."""
+
+
 @dataclass(frozen=True)
 class FunctionChoice:
-    """One of several functions: that of a number, which the run may tell."""
+    """One of several functions: that of a number, which the run may tell. `parts` knows
+    what each goes on in.
+    """
 
     functions: tuple[FunctionText, ...]
     number: int
+    parts: Parts
 
-    @property
-    def function(self) -> FunctionText:
-        """The function, where the number is known."""
-        return self.functions[self.number]
+    def texts(self, number: int, following: Sequence[int]) -> dict[str, str]:
+        """The texts that are needed, by name, of the function of a number, by the
+        arguments from it on.
+        """
+        needed = self.parts.needed(number, following)
+        parts = [self.parts.part(number, index) for index in needed]
+        return {f.name: f.text for f in (self.functions[number], *parts)}
+
+
+def headed(index: int, table: str) -> str:
+    """The first line of a text whose function is a part in a table."""
+    return f"; part {index} of {table}\n"
+
+
+def place_of(text: str) -> tuple[str, int] | None:
+    """The table that a text's function is a part of, and its place; None if none."""
+    match = _PLACE.match(text)
+    return (match[2], int(match[1])) if match else None
 
 
 def kept_text(fact: str, write: Callable[[], FunctionText]) -> FunctionText:
@@ -49,29 +90,53 @@ def kept_text(fact: str, write: Callable[[], FunctionText]) -> FunctionText:
 
     `fact` says all that it is made from, but for the host and the package itself.
     """
+    cache, place = _place(fact)
+    if cache is None:
+        return write()
+    function = _read(cache, place)
+    if function is None:
+        function = write()
+        cache.write(place, f"{function.name}\n{function.text}".encode())
+    return function
+
+
+def _place(fact: str) -> tuple[DiskCache | None, bytes]:
+    """Where the text of a fact lies on disk, if it may."""
     cache, state = disk_cache(), sources()
     if cache is None or not state:
-        return write()
-    place = key("text", treadle.__version__, state, repr(host()), fact)
+        return None, b""
+    return cache, key("text", treadle.__version__, state, repr(host()), fact)
+
+
+def _read(cache: DiskCache, place: bytes) -> FunctionText | None:
     content = cache.read(place)
-    if content is not None:
-        name, _, text = content.decode().partition("\n")
-        return FunctionText(name, text)
-    function = write()
-    cache.write(place, f"{function.name}\n{function.text}".encode())
-    return function
+    if content is None:
+        return None
+    name, _, text = content.decode().partition("\n")
+    return FunctionText(name, text)
 
 
 def lasting(write: Callable[_P, FunctionText]) -> Callable[_P, FunctionText]:
     """A function of plain facts that writes a text, which is kept here and on disk."""
-    name = f"{write.__module__}.{write.__qualname__}"
 
     @wraps(write)
     def wrapper(*arguments: _P.args, **more: _P.kwargs) -> FunctionText:
-        fact = f"{name}{arguments!r}{more!r}"
+        fact = _fact(write, arguments, more)
         return kept_text(fact, lambda: write(*arguments, **more))
 
     return cast(Callable[_P, FunctionText], cached(256)(wrapper))
+
+
+def on_disk(
+    write: Callable[_P, FunctionText], *arguments: _P.args, **more: _P.kwargs
+) -> FunctionText | None:
+    """The text of a `lasting` function, if it lies on disk."""
+    cache, place = _place(_fact(write, arguments, more))
+    return None if cache is None else _read(cache, place)
+
+
+def _fact(write: Callable[..., FunctionText], arguments: Any, more: Any) -> str:
+    return f"{write.__module__}.{write.__qualname__}{arguments!r}{more!r}"
 
 
 @cache

@@ -18,7 +18,7 @@ from treadle.program.program import Fallback, Program
 class ProgramTable(NamedTuple):
     """Integers of a program: records of steps, their arguments one after the other, and
     which of these are addresses: where, of which buffer, and how far into it; and which
-    are the numbers of functions: where, and of which.
+    are functions that a run may choose: where, and among which.
     """
 
     records: Any
@@ -110,11 +110,11 @@ def table_of(
                     shifts.append(x[1])
                     table.append(0)
                 elif isinstance(x, FunctionChoice):
-                    if is_symbolic(x.number):
-                        choices.append((len(table), x.functions))
-                        table.append(x.number)
-                    else:
-                        table.append(functions[x.function.name])
+                    choices.append((len(table), x))
+                    several, number = is_symbolic(x.number), x.number
+                    table.append(
+                        number if several else functions[x.functions[number].name]
+                    )
                 else:
                     table.append(functions[x] if isinstance(x, str) else x)
     return program_table

@@ -27,7 +27,7 @@ from treadle.base.symbolic import (
 from treadle.base.types import Type
 from treadle.core import native
 from treadle.engines.native.codegen.code import Code
-from treadle.engines.native.codegen.jit import compile_functions
+from treadle.engines.native.codegen.jit import compile_functions, parts_there
 from treadle.engines.native.codegen.texts import FunctionChoice
 from treadle.engines.native.execution.control import LoopSize, memory_of, size_of
 from treadle.engines.native.execution.interface import Interface
@@ -164,7 +164,7 @@ class _Template:
         )
         self.bound = self._all_bound(program, extra)
         forms = program, self.interface, self.bound
-        self.choices = numbers.choices
+        self.choices = [(place, x, _there(x)) for place, x in numbers.choices]
         self._program, self._interface, self._bound = [maker(x, slots) for x in forms]
         self._plans = SizedPlans(first.lives)
 
@@ -220,15 +220,21 @@ class _Template:
         return program
 
     def _at(self, values: Values) -> list[Numbers]:
-        """The numbers for some values of the integers. A function that is not taken by
-        the sizes at hand is compiled where other sizes take it."""
+        """The numbers for some values of the integers. Functions that are not taken by
+        the sizes at hand are compiled where other sizes take them."""
         every = self.numbers.at(values)
         table, addresses = every[2], self.first.functions
-        for place, functions in self.choices:
-            function = functions[table[place]]
-            if function.name not in addresses:
-                addresses |= compile_functions({function.name: function.text})
-            table[place] = addresses[function.name]
+        for place, choice, there in self.choices:
+            following = table[place : place + choice.parts.span].tolist()
+            chosen = type(choice.number) is Symbolic
+            number = following[0] if chosen else choice.number
+            name = choice.functions[number].name
+            needed = choice.parts.needed(number, following)
+            if name not in addresses or not there[number].keys() >= {*needed}:
+                near = {f.name: f.text for f in choice.parts.near(number, needed)}
+                texts = choice.texts(number, following)
+                addresses |= compile_functions(texts, near=near)
+            table[place] = addresses[name]
         return every
 
     def _same(self) -> Interface:
@@ -240,6 +246,12 @@ class _Template:
         """
         _, records, table, shifts, _, scratch = self._at(values)
         return records.reshape(self.first.records.shape), table, shifts, scratch
+
+
+def _there(choice: FunctionChoice) -> list[Mapping[int, int]]:
+    """The parts that are compiled, of each function."""
+    count = len(choice.functions)
+    return [parts_there(choice.parts.table(number)) for number in range(count)]
 
 
 def _first(
@@ -317,6 +329,9 @@ def _integers(code: Code) -> tuple[Any, ...]:
 
 def _with(code: Code, numbers: tuple[Any, ...]) -> Code:
     make: Any = Code
-    taken = [x.function for x in numbers[0] if isinstance(x, FunctionChoice)]
-    texts = code.texts | {f.name: f.text for f in taken}
+    texts = dict(code.texts)
+    arguments = numbers[0]
+    for k, x in enumerate(arguments):
+        if isinstance(x, FunctionChoice):
+            texts |= x.texts(x.number, arguments[k:])
     return make(code.name, texts, *numbers, code.packs)

@@ -18,11 +18,13 @@ from treadle.engines.native.codegen.contraction.source import (
 )
 from treadle.engines.native.codegen.contraction.text import (
     FunctionText,
+    apart,
     lanes_below,
     least,
+    part_text,
     prefetch,
     shuffle,
-    switched,
+    table_name,
 )
 from treadle.engines.native.codegen.contraction.tile import (
     PARAMETERS,
@@ -48,14 +50,22 @@ def dot_function(machine: Machine, dtype: str, sources: Sources) -> FunctionText
     column_b apart and those of out side by side. The next columns may be fetched into
     the second cache.
     """
-    heights = range(1, DOT_ROWS + 1)
-    parts = {h: _rows(machine, dtype, h, sources) for h in heights}
-    return switched("dot", PARAMETERS, lambda b: b.arguments["height"], parts)
+    table = table_name("dot", machine, dtype, sources)
+    return apart("dot", PARAMETERS, lambda b: b.arguments["height"], table)
+
+
+@lasting
+def dot_part(
+    machine: Machine, dtype: str, sources: Sources, height: int
+) -> FunctionText:
+    """The part of `dot_function` for so many rows."""
+    table = table_name("dot", machine, dtype, sources)
+    return part_text("dot", _rows(machine, dtype, height, sources), table, height)
 
 
 def _rows(machine: Machine, dtype: str, height: int, sources: Sources) -> Builder:
     """All columns for so many rows: in groups, then one by one."""
-    b = Builder(f"NAME.{height}", PARAMETERS, "internal void")
+    b = Builder("NAME", PARAMETERS)
     arg = b.arguments
     together = min(_COLUMNS[machine.registers][height - 1], machine.lanes(dtype))
     count = machine.lanes(dtype) * terms_of(sources[1])

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from treadle.base.caches import cached
-from treadle.base.symbolic import chosen, exceeds, is_same, least, most, reaches
+from treadle.base.symbolic import (
+    chosen,
+    exceeds,
+    is_same,
+    is_symbolic,
+    least,
+    most,
+    reaches,
+)
 from treadle.engines.native.codegen.contraction.blas import (
     BLAS_FIELDS,
     blas_address,
@@ -25,7 +34,6 @@ from treadle.engines.native.codegen.contraction.blocking import (
     lawful_tiles,
     tile_of,
 )
-from treadle.engines.native.codegen.contraction.dot import dot_function
 from treadle.engines.native.codegen.contraction.epilogue import Epilogue
 from treadle.engines.native.codegen.contraction.kernel import (
     FIELDS,
@@ -39,9 +47,8 @@ from treadle.engines.native.codegen.contraction.pack import (
     pack_rows,
     pack_transposed,
 )
-from treadle.engines.native.codegen.contraction.row import row_function
+from treadle.engines.native.codegen.contraction.parts import TileParts
 from treadle.engines.native.codegen.contraction.source import size_of, terms_of
-from treadle.engines.native.codegen.contraction.tile import FLAT, TALL, tile_function
 from treadle.engines.native.codegen.texts import FunctionChoice, FunctionText
 
 Triple = tuple[int, int, int]
@@ -68,7 +75,7 @@ class MatmulPlan:
     The arguments of the kernel are: the pointers of A, B and C (`swapped`: of B, A and
     C), those of the epilogue, that of the scratch memory (`scratch` bytes for each
     worker, on a 64 byte boundary), the addresses of `functions`, then `arguments` and
-    the integers of the epilogue.
+    the integers of the epilogue. `parts` are what the functions go on in.
     """
 
     name: str
@@ -79,6 +86,7 @@ class MatmulPlan:
     grain: int
     scratch: int
     swapped: bool
+    parts: tuple[FunctionText, ...] = ()
 
 
 class _Problem(NamedTuple):
@@ -212,17 +220,19 @@ def _planned(
         extra.integers,
     )
     function = kernel(problem.machine, structure, epilogue)
+    fields = _fields(problem, cut)
+    functions, parts = _functions(problem, cut, fields)
     return MatmulPlan(
         function.name,
         function.text,
-        _functions(problem, cut),
-        *_numbers(problem, cut),
+        tuple(functions),
+        *_numbers(problem, fields),
         swapped,
+        tuple(parts),
     )
 
 
-def _numbers(problem: _Problem, cut: Blocking) -> Numbers:
-    values = _fields(problem, cut)
+def _numbers(problem: _Problem, values: Mapping[str, int]) -> Numbers:
     total = problem.batch * values["blocks_m"] * values["blocks_n"]
     work = problem.batch, *problem.sizes[:2], problem.elements
     return Numbers(
@@ -303,32 +313,25 @@ def _fits(problem: _Problem, block_n: int) -> bool:
 
 
 def _functions(
-    problem: _Problem, cut: Blocking
-) -> tuple[FunctionText | FunctionChoice, ...]:
-    """The functions that the kernel calls, in the order of FUNCTIONS."""
+    problem: _Problem, cut: Blocking, fields: Mapping[str, int]
+) -> tuple[list[FunctionText | FunctionChoice], list[FunctionText]]:
+    """The functions that the kernel calls, in the order of FUNCTIONS, and the parts
+    that they go on in, where no size of the run tells these."""
     processor, dtype = problem.machine, problem.dtype
     pack = _PACKS[_consecutive(problem.b)]
     a_type, b_type = problem.sources
-    if isinstance(cut.tiles, str):
-        tile: FunctionText | FunctionChoice = _tile(problem, cut, cut.tiles)
-    else:
-        kinds, shares = zip(*cut.tiles, strict=True)
-        number = sum(k * is_it for k, is_it in enumerate(shares))
-        tile = FunctionChoice(tuple([_tile(problem, cut, k) for k in kinds]), number)
-    copy = copy_block(processor, dtype, a_type, problem.a[2] == 1)
-    return tile, pack(processor, dtype, b_type), copy
-
-
-def _tile(problem: _Problem, cut: Blocking, kind: str) -> FunctionText:
-    """The function of tiles of a kind."""
-    processor, dtype, b_type = problem.machine, problem.dtype, problem.sources[1]
-    if kind == "dot":
-        return dot_function(processor, dtype, problem.sources)
-    if kind == "row":
-        return row_function(processor, dtype, b_type)
     widened = problem.narrow[1] and problem.group == 1 and cut.packed
     read = dtype if widened else b_type
-    return tile_function(processor, dtype, FLAT if kind == "flat" else TALL, read)
+    several = not isinstance(cut.tiles, str)
+    kinds, shares = zip(*cut.tiles, strict=True) if several else ((cut.tiles,), (1,))
+    parts = TileParts(processor, dtype, problem.sources, read, kinds)
+    tiles = parts.functions()
+    copy = copy_block(processor, dtype, a_type, problem.a[2] == 1)
+    others = pack(processor, dtype, b_type), copy
+    if several or any(map(is_symbolic, fields.values())):
+        number = sum(k * is_it for k, is_it in enumerate(shares))
+        return [FunctionChoice(tiles, number, parts), *others], []
+    return [*tiles, *others], parts.of(fields)
 
 
 def _fields(problem: _Problem, cut: Blocking) -> dict[str, int]:

@@ -8,25 +8,34 @@ from typing import Any
 
 from treadle.base.caches import Cache
 from treadle.engines.native.codegen.builder import Builder, Value, lanes, vector
-from treadle.engines.native.codegen.texts import FunctionText, kept_text
+from treadle.engines.native.codegen.texts import (
+    ENTRIES,
+    FunctionText,
+    headed,
+    kept_text,
+)
 
 __all__ = [
     "FunctionText",
+    "apart",
     "join",
     "kept",
     "lanes_below",
     "least",
     "opaque",
+    "part_text",
     "prefetch",
     "shuffle",
     "switched",
+    "table_name",
 ]
 
 MOST = 4096  # texts that are kept
 
 
-def join(kind: str, builders: Sequence[Builder]) -> FunctionText:
-    """One text of several functions; "NAME" in them becomes `kind` and a hash."""
+def join(kind: str, builders: Sequence[Builder], first: str = "") -> FunctionText:
+    """One text of several functions, after a `first` line; "NAME" in them becomes
+    `kind` and a hash."""
     declared: dict[str, str] = {}
     bodies = []
     for b in builders:
@@ -34,7 +43,7 @@ def join(kind: str, builders: Sequence[Builder]) -> FunctionText:
         head = ", ".join(f"{t} %{n}" for n, t in b.parameters)
         body = "\n".join(b.lines)
         bodies.append(f"define {b.returns} @{b.name}({head}) {{\n{body}\n}}")
-    text = "\n".join([*sorted(declared.values()), *bodies])
+    text = first + "\n".join([*sorted(declared.values()), *bodies])
     name = f"{kind}_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
     return FunctionText(name, text.replace("NAME", name))
 
@@ -60,6 +69,35 @@ def switched(
     b.start("none")
     b.emit("unreachable")
     return join(kind, [b, *parts.values()])
+
+
+def apart(
+    kind: str,
+    parameters: Sequence[tuple[str, str]],
+    which: Callable[[Builder], Value],
+    table: str,
+) -> FunctionText:
+    """A function that goes on in a part of a table: that of the number which `which`
+    computes. Only those that are needed are compiled (`part_text`).
+    """
+    b = Builder("NAME", parameters)
+    b.declared["table"] = f"@{table} = external global [{ENTRIES} x ptr]"
+    place = b.define("ptr", f"getelementptr ptr, ptr @{table}, {which(b)}")
+    part = b.load("ptr", place, 8)
+    arguments = ", ".join(f"{type_} %{name}" for name, type_ in parameters)
+    b.emit(f"tail call void {part.name}({arguments})")
+    b.ret()
+    return join(kind, [b])
+
+
+def part_text(kind: str, b: Builder, table: str, number: int) -> FunctionText:
+    """The part of a number, in a table."""
+    return join(kind, [b], headed(number, table))
+
+
+def table_name(*facts: object) -> str:
+    """The name of a table of parts by all that these are made from."""
+    return f"parts_{hashlib.sha256(repr(facts).encode()).hexdigest()[:24]}"
 
 
 def kept(

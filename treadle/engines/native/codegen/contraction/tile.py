@@ -1,8 +1,8 @@
 """The register tile: h rows by v vectors of C, summed over k in registers.
 
-One machine function holds many heights and widths and is chosen into by a switch, so
-that no shape asks for new code. A is read by broadcast with any two strides, B by whole
-vectors, one row of the panel per step of k.
+Each height and width is a part of one machine function, compiled where it is needed. A
+is read by broadcast with any two strides, B by whole vectors, one row of the panel per
+step of k.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ from treadle.engines.native.codegen.contraction.source import (
 )
 from treadle.engines.native.codegen.contraction.text import (
     FunctionText,
+    apart,
     lanes_below,
     least,
     opaque,
+    part_text,
     prefetch,
-    switched,
+    table_name,
 )
 from treadle.engines.native.codegen.texts import lasting
 
@@ -36,6 +38,7 @@ TERMS = 128  # of a sum in registers; longer ones are sums of such sums
 TALL = (1, 2)  # widths in vectors of the panels of tall products
 LOW = 3  # and where their rows are those of lower tiles
 FLAT = (1, 2, 3, 4)  # and of those with few rows
+WIDEST = 16  # so that one number tells height and width
 PARAMETERS = [
     ("a", "ptr"),
     ("row_a", "i64"),
@@ -64,40 +67,38 @@ def rows_of_tile(machine: Machine, width: int) -> int:
 
 
 @lasting
-def tile_function(
-    machine: Machine, dtype: str, widths: tuple[int, ...], source: str
-) -> FunctionText:
+def tile_function(machine: Machine, dtype: str, source: str) -> FunctionText:
     """out[i, :] (+)= sum over k of a[i, k] b[k, :] for i < height, with PARAMETERS.
 
     `again` asks for the sum with what out holds. The lines at ahead + i step_ahead,
     i < k, are prefetched into the second cache by all but the smallest tiles. Columns
     of b and out lie side by side; where the machine has masks none past the last is
     touched, elsewhere whole vectors are read and written. b lies in memory as `source`.
-
-    Rows cut evenly never make tiles of less than half the height, so the function for
-    tall products leaves those out.
     """
-    tallest = rows_of_tile(machine, max(widths))
-    smallest = 1 if widths == FLAT else (tallest + 1) // 2
-    shapes = [(h, v) for v in widths for h in range(smallest, tallest + 1)]
-    if widths == TALL:
-        lower = range(smallest, rows_of_tile(machine, LOW) + 1)
-        shapes += [(h, LOW) for h in lower]
     count = machine.lanes(dtype)
 
     def shape(b: Builder) -> Value:
         width = b.sdiv(b.add(b.arguments["columns"], b.i64(count - 1)), b.i64(count))
-        return b.add(b.mul(b.arguments["height"], b.i64(16)), width)
+        return b.add(b.mul(b.arguments["height"], b.i64(WIDEST)), width)
 
-    parts = {16 * h + v: _tile(machine, dtype, h, v, source) for h, v in shapes}
-    return switched("tile", PARAMETERS, shape, parts)
+    return apart("tile", PARAMETERS, shape, table_name("tile", machine, dtype, source))
+
+
+@lasting
+def tile_part(
+    machine: Machine, dtype: str, source: str, height: int, width: int
+) -> FunctionText:
+    """The part of `tile_function` for tiles so many rows high and vectors wide."""
+    table = table_name("tile", machine, dtype, source)
+    b = _tile(machine, dtype, height, width, source)
+    return part_text("tile", b, table, WIDEST * height + width)
 
 
 def _tile(
     machine: Machine, dtype: str, height: int, width: int, source: str
 ) -> Builder:
     """One shape of tile as a function of its own."""
-    b = Builder(f"NAME.{height}x{width}", PARAMETERS, "internal void")
+    b = Builder("NAME", PARAMETERS)
     arg = b.arguments
     count = machine.lanes(dtype)
     kind = vector(dtype, count)

@@ -119,5 +119,6 @@ def _product(
             plan.total,
             plan.grain,
             plan.scratch,
+            parts=plan.parts,
         )
     ]

@@ -39,6 +39,7 @@ class Step:
     grain: int
     scratch: int
     constant: bool = False
+    parts: tuple[FunctionText, ...] = ()  # that the functions go on in
 
 
 @dataclass(frozen=True)
