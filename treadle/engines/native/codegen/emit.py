@@ -22,6 +22,7 @@ from treadle.engines.native.codegen.builder import (
     lanes,
     vector,
 )
+from treadle.engines.native.codegen.elementary import FUNCTIONS
 from treadle.engines.native.codegen.elements import compute_type
 from treadle.engines.native.codegen.packed import PackedBody, packed_body
 from treadle.engines.native.codegen.scalars import apply
@@ -48,9 +49,11 @@ from treadle.loops.kernel import (
     replacing,
     statements,
 )
+from treadle.loops.schedule import element_bytes
 
 SIGNATURE = [("args", PTR), ("begin", I64), ("end", I64), ("worker", I64)]
 HEAVY = 24  # ops: a longer loop body is written once, under a mask
+SERIES = 8  # ops that an elementary function counts for
 
 
 class Emitter(Access):
@@ -63,6 +66,7 @@ class Emitter(Access):
         self.carried: dict[Accumulator, Value] = {}
         self.crossing: list[Accumulator] = []  # folds that run across lanes
         self.packed: PackedBody | None = None  # whose body is being written
+        self.width = max(host().vector_bytes // element_bytes(kernel), 1)
         for x in kernel.expressions:
             if isinstance(x, Const) and isinstance(x.value, IndexParameter):
                 self.scopes[0][x] = self._number(x)
@@ -319,7 +323,9 @@ class Emitter(Access):
         start, stop = begin or start, end or stop
         self._starts(loop)
         carried = self._carry(loop)
-        ops = sum(isinstance(x, Apply) for x in expressions(loop.body))
+        applied = [x for x in expressions(loop.body) if isinstance(x, Apply)]
+        series = 1 if carried else SERIES  # sums are slower under a mask
+        ops = sum(series if x.op.name in FUNCTIONS else 1 for x in applied)
         self.vector, self.lanes, self.crossing = loop.axis, loop.lanes, carried
         if ops <= HEAVY:  # else it is written once, always under a mask
             length = b.sub(stop, start)
@@ -327,6 +333,8 @@ class Emitter(Access):
             middle = b.add(start, whole)
             self._turns(loop, start, middle, step, carried)
             start = middle
+            if not carried and not loop.lanes % self.width:
+                self.lanes, step = self.width, b.i64(self.width)
         self.limit = stop
         self._turns(loop, start, stop, step, carried)
         self.limit = None

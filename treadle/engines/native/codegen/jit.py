@@ -63,7 +63,7 @@ class Entry:
     size: int
 
 
-class _Parts:
+class _PartTable:
     """The addresses of the parts that functions go on in, of those that are there."""
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ _table: OrderedDict[bytes, Entry] = OrderedDict()
 _stats = CompileStats()
 _carried: dict[bytes, bytes] = {}  # object code that came with files
 _lasting: dict[bytes, str] = {}  # the texts of the engine's own functions
-_parts: dict[str, _Parts] = {}  # for good: code has their addresses
+_parts: dict[str, _PartTable] = {}  # for good: code has their addresses
 # Where what is asked for is noted.
 _noted: ContextVar[dict[bytes, bytes] | None] = ContextVar("noted", default=None)
 
@@ -293,10 +293,10 @@ def _cost(objects: Mapping[str, bytes], name: str) -> int:
     return pages * PAGE + _LIBRARY // len(objects)
 
 
-def _parts_of(table: str) -> _Parts:
+def _parts_of(table: str) -> _PartTable:
     parts = _parts.get(table)
     if parts is None:
-        parts = _parts[table] = _Parts()
+        parts = _parts[table] = _PartTable()
     return parts
 
 

@@ -36,7 +36,7 @@ class FunctionText:
     text: str
 
 
-class Parts(Protocol):
+class FunctionParts(Protocol):
     """The parts of functions, which have numbers; so many arguments tell of them."""
 
     @property
@@ -52,7 +52,7 @@ class Parts(Protocol):
         """One part of a function."""
 
     def near(self, number: int, needed: Collection[int]) -> list[FunctionText]:
-        """Parts that lie on disk, and may be needed where some are."""
+        """FunctionParts that lie on disk, and may be needed where some are."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class FunctionChoice:
 
     functions: tuple[FunctionText, ...]
     number: int
-    parts: Parts
+    parts: FunctionParts
 
     def texts(self, number: int, following: Sequence[int]) -> dict[str, str]:
         """The texts that are needed, by name, of the function of a number, by the
