@@ -38,7 +38,7 @@ REGISTRIES = {
     "treadle.engines.native.codegen.jit._table",
     "treadle.engines.native.codegen.jit._lasting",  # routines of the library
     "treadle.engines.native.codegen.jit._linkers",  # of a host
-    "treadle.engines.native.codegen.jit._parts",  # by machine and type, as many as shapes
+    "treadle.engines.native.codegen.jit._parts",  # by machine and type of tiles
     "treadle.engines.native.execution.pool._pools",  # weak
     "treadle.engines.native.execution.pool._shared",  # pools by threads
     "treadle.engines.native.execution.run._memories",  # by mode

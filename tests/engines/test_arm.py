@@ -73,4 +73,5 @@ def test_kernels_are_printed_for_arm(
     assert texts
     for text in texts.values():
         found = assembly(text, ARM)
-        assert ".globl" in found and "zmm" not in found and "ret" in found
+        assert ".globl" in found and "zmm" not in found
+        assert "ret" in found or "br\t" in found  # what goes on in a part
