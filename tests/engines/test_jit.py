@@ -20,10 +20,14 @@ import pytest
 from treadle.base.errors import OptionError
 from treadle.engines.native.codegen import compiler, jit
 from treadle.engines.native.codegen.builder import F32, F64, I64, PTR, Builder, vector
+from treadle.engines.native.codegen.contraction.machine import Machine
+from treadle.engines.native.codegen.contraction.text import table_name
+from treadle.engines.native.codegen.contraction.tile import WIDEST, tile_part
 from treadle.engines.native.codegen.jit import (
     assembly,
     compile_functions,
     optimized,
+    parts_there,
     stats,
 )
 from treadle.engines.native.system.host import _quotas, cores, host
@@ -408,3 +412,15 @@ def resident() -> int:
     if sys.platform != "linux":
         return 0
     return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+
+
+def test_parts_are_in_their_table_once_they_are_compiled() -> None:
+    facts = Machine(16, 16, False), "float", "float"  # of no program here
+    there = parts_there(table_name("tile", *facts))
+    one, two = (tile_part(*facts, height, 1) for height in (2, 3))
+    held = compile_functions({one.name: one.text})
+    assert there == {2 * WIDEST + 1: held[one.name]}
+    jit.clear()  # its code may run: it stays where it is
+    both = compile_functions({f.name: f.text for f in (one, two)})
+    assert both[one.name] == held[one.name]
+    assert there == {2 * WIDEST + 1: held[one.name], 3 * WIDEST + 1: both[two.name]}

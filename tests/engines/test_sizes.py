@@ -227,6 +227,28 @@ def test_sizes_that_only_grow_are_seldom_compiled(
     assert len(compiled) < 4
 
 
+def products(n: int) -> Sequence[Any]:
+    """Products of n rows, of rows by rows, and of n terms."""
+    x, w, v = (
+        td.asarray(data(n, 70)),
+        td.asarray(data(70, 40)),
+        td.asarray(data(30, 70)),
+    )
+    y = x @ w
+    return [y, x @ v.T, x.T @ y]
+
+
+def test_tiles_of_products_are_chosen_by_the_run(compiled: list[int]) -> None:
+    """Few rows, some, many: other tiles and blocks, in one program."""
+    sizes = 3, 40, 5, 7, 14, 23, 24, 25, 29, 90, 600, 1600, 2
+    found = [values(products, n) for n in sizes]
+    assert len(compiled) == 2
+    for n, own in zip(sizes, found, strict=True):
+        td.clear_cache()
+        for x, y in zip(own, values(products, n), strict=True):
+            assert x.tobytes() == y.tobytes(), n
+
+
 def two(n: int, m: int) -> Sequence[Any]:
     x, y = td.asarray(data(n, m)), td.asarray(data(m, n))
     return gradient(td.softmax(td.concat([x * 2.0, td.tanh(x @ y)], 1), 1).sum(), x, y)
