@@ -14,6 +14,7 @@ from treadle.engines.native.codegen.texts import (
     headed,
     kept_text,
 )
+from treadle.engines.native.system.host import host
 
 __all__ = [
     "FunctionText",
@@ -96,8 +97,9 @@ def part_text(kind: str, b: Builder, table: str, number: int) -> FunctionText:
 
 
 def table_name(*facts: object) -> str:
-    """The name of a table of parts by all that these are made from."""
-    return f"parts_{hashlib.sha256(repr(facts).encode()).hexdigest()[:24]}"
+    """The name of a table of parts by all that these are made from, and for."""
+    digest = hashlib.sha256(repr((host(), facts)).encode())
+    return f"parts_{digest.hexdigest()[:24]}"
 
 
 def kept(
