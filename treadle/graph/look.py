@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -166,15 +166,11 @@ def _read(roots: list[Tensor], asked: int, updates: int, owned: Owned, derived: 
           most: int, limits: _Limits) -> Found | _Limits | None:  # fmt: skip
     """The same within some limits, or others that it takes."""
     whole, ends, floor, parts = limits
-    nodes, place = list(roots), {x.serial: k for k, x in enumerate(roots)}
-    if len(place) < len(nodes):  # one is asked for twice
+    seen = _Seen(list(roots), {x.serial: k for k, x in enumerate(roots)})
+    nodes, words = seen.nodes, seen.words
+    if len(seen.place) < len(nodes):  # one is asked for twice
         return None
-    uses, words, ages = [1] * len(nodes), list[int](), list[tuple[int, int]]()
     changes, refused, newest, derivatives = 0, False, -1, list[Tensor]()
-    # Whether there are rows that have run, and some that a derivative goes on behind.
-    ran = rows = False
-    # Leaves that are no constants for a derivative, and what reads others.
-    lost, followed = set[int](), list[int]()
     unread = range(asked, len(roots) - updates)  # roots whose operands are not asked
     for k, node in enumerate(nodes):
         ended = node.serial <= ends and (k in unread or k >= len(roots))
@@ -187,26 +183,17 @@ def _read(roots: list[Tensor], asked: int, updates: int, owned: Owned, derived: 
         newest = max(newest, node.serial) if part else newest
         opens = whole and node.inputs and node.serial > floor and not ended
         if whole and ends < 0 and node.serial > floor and _is_known_row(node):
-            place_there = node.op.tape.place(node)  # type: ignore[attr-defined]
-            words += [number_of(node.op) * CODES + OPEN, place_there]
-            ages.append((node.serial, k))
-            rows = True
-            for x in node.op.tape.read:  # type: ignore[attr-defined]
-                at = place.setdefault(x.serial, len(nodes))
-                if at == len(nodes):
-                    nodes.append(x)
-                    uses.append(0)
-                words.append(at)
+            seen.go_on_behind(node, k)
             continue
         if not waits and (part or not opens):
             leaf = _leaf(node, owned, derived)
             refused = refused or leaf is None  # unless a derivative goes on behind it
             words += leaf or []
             if type(node.op) is Version:
-                ages.append((node.serial, k))
+                seen.ages.append((node.serial, k))
             elif not (node.inputs or node.serial <= ends):
-                lost |= set() if _is_constant(node.op, derived) else {k}
-                ran = ran or getattr(node.op, "tape", None) is not None
+                seen.lost |= set() if _is_constant(node.op, derived) else {k}
+                seen.ran |= getattr(node.op, "tape", None) is not None
             continue
         if not waits and not _RECIPE.issuperset(node.mark or ()):
             return None  # more is known of how it was made
@@ -216,29 +203,88 @@ def _read(roots: list[Tensor], asked: int, updates: int, owned: Owned, derived: 
         if (word := _word(node, owned)) is None:
             return None
         words.append(word)
-        ages.append((node.serial, k))
-        followed.append(k)
-        for j, x in enumerate([*node.inputs, *waiting_results(node)]):
-            at = place.setdefault(x.serial, len(nodes))
-            if at == len(nodes):
-                nodes.append(x)
-                uses.append(0)
-            if j < len(node.inputs):
-                uses[at] += 1
-                words.append(at)
-    node = x = None  # type: ignore[assignment]
+        seen.read(node, k)
+    node = None  # type: ignore[assignment]
     lower = limits.lower(derivatives, newest)
     # By what the run of rows took for data a derivative does not go through its tape.
-    refused |= rows and any(type(x.op) is not Version for x in targets_of(derivatives))
+    by_data = any(type(x.op) is not Version for x in targets_of(derivatives))
     derivatives.clear()  # what is listed would count
     if lower is not None:
         return lower
-    if lost and not _ends_before(lost, nodes, followed, len(roots), place):
+    if seen.lost and not seen.ends_before(len(roots)):
         return None
-    if refused or changes != updates or (ran and _computes_late(nodes, followed)):
+    late = seen.ran and seen.computes_late()
+    if refused or changes != updates or late or (seen.rows and by_data):
         return None
     counts = asked, len(roots) - updates - asked, updates
-    return _keyed(nodes, counts, uses, place, [words, [k for _, k in sorted(ages)]])
+    order = [k for _, k in sorted(seen.ages)]
+    return _keyed(nodes, counts, seen.uses, seen.place, [words, order])
+
+
+@dataclass
+class _Seen:
+    """What a look has seen so far: nodes and their places, how often each is read
+    inside, the words of the key, and when nodes were made.
+
+    `lost` are leaves that are no constants for a derivative, `followed` what reads
+    others; `ran` tells of rows that have run, `rows` of some it goes on behind.
+    """
+
+    nodes: list[Tensor]
+    place: dict[int, int]
+    uses: list[int] = field(default_factory=list)
+    words: list[int] = field(default_factory=list)
+    ages: list[tuple[int, int]] = field(default_factory=list)
+    lost: set[int] = field(default_factory=set)
+    followed: list[int] = field(default_factory=list)
+    ran: bool = False
+    rows: bool = False
+
+    def __post_init__(self) -> None:
+        self.uses = [1] * len(self.nodes)
+
+    def of(self, node: Tensor) -> int:
+        """The place of a node, which is looked at later if it is new."""
+        at = self.place.setdefault(node.serial, len(self.nodes))
+        if at == len(self.nodes):
+            self.nodes.append(node)
+            self.uses.append(0)
+        return at
+
+    def read(self, node: Tensor, k: int) -> None:
+        """Follow what a node reads, and what else it comes to."""
+        self.ages.append((node.serial, k))
+        self.followed.append(k)
+        for x in node.inputs:
+            at = self.of(x)
+            self.uses[at] += 1
+            self.words.append(at)
+        for x in waiting_results(node):
+            self.of(x)
+
+    def go_on_behind(self, row: Tensor, k: int) -> None:
+        """Follow what the run of a row of some kind has read."""
+        tape: Any = row.op.tape  # type: ignore[attr-defined]
+        self.words += [number_of(row.op) * CODES + OPEN, tape.place(row)]
+        self.ages.append((row.serial, k))
+        self.rows = True
+        self.words += [self.of(x) for x in tape.read]
+
+    def computes_late(self) -> bool:
+        """Whether a derivative is to be computed through rows that were to run with
+        it."""
+        waiting = [x for k in self.followed if (x := self.nodes[k]).stored is None]
+        below = [x.inputs[0] for x in waiting if x.inputs]
+        return any(getattr(x.op, "late", False) for x in below)
+
+    def ends_before(self, roots: int) -> bool:
+        """Whether what is lost to a derivative leads only to ops that end it."""
+        reached, nodes = set(self.lost), self.nodes
+        for k in sorted(self.followed, key=lambda k: nodes[k].serial):
+            inputs = nodes[k].inputs if nodes[k].op.traits.differentiable else ()
+            if any(self.place[x.serial] in reached for x in inputs):
+                reached.add(k)
+        return reached.isdisjoint(range(roots))
 
 
 def _keyed(
@@ -286,32 +332,6 @@ def _is_constant(op: Op, derived: bool) -> bool:
     """Return True if a leaf is one for a derivative that is taken, or to be."""
     carried = derived and isinstance(op, Cut) and op.carried
     return (op.closed or hasattr(op, "tape")) and not carried
-
-
-def _computes_late(nodes: list[Tensor], followed: list[int]) -> bool:
-    """Return True if a derivative is to be computed through rows that were to run with
-    it."""
-    waiting = [nodes[k] for k in followed if nodes[k].stored is None]
-    below = [x.inputs[0] for x in waiting if x.inputs]
-    return any(getattr(x.op, "late", False) for x in below)
-
-
-def _ends_before(
-    lost: set[int],
-    nodes: list[Tensor],
-    followed: list[int],
-    roots: int,
-    place: dict[int, int],
-) -> bool:
-    """Return True if what is lost to a derivative leads only to ops that end it."""
-    reached = set(lost)
-    for k in sorted(followed, key=lambda k: nodes[k].serial):
-        node = nodes[k]
-        if node.op.traits.differentiable:
-            reached |= (
-                {k} if any(place[y.serial] in reached for y in node.inputs) else set()
-            )
-    return reached.isdisjoint(range(roots))
 
 
 def _left(

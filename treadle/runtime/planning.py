@@ -73,12 +73,9 @@ class PlanRecording(RunRecording):
             else:  # others may be behind it
                 leaf = cut_of(leaf.of, leaf.carried)
             nodes.append((self.made[serial], k, leaf))
-        closed = []
-        for k in self.ran.values():
-            mine = self.trained[serials[k]] <= self.chosen
-            if serials[k] in all_stale:
-                lasts = lasts or not mine
-                closed += [k] if mine else []
+        stale = [k for k in self.ran.values() if serials[k] in all_stale]
+        closed = [k for k in stale if self.trained[serials[k]] <= self.chosen]
+        lasts = lasts or len(closed) < len(stale)
         kept = [s for s in self.kept if s not in all_stale]
         if any(s not in self.place for s in kept):
             return None
@@ -100,12 +97,16 @@ class PlanRecording(RunRecording):
         others = [x for x in nodes if x[0] is None or not is_spent(x[2])]
         whole = any(k < self.asked for _, k in rows)
         spent = spent_by(None if whole else self._trained_by())
-        more = None
-        if values or kept:
-            noted = self.noted if len(self.parts) == 1 else None
-            more = Valued(values, self._residuals(kept), noted)
+        more = self._valued(values, kept) if values or kept else None
         rest = spent, list(self.open), more, pulled
         return RunPlan(self.parts, self.slots, rows, others, *rest, closed=closed)
+
+    def _valued(
+        self, values: list[tuple[Slot, int, bool]], kept: Sequence[int]
+    ) -> Valued:
+        """The nodes that have values and keep their recipes."""
+        noted = self.noted if len(self.parts) == 1 else None
+        return Valued(values, self._residuals(kept), noted)
 
     def _held_that_ran(self, serials: Sequence[int]) -> list[int]:
         """What somebody holds, but for what waits yet: what is made of that has run."""
@@ -176,8 +177,7 @@ class PlanRecording(RunRecording):
             last.changes = list(self.changes.values())
         if self.changes and len(self.over) == len(self.changes):
             last.moved = self._moved(last.sources)
-        noted = self.noted if len(self.parts) == 1 else None
-        valued = Valued(values, self._residuals(self.kept), noted)
+        valued = self._valued(values, self.kept)
         rest = spent_by(None), list(self.open), valued, pulled
         return RunPlan(self.parts, self.slots, [], cuts, *rest)
 

@@ -8,7 +8,6 @@ loop runs full vectors first and then once more under a mask.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -26,6 +25,7 @@ from treadle.engines.native.codegen.elementary import FUNCTIONS
 from treadle.engines.native.codegen.elements import compute_type
 from treadle.engines.native.codegen.packed import PackedBody, packed_body
 from treadle.engines.native.codegen.scalars import apply
+from treadle.engines.native.codegen.short import in_short, with_lanes
 from treadle.engines.native.codegen.states import states_of
 from treadle.engines.native.system.host import host
 from treadle.graph.op import Op
@@ -146,7 +146,7 @@ class Emitter(Access):
                 self.store(s)
             elif isinstance(s, Fetch):
                 self.fetch(s)
-            elif (short := _in_short(s)) is not None:
+            elif (short := in_short(s)) is not None:
                 self._by_extent(s, short)
             elif s.kind == "vector":
                 self._vector_loop(s)
@@ -234,7 +234,7 @@ class Emitter(Access):
             b.start(name)
             self.scopes.append({})
             self.carried = dict(before)
-            self.run((_with_lanes(loop, is_short),))
+            self.run((with_lanes(loop, is_short),))
             self.scopes.pop()
             ends.append((b.block, self.carried))
             b.branch(end)
@@ -387,19 +387,6 @@ class Emitter(Access):
             self.bind(axes[0], rest)
             self.run(body)
             self.scopes.pop()
-
-
-def _in_short(loop: Loop) -> Loop | None:
-    """The vector loop within a loop, or itself, whose extent decides its lanes."""
-    inside = (s for s in statements((loop,)) if isinstance(s, Loop) and s.short_lanes)
-    return next(inside, None)
-
-
-def _with_lanes(loop: Loop, is_short: bool) -> Loop:
-    """The loop with the lanes that its vector loops have by their extent."""
-    body = [_with_lanes(s, is_short) if isinstance(s, Loop) else s for s in loop.body]
-    lanes = loop.short_lanes if is_short and loop.short_lanes else loop.lanes
-    return replace(loop, body=tuple(body), lanes=lanes, short_lanes=0)
 
 
 def emit(kernel: Kernel, name: str) -> str:

@@ -15,7 +15,7 @@ from treadle.engines.native.codegen.builder import (
     vector,
 )
 from treadle.engines.native.codegen.elements import from_memory, load_type, to_memory
-from treadle.engines.native.codegen.packs import Body, Pack, Packing, packing
+from treadle.engines.native.codegen.packs import Pack, Packing, ScalarBody, packing
 from treadle.engines.native.codegen.scalars import apply
 from treadle.engines.native.system.host import host
 from treadle.loops.kernel import (
@@ -42,7 +42,9 @@ def packed_body(
         return isinstance(x, Const) or writer.cached(x) is not None
 
     width = host().vector_bytes
-    body = Body(loop.body, is_outside, states, lambda d: width // d.itemsize, MOST)
+    body = ScalarBody(
+        loop.body, is_outside, states, lambda d: width // d.itemsize, MOST
+    )
     packs = states and writer.has_vectors and not writer.lanes
     plan = packing(body) if packs else Packing()
     packed = PackedBody(writer, plan, states)

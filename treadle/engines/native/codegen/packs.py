@@ -42,7 +42,7 @@ class Packing:
 
 
 @dataclass(frozen=True)
-class Body:
+class ScalarBody:
     """The statements of a loop without loops in it: what is known before it, which
     expressions are states as a step finds them, the lanes of a register."""
 
@@ -53,7 +53,7 @@ class Body:
     most: int  # lanes of a pack
 
 
-def packing(body: Body) -> Packing:
+def packing(body: ScalarBody) -> Packing:
     """The packs of a body that pay."""
     packs = _Candidates(body).packs()
     return _Choice(body, packs).packing() if packs else Packing()
@@ -90,7 +90,7 @@ class _Candidates:
     """Packs of all operations that are alike: those that others read lane by lane as
     they are, the rest in the order in which they are first read."""
 
-    def __init__(self, body: Body) -> None:
+    def __init__(self, body: ScalarBody) -> None:
         self.body = body
         self.depths: dict[Expression, int] = {}
         self.wishes: dict[tuple[int, Hashable], list[Pack]] = defaultdict(list)
@@ -206,7 +206,7 @@ class _Candidates:
 class _Choice:
     """The packs that save more than they cost, given that the others are such."""
 
-    def __init__(self, body: Body, packs: Sequence[Pack]) -> None:
+    def __init__(self, body: ScalarBody, packs: Sequence[Pack]) -> None:
         self.body = body
         self.packs: dict[int, Pack] = dict(enumerate(packs))
         self.homes = {x: k for k, pack in self.packs.items() for x in pack}
