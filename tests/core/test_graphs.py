@@ -25,7 +25,7 @@ from treadle.engines.native.execution import addresses
 from treadle.graph import references, tensor, traversal
 from treadle.graph.claim import InPlace
 from treadle.graph.resident import Future, Runs
-from treadle.graph.tensor import Tensor, forget, leave_late
+from treadle.graph.tensor import Tensor, forget, leave
 
 
 def _first(numbers: Any) -> Any:
@@ -180,7 +180,7 @@ def test_nodes_are_left_with_what_a_run_writes(core: bool, late: bool) -> None:
     spent = spent_by()
     counts, runs = sys.getrefcount(spent), Runs()
     with in_python(*[] if core else [tensor]):
-        leave_late(nodes, arrays, runs if late else None, spent)
+        leave(nodes, arrays, spent, runs if late else None)
     for k in range(3):  # no pair refers to an array
         node, array = nodes[k], arrays[k]
         assert node.op is spent and node.inputs == () and node.array is array
