@@ -44,6 +44,11 @@ class _Wish:
     inside: set[tuple[int, int]] = field(default_factory=set)
     idle: int = 0
 
+    @property
+    def active(self) -> bool:
+        """Whether a gradient has followed of late; if one follows again, it is so."""
+        return self.idle <= IDLE
+
 
 @dataclass(frozen=True)
 class KeptInside:
@@ -110,9 +115,7 @@ class Residuals:
             wish = self._wishes.get(key)
             if wish is not None:
                 wish.idle += 1
-                if wish.idle > IDLE:
-                    del self._wishes[key]
-                else:
+                if wish.active:
                     places, inner = places | wish.places, set(wish.inside)
         if not places and not inner:
             return set(), []
@@ -135,12 +138,13 @@ class Residuals:
     def wanted(self, key: Key) -> Callable[[], bool]:
         """Whether what is kept by a program is what it is now, asked at each run."""
         wish, wishes = self._wishes.get(key), self._made
-        if wish is None:
+        if wish is None or not wish.active:
 
             def still() -> bool:
                 nonlocal wishes
                 if wishes != self._made:  # it may be one of this key
-                    if key in self._wishes:
+                    now = self._wishes.get(key)
+                    if now is not None and now.active:
                         return False
                     wishes = self._made
                 return True
@@ -151,7 +155,7 @@ class Residuals:
         def still_kept() -> bool:
             wish.idle += 1
             now = len(wish.places), len(wish.inside)
-            return wish.idle <= IDLE and now == before
+            return wish.active and now == before
 
         return still_kept
 
@@ -164,6 +168,7 @@ class Residuals:
                 last = note[0]
                 wish = self._wishes.get(last)
                 if wish is not None:
+                    self._made += not wish.active
                     wish.idle = 0
 
     def note(self, key: Key, graph: Structure, keep: Iterable[int]) -> None:
@@ -204,6 +209,7 @@ class Residuals:
                     wish = self._wishes[key] = _Wish()
                     self._made += 1
                 if wish is not None:
+                    self._made += not wish.active
                     wish.places |= wished
                     wish.inside |= inside
                     wish.idle = 0
