@@ -27,6 +27,7 @@ from treadle.ops.activation import Sigmoid
 from treadle.ops.elementary import Cosh, Exp, Sinh, Tanh
 from treadle.ops.elementwise import Divide, Negative
 from treadle.ops.families import Elementwise, Movement, Reduction
+from treadle.ops.gather import Index
 from treadle.ops.loss import PickLabel
 from treadle.ops.pick import TakeAlong
 from treadle.ops.power import Expm1, Log, Log1p, Reciprocal
@@ -34,7 +35,12 @@ from treadle.ops.softmax import Softmax
 
 ENDS = (Log, Log1p, Divide, Reciprocal)  # the last op of such an expression
 GROWS = (Exp, Expm1, Sigmoid, Softmax, Tanh, Sinh, Cosh)  # it has one of these
-CHOOSES = (Movement, PickLabel, TakeAlong)  # what moves elements and computes none
+CHOOSES = (
+    Movement,
+    PickLabel,
+    TakeAlong,
+    Index,
+)  # what moves elements and computes none
 BETWEEN = (Elementwise, Reduction, Softmax, *CHOOSES)
 MOST = 24  # ops of an expression
 KNOWN = 256  # expressions whose bodies are kept
