@@ -415,12 +415,13 @@ def resident() -> int:
 
 
 def test_parts_are_in_their_table_once_they_are_compiled() -> None:
-    facts = Machine(16, 16, False), "float", "float"  # of no program here
+    facts = Machine(16, 16, False), "float", "float"
     there = parts_there(table_name("tile", *facts))
     one, two = (tile_part(*facts, height, 1) for height in (2, 3))
     held = compile_functions({one.name: one.text})
-    assert there == {2 * WIDEST + 1: held[one.name]}
+    assert there[2 * WIDEST + 1] == held[one.name]
     jit.clear()  # its code may run: it stays where it is
     both = compile_functions({f.name: f.text for f in (one, two)})
     assert both[one.name] == held[one.name]
-    assert there == {2 * WIDEST + 1: held[one.name], 3 * WIDEST + 1: both[two.name]}
+    assert there[2 * WIDEST + 1] == held[one.name]
+    assert there[3 * WIDEST + 1] == both[two.name]

@@ -77,7 +77,7 @@ class TileParts(NamedTuple):
         heights = set()
         for rows in {m // blocks_m, -(-m // blocks_m)} - {0}:
             tiles = -(-rows // tile_m)
-            heights |= {rows // tiles, -(-rows // tiles)}
+            heights |= {*range(1, -(-rows // tiles) + 1)}  # other rows need lower ones
         if kind == "dot":
             return sorted(heights)
         lanes = self.machine.lanes(self.dtype)
