@@ -134,13 +134,13 @@ class Plans:
                 return None
             options = owned, whole or derived, derived, looks.MOST, idle, top()
             roots, count = [*asked, *more, *updates], len(asked)
-            told = runner.derived, let_go if holding else None
-            found = native.follow(
-                self._table, rest, roots, count, updates, *options, *told
+            callbacks = runner.derived, let_go if holding else None
+            followed = native.follow(
+                self._table, rest, roots, count, updates, *options, *callbacks
             )
-            if found is None:
+            if followed is None:
                 return None
-            plan, key, nodes, others, held, waiting = found
+            plan, key, nodes, others, held, waiting = followed
             if isinstance(plan, RunPlan):
                 mark_run()
                 runner.followed(plan.last)

@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -106,14 +105,12 @@ def compile_functions(
     texts: Mapping[str, str],
     *,
     lasting: bool = False,
-    near: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, int]:
     """The addresses of functions by name, each from a text that defines it.
 
     A text is a module of LLVM IR; what else it defines must be `internal`. The values
     are `Address` objects: the code is sure to exist as long as they do. `lasting` are
-    the engine's own, which are asked for once and needed by everything. Parts that are
-    `near` are loaded, too, where their code is on disk and something is loaded anyway.
+    the engine's own, which are asked for once and needed by everything.
     """
     machine = host()
     places = {name: place for name, x in texts.items() if (place := place_of(x))}
@@ -140,9 +137,7 @@ def compile_functions(
             wanted = {k: texts[name] for k, name in missing.items()}
             objects = _objects(wanted, machine)
             named = {name: objects[k] for k, name in missing.items()}
-            fresh = _load(named | _near(near, machine), machine)
-            loaded = fresh.keys() & near
-            places |= {n: place for n in loaded if (place := place_of(near[n]))}
+            fresh = _load(named, machine)
             entries |= {k: fresh[name] for k, name in missing.items()}
         for k, entry in entries.items():
             _table.pop(k, None)
@@ -150,7 +145,6 @@ def compile_functions(
         if missing:
             _trim()
         found: dict[str, Address] = {n: entries[k].address for n, k in keys.items()}
-        found |= {name: fresh[name].address for name in fresh.keys() & near}
         for name, (table, index) in places.items():
             if name in found:
                 _parts_of(table).add(index, found[name])
@@ -250,20 +244,6 @@ def _objects(texts: Mapping[bytes, str], machine: Host) -> dict[bytes, bytes]:
     _stats.compile_seconds += end - middle
     _stats.disk_seconds += middle - start + time.perf_counter() - end
     return objects | compiled
-
-
-def _near(texts: Mapping[str, str], machine: Host) -> dict[str, bytes]:
-    """The object code of parts, by name, that is on disk and not in its place."""
-    cache = disk_cache()
-    objects: dict[str, bytes] = {}
-    for name, text in texts.items() if cache else ():
-        table, index = place_of(text) or ("", 0)
-        if table not in _parts or index not in _parts[table].held:
-            content = cache.read(_key(name, text, machine)) if cache else None
-            if content is not None:
-                objects[name] = content
-    _stats.from_disk += len(objects)
-    return objects
 
 
 # -- loading ---------------------------------------------------------------------------

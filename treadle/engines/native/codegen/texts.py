@@ -14,11 +14,11 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, wraps
 from pathlib import Path
-from typing import Any, ParamSpec, Protocol, cast
+from typing import ParamSpec, Protocol, cast
 
 import treadle
 from treadle.base.caches import cached
-from treadle.engines.native.codegen.cache import DiskCache, disk_cache, key
+from treadle.engines.native.codegen.cache import disk_cache, key
 from treadle.engines.native.system.host import host
 
 _P = ParamSpec("_P")
@@ -50,9 +50,6 @@ class FunctionParts(Protocol):
 
     def part(self, number: int, index: int) -> FunctionText:
         """One part of a function."""
-
-    def near(self, number: int, needed: Collection[int]) -> list[FunctionText]:
-        """FunctionParts that lie on disk, and may be needed where some are."""
 
 
 @dataclass(frozen=True)
@@ -90,30 +87,17 @@ def kept_text(fact: str, write: Callable[[], FunctionText]) -> FunctionText:
 
     `fact` says all that it is made from, but for the host and the package itself.
     """
-    cache, place = _place(fact)
-    if cache is None:
-        return write()
-    function = _read(cache, place)
-    if function is None:
-        function = write()
-        cache.write(place, f"{function.name}\n{function.text}".encode())
-    return function
-
-
-def _place(fact: str) -> tuple[DiskCache | None, bytes]:
-    """Where the text of a fact lies on disk, if it may."""
     cache, state = disk_cache(), sources()
     if cache is None or not state:
-        return None, b""
-    return cache, key("text", treadle.__version__, state, repr(host()), fact)
-
-
-def _read(cache: DiskCache, place: bytes) -> FunctionText | None:
+        return write()
+    place = key("text", treadle.__version__, state, repr(host()), fact)
     content = cache.read(place)
-    if content is None:
-        return None
-    name, _, text = content.decode().partition("\n")
-    return FunctionText(name, text)
+    if content is not None:
+        name, _, text = content.decode().partition("\n")
+        return FunctionText(name, text)
+    function = write()
+    cache.write(place, f"{function.name}\n{function.text}".encode())
+    return function
 
 
 def lasting(write: Callable[_P, FunctionText]) -> Callable[_P, FunctionText]:
@@ -121,22 +105,10 @@ def lasting(write: Callable[_P, FunctionText]) -> Callable[_P, FunctionText]:
 
     @wraps(write)
     def wrapper(*arguments: _P.args, **more: _P.kwargs) -> FunctionText:
-        fact = _fact(write, arguments, more)
+        fact = f"{write.__module__}.{write.__qualname__}{arguments!r}{more!r}"
         return kept_text(fact, lambda: write(*arguments, **more))
 
     return cast(Callable[_P, FunctionText], cached(256)(wrapper))
-
-
-def on_disk(
-    write: Callable[_P, FunctionText], *arguments: _P.args, **more: _P.kwargs
-) -> FunctionText | None:
-    """The text of a `lasting` function, if it lies on disk."""
-    cache, place = _place(_fact(write, arguments, more))
-    return None if cache is None else _read(cache, place)
-
-
-def _fact(write: Callable[..., FunctionText], arguments: Any, more: Any) -> str:
-    return f"{write.__module__}.{write.__qualname__}{arguments!r}{more!r}"
 
 
 @cache

@@ -231,9 +231,7 @@ class _Template:
             name = choice.functions[number].name
             needed = choice.parts.needed(number, following)
             if name not in addresses or not there[number].keys() >= {*needed}:
-                near = {f.name: f.text for f in choice.parts.near(number, needed)}
-                texts = choice.texts(number, following)
-                addresses |= compile_functions(texts, near=near)
+                addresses |= compile_functions(choice.texts(number, following))
             table[place] = addresses[name]
         return every
 

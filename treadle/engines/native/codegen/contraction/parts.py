@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from treadle.engines.native.codegen.contraction.dot import (
-    DOT_ROWS,
     dot_function,
     dot_part,
 )
@@ -15,15 +14,13 @@ from treadle.engines.native.codegen.contraction.machine import Machine
 from treadle.engines.native.codegen.contraction.row import row_function
 from treadle.engines.native.codegen.contraction.text import table_name
 from treadle.engines.native.codegen.contraction.tile import (
-    FLAT,
     WIDEST,
-    rows_of_tile,
     tile_function,
     tile_part,
 )
-from treadle.engines.native.codegen.texts import FunctionText, on_disk
+from treadle.engines.native.codegen.texts import FunctionText
 
-_NAMES = ("m", "n", "blocks_m", "block_n", "tile_m", "tile_n")
+_NAMES = ("m", "n", "block_n", "tile_m", "tile_n")
 # Where they stand, counted from the function.
 _PLACES = [len(FUNCTIONS) + FIELDS.index(name) for name in _NAMES]
 
@@ -71,15 +68,13 @@ class TileParts(NamedTuple):
         return self._needed(self.kinds[number], [following[k] for k in _PLACES])
 
     def _needed(self, kind: str, sizes: Sequence[int]) -> list[int]:
-        m, n, blocks_m, block_n, tile_m, tile_n = sizes
+        m, n, block_n, tile_m, tile_n = sizes
         if kind == "row" or not m or not n:
             return []
-        heights = set()
-        for rows in {m // blocks_m, -(-m // blocks_m)} - {0}:
-            tiles = -(-rows // tile_m)
-            heights |= {*range(1, -(-rows // tiles) + 1)}  # other rows need lower ones
+        # Other numbers of rows need lower ones: one never seen compiles none.
+        heights = range(1, min(m, tile_m) + 1)
         if kind == "dot":
-            return sorted(heights)
+            return [*heights]
         lanes = self.machine.lanes(self.dtype)
         widths = set()
         for columns in (min(n, block_n), (n - 1) % block_n + 1):
@@ -88,29 +83,10 @@ class TileParts(NamedTuple):
                 widths.add(tile_n // lanes)
             if left:
                 widths.add(-(-left // lanes))
-        return [WIDEST * h + v for h in sorted(heights) for v in sorted(widths)]
+        return [WIDEST * h + v for h in heights for v in sorted(widths)]
 
     def part(self, number: int, index: int) -> FunctionText:
         """One part of the function of a kind."""
-        write, arguments = self._writer(number, index)
-        return write(*arguments)
-
-    def _writer(self, number: int, index: int) -> tuple[Any, tuple[Any, ...]]:
         if self.kinds[number] == "dot":
-            return dot_part, (self.machine, self.dtype, self.sources, index)
-        shape = divmod(index, WIDEST)
-        return tile_part, (self.machine, self.dtype, self.read, *shape)
-
-    def near(self, number: int, needed: Collection[int]) -> list[FunctionText]:
-        """The other parts that lie on disk."""
-        if self.kinds[number] == "dot":
-            others = {*range(1, DOT_ROWS + 1)}
-        else:
-            others = {
-                WIDEST * height + width
-                for width in FLAT
-                for height in range(1, rows_of_tile(self.machine, width) + 1)
-            }
-        writers = [self._writer(number, index) for index in others.difference(needed)]
-        texts = [on_disk(write, *arguments) for write, arguments in writers]
-        return [text for text in texts if text is not None]
+            return dot_part(self.machine, self.dtype, self.sources, index)
+        return tile_part(self.machine, self.dtype, self.read, *divmod(index, WIDEST))
