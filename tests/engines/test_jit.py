@@ -21,6 +21,7 @@ from treadle.base.errors import OptionError
 from treadle.engines.native.codegen import compiler, jit
 from treadle.engines.native.codegen.builder import F32, F64, I64, PTR, Builder, vector
 from treadle.engines.native.codegen.contraction.machine import Machine
+from treadle.engines.native.codegen.contraction.parts import TileParts
 from treadle.engines.native.codegen.contraction.text import table_name
 from treadle.engines.native.codegen.contraction.tile import WIDEST, tile_part
 from treadle.engines.native.codegen.jit import (
@@ -412,6 +413,20 @@ def resident() -> int:
     if sys.platform != "linux":
         return 0
     return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+
+
+def test_tiles_of_fewer_rows_need_no_other_parts() -> None:
+    """Of 13 rows tiles of 6 have 5 at most, of 12 they have 6."""
+    parts = TileParts(
+        Machine(16, 16, False), "float", ("float", "float"), "float", ("tile",)
+    )
+
+    def needed(rows: int) -> set[int]:
+        fields = {"m": rows, "n": 16, "block_n": 16, "tile_m": 6, "tile_n": 16}
+        return {f.name for f in parts.of(fields)}
+
+    assert all(needed(rows) <= needed(13) for rows in range(1, 13))
+    assert len(needed(13)) == 6
 
 
 def test_parts_are_in_their_table_once_they_are_compiled() -> None:
