@@ -440,3 +440,18 @@ def test_parts_are_in_their_table_once_they_are_compiled() -> None:
     assert both[one.name] == held[one.name]
     assert there[2 * WIDEST + 1] == held[one.name]
     assert there[3 * WIDEST + 1] == both[two.name]
+
+
+@pytest.mark.skipif(not INTEL, reason="TREADLE_CPU names levels of x86-64")
+def test_a_part_is_in_the_table_of_the_machine_it_is_compiled_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    facts = Machine(16, 16, False), "double", "double"
+    table, part = table_name("tile", *facts), tile_part(*facts, 2, 1)
+    for level in ("generic", "x86-64-v2"):
+        monkeypatch.setenv("TREADLE_CPU", level)
+        there = parts_there(table)
+        held = compile_functions({part.name: part.text})
+        assert there[2 * WIDEST + 1] == held[part.name]
+    monkeypatch.setenv("TREADLE_CPU", "generic")
+    assert parts_there(table)[2 * WIDEST + 1] != there[2 * WIDEST + 1]

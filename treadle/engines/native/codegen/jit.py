@@ -96,7 +96,7 @@ _table: OrderedDict[bytes, Entry] = OrderedDict()
 _stats = CompileStats()
 _carried: dict[bytes, bytes] = {}  # object code that came with files
 _lasting: dict[bytes, str] = {}  # the texts of the engine's own functions
-_parts: dict[str, _PartTable] = {}  # for good: code has their addresses
+_parts: dict[tuple[Host, str], _PartTable] = {}  # for good: code has their addresses
 # Where what is asked for is noted.
 _noted: ContextVar[dict[bytes, bytes] | None] = ContextVar("noted", default=None)
 
@@ -116,9 +116,9 @@ def compile_functions(
     places = {name: place for name, x in texts.items() if (place := place_of(x))}
     with _lock:
         held = {
-            name: _parts[table].held[index]
+            name: address
             for name, (table, index) in places.items()
-            if table in _parts and index in _parts[table].held
+            if (address := _parts_of(machine, table).held.get(index)) is not None
         }
         if held and _noted.get() is None:
             texts = {name: text for name, text in texts.items() if name not in held}
@@ -147,13 +147,15 @@ def compile_functions(
         found: dict[str, Address] = {n: entries[k].address for n, k in keys.items()}
         for name, (table, index) in places.items():
             if name in found:
-                _parts_of(table).add(index, found[name])
+                _parts_of(machine, table).add(index, found[name])
         return {**found, **held}
 
 
 def parts_there(table: str) -> Mapping[int, int]:
-    """The addresses of those parts of a table that are compiled, now and later."""
-    return _parts_of(table).held
+    """The addresses of those parts of a table that are compiled for this machine,
+    now and later.
+    """
+    return _parts_of(host(), table).held
 
 
 @contextmanager
@@ -273,10 +275,10 @@ def _cost(objects: Mapping[str, bytes], name: str) -> int:
     return pages * PAGE + _LIBRARY // len(objects)
 
 
-def _parts_of(table: str) -> _PartTable:
-    parts = _parts.get(table)
+def _parts_of(machine: Host, table: str) -> _PartTable:
+    parts = _parts.get((machine, table))
     if parts is None:
-        parts = _parts[table] = _PartTable()
+        parts = _parts[machine, table] = _PartTable()
     return parts
 
 
@@ -291,7 +293,7 @@ def _link(objects: Mapping[str, bytes], machine: Host) -> dict[str, Address]:
             builder.import_symbol(name, _half_function(name, machine))
     named = {x.decode() for data in objects.values() for x in TABLES.findall(data)}
     for name in named:
-        builder.import_symbol(name, _parts_of(name).addresses.ctypes.data)
+        builder.import_symbol(name, _parts_of(machine, name).addresses.ctypes.data)
     linker = _linker(machine)
     number = linker.count = linker.count + 1  # also of attempts, which take a name too
     tracker = builder.link(linker.session, f"treadle.{number}")

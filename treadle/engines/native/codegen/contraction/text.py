@@ -14,7 +14,6 @@ from treadle.engines.native.codegen.texts import (
     headed,
     kept_text,
 )
-from treadle.engines.native.system.host import host
 
 __all__ = [
     "FunctionText",
@@ -98,7 +97,7 @@ def part_text(kind: str, b: Builder, table: str, number: int) -> FunctionText:
 
 def table_name(*facts: object) -> str:
     """The name of a table of parts by all that these are made from, and for."""
-    digest = hashlib.sha256(repr((host(), facts)).encode())
+    digest = hashlib.sha256(repr(facts).encode())
     return f"parts_{digest.hexdigest()[:24]}"
 
 
