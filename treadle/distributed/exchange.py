@@ -120,7 +120,11 @@ class GradientExchange:
         if not self._used[list(bucket.numbers)].any():
             return
         parts = bucket.parts(flat)
-        reduce_part(comm, parts, scale=1.0 / max(1, self._count))
+        reduce_part(comm, parts)
+        part = parts[comm.rank]
+        if self._count > 1:
+            with np.errstate(all="ignore"):  # between gradients there is anything
+                np.multiply(part, part.dtype.type(1.0 / self._count), out=part)
         if not self.layout.sharded:
             gather_parts(comm, parts)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,7 +20,6 @@ REDUCTIONS: dict[str, Any] = {
     "min": np.minimum,
 }
 PIECE = 1 << 24  # bytes that are exchanged at once: each exchange is waited for
-_CACHED = 1 << 17  # bytes of a part that are reduced at once, while they are at hand
 
 
 def tree(parts: Sequence[X], combine: Callable[[X, X], X]) -> X:
@@ -69,33 +67,23 @@ def parts_of(flat: Array, size: int) -> list[Array]:
 
 
 def reduce_part(
-    comm: Communicator,
-    parts: Sequence[Array],
-    reduction: str = "sum",
-    scale: float = 1.0,
+    comm: Communicator, parts: Sequence[Array], reduction: str = "sum"
 ) -> None:
     """Have this rank's part be the reduction of what all ranks have for it, in the
-    order of `tree`, times `scale`; other parts stay as they are."""
+    order of `tree`; other parts stay as they are."""
     mine = parts[comm.rank]
     rows = [np.empty_like(mine) for _ in parts]
     rows[comm.rank] = mine
     comm.trade(parts, rows)
-    combine = REDUCTIONS[reduction]
-    step = max(1, _CACHED // mine.itemsize)
-    with np.errstate(all="ignore"):  # between gradients there is anything
-        for begin in range(0, mine.size, step):
-            pieces = [x[begin : begin + step] for x in rows]
-            into = pieces[comm.rank]
-            total = tree(pieces, partial(_combined, combine, into))
-            if scale != 1.0:
-                np.multiply(total, mine.dtype.type(scale), out=into)
-            elif total is not into:
-                into[...] = total
 
+    def combine(a: Array, b: Array) -> Array:
+        """Both in the memory of one of them, of this rank's if it is there."""
+        return REDUCTIONS[reduction](a, b, out=b if b is mine else a)
 
-def _combined(combine: Any, into: Array, a: Array, b: Array) -> Array:
-    """Both in the memory of one of them, in that of the result if it is there."""
-    return combine(a, b, out=b if b is into else a)
+    with np.errstate(all="ignore"):
+        total = tree(rows, combine)
+    if total is not mine:
+        mine[...] = total
 
 
 def gather_parts(comm: Communicator, parts: Sequence[Array]) -> None:
