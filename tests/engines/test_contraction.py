@@ -93,8 +93,8 @@ def run(
     functions = [COMPILER.address(f.name, f.text) for f in plan.functions]
     for f in plan.parts:
         COMPILER.address(f.name, f.text)
-    table = [first, second, c, *pointers, scratch, *functions]
-    args = np.array([*table, *plan.arguments, *integers], np.int64)
+    table = [first, second, c, scratch, *functions]
+    args = np.array([*table, *plan.arguments, *pointers, *integers], np.int64)
     kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 3)
     call = kind(COMPILER.address(plan.name, plan.text))
     edges = [0, *cuts, plan.total]

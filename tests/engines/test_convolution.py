@@ -133,13 +133,11 @@ def _table(
     integers: tuple[int, ...],
 ) -> Any:
     for pointer in step.pointers:
-        if pointer.name == "extra":
-            yield from (a.ctypes.data for a in extra)
-        else:
-            yield addresses[pointer.name] + pointer.shift
+        yield addresses[pointer.name] + pointer.shift
     yield from (functions[f.name] for f in step.functions)
     yield from step.arguments
-    if any(pointer.name == "extra" for pointer in step.pointers):
+    if step.finishes:
+        yield from (a.ctypes.data for a in extra)
         yield from integers
 
 

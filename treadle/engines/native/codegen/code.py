@@ -121,11 +121,10 @@ def _product(step: Product, layout: Layout, scratch_limit: int) -> Code:
         a, b = b, a
     texts = {plan.name: plan.text} | _texts((*plan.functions, *plan.parts))
     arguments: list[Argument] = [a, b, 0 if finish else (step.written[0], 0)]
-    arguments += [(number, 0) for number in finish.buffers] if finish else []
     arguments.append(("scratch", 0))
     arguments += _called(plan.functions)
     arguments += plan.arguments
-    arguments += finish.integers if finish else ()
+    arguments += _own(finish)
     return Code(
         plan.name,
         texts,
@@ -139,6 +138,13 @@ def _product(step: Product, layout: Layout, scratch_limit: int) -> Code:
 def _called(functions: Sequence[FunctionText | FunctionChoice]) -> list[Argument]:
     """The arguments that functions are."""
     return [f if isinstance(f, FunctionChoice) else f.name for f in functions]
+
+
+def _own(finish: Launch | None) -> list[Argument]:
+    """The arguments of an epilogue: its pointers and integers."""
+    if finish is None:
+        return []
+    return [*((number, 0) for number in finish.buffers), *finish.integers]
 
 
 def _texts(functions: Sequence[FunctionText | FunctionChoice]) -> dict[str, str]:
@@ -183,20 +189,14 @@ def _convolution(step: Product, problem: Convolution) -> tuple[Code, ...]:
     codes = []
     for part in plan.steps:
         arguments: list[Argument] = []
-        finishes = False
         for pointer in part.pointers:
-            if pointer.name == "extra":
-                assert finish is not None
-                arguments += [(number, 0) for number in finish.buffers]
-                finishes = True
-                continue
             place = places.get(pointer.name, (pointer.name, 0))
             if isinstance(place, tuple):
                 place = place[0], place[1] + pointer.shift
             arguments.append(place)
         arguments += _called(part.functions)
         arguments += part.arguments
-        arguments += finish.integers if finish and finishes else ()
+        arguments += _own(finish if part.finishes else None)
         texts = {part.name: part.text} | _texts((*part.functions, *part.parts))
         sizes = part.total, part.grain, part.scratch, plan.workspace
         packs = weights if part.constant and few else None

@@ -1,13 +1,14 @@
-"""The generated kernel: blocks of C, each summed over blocks of k by tiles.
+"""The nest of all products: blocks of C, each summed over blocks of k by tiles.
 
     for each block of C (a work item):
         for each block of k:
             copy the block of A, if asked
             for each panel of columns of the block:
                 copy the panel of B, if asked
-                for each tile of rows: sum in registers; at the last k: epilogue
+                for each tile of rows: sum in registers; at the last k: finish
 
-All sizes, strides and cuts are arguments, and so are the functions that are called.
+All sizes, strides and cuts are arguments, and so are the functions that are called: what
+is a product's own is how its sums are finished.
 """
 
 from __future__ import annotations
@@ -15,27 +16,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from treadle.base.caches import Cache
-from treadle.engines.native.codegen.builder import Value, vector
-from treadle.engines.native.codegen.contraction.epilogue import (
-    Epilogue,
-    Site,
-    read,
-    store,
-)
+from treadle.engines.native.codegen.builder import Value
 from treadle.engines.native.codegen.contraction.frame import KernelFrame
 from treadle.engines.native.codegen.contraction.machine import Machine
 from treadle.engines.native.codegen.contraction.text import (
-    MOST,
     FunctionText,
     join,
-    kept,
-    lanes_below,
     least,
     prefetch,
 )
+from treadle.engines.native.codegen.texts import lasting
 
-FUNCTIONS = ("tile", "pack", "copy")
+FUNCTIONS = ("tile", "pack", "copy", "finish")
 # Strides, steps, sizes and places in scratch memory are in bytes.
 FIELDS = (
     *("batch_a", "row_a", "k_a", "batch_b", "k_b", "column_b"),
@@ -44,24 +36,13 @@ FIELDS = (
     "direct",  # tiles write to C: 2 all, 1 those of whole vectors, 0 none
     "packed",  # panels are copied: 2 all, 1 those not of whole vectors, 0 none
     "copied",  # blocks of A are copied: 1 along rows, 2 along k, 0 not
+    "again",  # sums are added to C
     *("copy_row", "copy_k"),  # strides of the copy
     "far",  # to prefetch C
     "ahead",  # so many tiles prefetch a line of each row of the next panel
     *("step_tile", "step_panel"),  # between sums kept over blocks of k
     *("scratch", "at_sums", "at_a"),
 )
-
-
-@dataclass(frozen=True)
-class ProductStructure:
-    """All that is compiled into a kernel."""
-
-    dtype: str
-    adjacent: bool  # columns of C lie side by side
-    accumulate: bool
-    key: str | None  # of the epilogue
-    pointers: int = 0
-    integers: int = 0
 
 
 @dataclass(frozen=True)
@@ -97,38 +78,21 @@ class _Panel:
     direct: Value
 
 
-def kernel(
-    machine: Machine, structure: ProductStructure, epilogue: Epilogue | None
-) -> FunctionText:
-    """The text for a structure; texts are kept by the key of the epilogue."""
-    lasts = epilogue is None or epilogue.lasts
-    return kept(
-        _kernels,
-        (machine, structure),
-        f"product {machine} {structure}" if lasts else "",
-        lambda: _Kernel(machine, structure, epilogue).build(),
-    )
+@lasting
+def product_nest(machine: Machine, dtype: str) -> FunctionText:
+    """The kernel of a machine's products of one type.
 
-
-_kernels: Cache[tuple[Machine, ProductStructure], FunctionText]
-_kernels = Cache("texts of products", MOST)
+    The epilogue's own arguments come after FIELDS.
+    """
+    return _Kernel(machine.vector, machine.lanes(dtype)).build()
 
 
 class _Kernel:
-    """A kernel under construction."""
+    """A nest under construction, for vectors of so many bytes and lanes."""
 
-    def __init__(
-        self, machine: Machine, structure: ProductStructure, epilogue: Epilogue | None
-    ) -> None:
-        self.vector = machine.vector
-        self.structure = structure
-        self.emit = epilogue.emit if epilogue else store
-        self.lanes = machine.lanes(structure.dtype)
-        self.kind = vector(structure.dtype, self.lanes)
-        extra = [f"pointer{i}" for i in range(structure.pointers)]
-        pointers = ["A", "B", "C", *extra, "scratch", *FUNCTIONS]
-        integers = [*FIELDS, *(f"integer{i}" for i in range(structure.integers))]
-        self.frame = frame = KernelFrame(pointers, integers)
+    def __init__(self, vector: int, lanes: int) -> None:
+        self.vector, self.lanes = vector, lanes
+        self.frame = frame = KernelFrame(["A", "B", "C", "scratch", *FUNCTIONS], FIELDS)
         self.b, self.values = frame.b, frame.values
         self.at, self.scratch = frame.at, frame.scratch
 
@@ -249,8 +213,7 @@ class _Kernel:
     def _tiles(self, block: _Block, panel: _Panel) -> None:
         """The tiles of one panel."""
         b, g = self.b, self.values
-        start = b.i64(1 if self.structure.accumulate else 0)
-        start = b.select(panel.direct, start, b.i64(0))
+        start = b.select(panel.direct, g["again"], b.i64(0))
         adds = b.select(block.first, start, b.i64(1))
         is_far = b.and_(panel.direct, b.compare("ne", g["far"], b.i64(0)))
         row_out = b.select(panel.direct, g["row_c"], panel.row_sums)
@@ -281,7 +244,14 @@ class _Kernel:
                 ],
             )
             with b.when(finish):
-                self._finish(block, panel, row, height, to, sums)
+                self.frame.call(
+                    "finish",
+                    [
+                        *(self.frame.beyond(b.i64(0)), block.batch, row, panel.column),
+                        *(height, panel.columns, sums, panel.row_sums),
+                        *(to, g["row_c"], g["column_c"]),
+                    ],
+                )
             over.next(
                 [
                     b.add(row, height),
@@ -300,57 +270,3 @@ class _Kernel:
                 at = b.offset(over.values[0], b.i64(64 * line), "i8")
                 prefetch(b, at, 3, write=True)
             over.next([b.offset(over.values[0], g["row_c"], "i8")])
-
-    # -- finished sums ---------------------------------------------------------------
-
-    def _finish(
-        self,
-        block: _Block,
-        panel: _Panel,
-        row: Value,
-        height: Value,
-        to: Value,
-        sums: Value,
-    ) -> None:
-        """Hand the sums of a tile to the epilogue, vector after vector."""
-        b, g = self.b, self.values
-        count = b.i64(self.lanes)
-        wide = panel.columns
-        whole = b.sub(wide, b.srem(wide, count))
-        with b.loop(b.i64(0), height, b.i64(1), [sums, to]) as over:
-            x, y = over.values
-            site_row = b.add(row, over.index)
-            with b.loop(b.i64(0), whole, count) as along:
-                self._vector(block, panel, site_row, along.index, x, y, None)
-            with b.when(b.compare("slt", whole, wide)):
-                mask = lanes_below(b, b.sub(wide, whole), self.lanes)
-                self._vector(block, panel, site_row, whole, x, y, mask)
-            following = b.offset(y, g["row_c"], "i8")
-            over.next([b.offset(x, panel.row_sums, "i8"), following])
-
-    def _vector(
-        self,
-        block: _Block,
-        panel: _Panel,
-        row: Value,
-        along: Value,
-        sums: Value,
-        to: Value,
-        mask: Value | None,
-    ) -> None:
-        """One finished vector, `along` columns into its panel."""
-        b, g, structure = self.b, self.values, self.structure
-        x = b.load(self.kind, b.offset(sums, along, structure.dtype))
-        site = Site(
-            block.batch,
-            row,
-            b.add(panel.column, along),
-            mask,
-            self.at(to, (along, "column_c")),
-            None if structure.adjacent else g["column_c"],
-            tuple(g[f"*pointer{i}"] for i in range(structure.pointers)),
-            tuple(g[f"integer{i}"] for i in range(structure.integers)),
-        )
-        if structure.accumulate:
-            x = b.plus(x, read(b, self.kind, site))
-        self.emit(b, x, site)

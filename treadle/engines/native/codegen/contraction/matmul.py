@@ -34,12 +34,12 @@ from treadle.engines.native.codegen.contraction.blocking import (
     lawful_tiles,
     tile_of,
 )
-from treadle.engines.native.codegen.contraction.epilogue import Epilogue
-from treadle.engines.native.codegen.contraction.kernel import (
-    FIELDS,
-    ProductStructure,
-    kernel,
+from treadle.engines.native.codegen.contraction.epilogue import (
+    Epilogue,
+    FinishStructure,
+    finish_function,
 )
+from treadle.engines.native.codegen.contraction.kernel import FIELDS, product_nest
 from treadle.engines.native.codegen.contraction.machine import Machine, machine
 from treadle.engines.native.codegen.contraction.pack import (
     copy_block,
@@ -73,9 +73,9 @@ class MatmulPlan:
     """A product ready to be compiled and run.
 
     The arguments of the kernel are: the pointers of A, B and C (`swapped`: of B, A and
-    C), those of the epilogue, that of the scratch memory (`scratch` bytes for each
-    worker, on a 64 byte boundary), the addresses of `functions`, then `arguments` and
-    the integers of the epilogue. `parts` are what the functions go on in.
+    C), that of the scratch memory (`scratch` bytes for each worker, on a 64 byte
+    boundary), the addresses of `functions`, then `arguments`, the pointers of the
+    epilogue and its integers. `parts` are what the functions go on in.
     """
 
     name: str
@@ -211,7 +211,7 @@ def _planned(
             return plan
     cut = _lawful(problem, blocking)
     extra = epilogue or Epilogue("", lambda b, x, site: None)
-    structure = ProductStructure(
+    structure = FinishStructure(
         problem.dtype,
         problem.c[2] == 1,
         accumulate,
@@ -219,13 +219,13 @@ def _planned(
         extra.pointers,
         extra.integers,
     )
-    function = kernel(problem.machine, structure, epilogue)
-    fields = _fields(problem, cut)
+    nest = product_nest(problem.machine, problem.dtype)
+    fields = _fields(problem, cut) | {"again": int(accumulate)}
     functions, parts = _functions(problem, cut, fields)
     return MatmulPlan(
-        function.name,
-        function.text,
-        tuple(functions),
+        nest.name,
+        nest.text,
+        (*functions, finish_function(problem.machine, structure, epilogue)),
         *_numbers(problem, fields),
         swapped,
         tuple(parts),

@@ -163,12 +163,12 @@ class Sums:
                 Pointer(self.names[0], x_shift(conv, self.strip)),
                 Pointer("workspace", self.place),
                 Pointer(self.names[2], conv.at[2] * size),
-                *([Pointer("extra")] if self.epilogue else []),
                 Pointer("scratch"),
             ],
             [*(values[name] for name in FIELDS), *table],
             (self.total, blocking.nanoseconds(conv)),
             values["scratch"],
+            finishes=self.epilogue is not None,
         )
 
     def _fields(self, kind: str) -> dict[str, int]:

@@ -15,7 +15,12 @@ from dataclasses import dataclass
 
 from treadle.base.caches import Cache
 from treadle.engines.native.codegen.builder import Builder, Value, lanes, vector
-from treadle.engines.native.codegen.contraction.epilogue import Epilogue, Site, store
+from treadle.engines.native.codegen.contraction.epilogue import (
+    Epilogue,
+    Site,
+    own_arguments,
+    store,
+)
 from treadle.engines.native.codegen.contraction.frame import KernelFrame
 from treadle.engines.native.codegen.contraction.machine import Machine
 from treadle.engines.native.codegen.contraction.text import (
@@ -138,16 +143,13 @@ class _Kernel:
         self.emit = epilogue.emit if epilogue else _store
         self.lanes = machine.lanes(structure.dtype)
         self.kind = vector(structure.dtype, self.lanes)
-        extra = [f"pointer{i}" for i in range(structure.pointers)]
-        pointers = ("x", "workspace", "y", *extra, "scratch", *FUNCTIONS)
-        integers = (*FIELDS, *(f"integer{i}" for i in range(structure.integers)))
-        # the list of runs comes after FIELDS and before the epilogue's integers
+        pointers = ("x", "workspace", "y", "scratch", *FUNCTIONS)
         self.frame = frame = KernelFrame(pointers, FIELDS)
         self.b, self.g = frame.b, frame.values
         self.runs = frame.beyond(self.b.i64(0))
-        for i, name in enumerate(integers[len(FIELDS) :]):
-            place = frame.beyond(self.b.add(self.g["table"], self.b.i64(i)))
-            self.g[name] = self.b.load("i64", place, 8)
+        # the list of runs comes after FIELDS and before what is the epilogue's own
+        own = frame.beyond(self.g["table"])
+        self.own = own_arguments(self.b, own, structure.pointers, structure.integers)
         self.sums = frame.on(frame.scratch, "at_sums")
         self.spare = frame.on(frame.scratch, "at_spare")
         self.square = frame.on(frame.scratch, "at_square")
@@ -266,8 +268,7 @@ class _Kernel:
             mask,
             place,
             None if structure.adjacent else g["y_o" if outputs else "y_q"],
-            tuple(g[f"*pointer{i}"] for i in range(structure.pointers)),
-            tuple(g[f"integer{i}"] for i in range(structure.integers)),
+            *self.own,
         )
 
     def _finish_outputs(self, item: _Item, panel: _Panel) -> None:

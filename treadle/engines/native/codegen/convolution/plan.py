@@ -108,17 +108,17 @@ def _product(
     plan = plan_matmul(batch, *sizes, x, w, y, conv.dtype, epilogue, target=target)
     if plan.swapped:
         pointers[:2] = reversed(pointers[:2])
-    extra = [Pointer("extra")] if epilogue else []
     return [
         Step(
             plan.name,
             plan.text,
             plan.functions,
-            (*pointers, *extra, Pointer("scratch")),
+            (*pointers, Pointer("scratch")),
             plan.arguments,
             plan.total,
             plan.grain,
             plan.scratch,
             parts=plan.parts,
+            finishes=epilogue is not None,
         )
     ]

@@ -13,8 +13,7 @@ from treadle.engines.native.codegen.texts import FunctionChoice, FunctionText
 class Pointer:
     """An operand by name and a shift in bytes.
 
-    "x", "w", "y"; "workspace" and "scratch", both on a 64 byte boundary; "extra", which
-    stands for all pointers of the epilogue.
+    "x", "w", "y"; "workspace" and "scratch", both on a 64 byte boundary.
     """
 
     name: str
@@ -25,9 +24,9 @@ class Pointer:
 class Step:
     """A kernel and its arguments: pointers, addresses of `functions`, integers.
 
-    Where `pointers` has an "extra" the epilogue's integers follow the arguments, also
-    if it has no pointers. `scratch` bytes are for each worker. What is `constant` reads
-    nothing but w: the workspace it wrote stays good while w and the plan do.
+    After what `finishes` come the epilogue's pointers and integers. `scratch` bytes are
+    for each worker. What is `constant` reads nothing but w: the workspace it wrote stays
+    good while w and the plan do.
     """
 
     name: str
@@ -40,6 +39,7 @@ class Step:
     scratch: int
     constant: bool = False
     parts: tuple[FunctionText, ...] = ()  # that the functions go on in
+    finishes: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,7 @@ def step(
     items: tuple[int, int],
     scratch: int,
     constant: bool = False,
+    finishes: bool = False,
 ) -> Step:
     """A step of `items` = (how many, nanoseconds of all), some 4,000 a part."""
     total, nanoseconds = items
@@ -72,4 +73,5 @@ def step(
         grain,
         scratch,
         constant,
+        finishes=finishes,
     )
