@@ -148,20 +148,18 @@ def _finish(
     whole = b.sub(arg["columns"], b.srem(arg["columns"], b.i64(lanes)))
 
     def finished(row: Value, along: Value, mask: Value | None) -> None:
-        index, sums, c = row, *over.values
+        sums, c = over.values
         x = b.load(kind, b.offset(sums, along, structure.dtype))
         to = b.offset(c, b.mul(along, step), "i8")
         column = b.add(arg["column"], along)
         apart = None if structure.adjacent else step
-        site = Site(arg["batch"], index, column, mask, to, apart, *own)
+        site = Site(arg["batch"], row, column, mask, to, apart, *own)
         if structure.accumulate:
             x = b.plus(x, read(b, kind, site))
         emit(b, x, site)
 
     kind = vector(structure.dtype, lanes)
-    with b.loop(
-        b.i64(0), arg["height"], b.i64(1), [arg["sums"], arg["c"]]
-    ) as over:
+    with b.loop(b.i64(0), arg["height"], b.i64(1), [arg["sums"], arg["c"]]) as over:
         row = b.add(arg["row"], over.index)
         with b.loop(b.i64(0), whole, b.i64(lanes)) as along:
             finished(row, along.index, None)
@@ -169,6 +167,8 @@ def _finish(
             mask = lanes_below(b, b.sub(arg["columns"], whole), lanes)
             finished(row, whole, mask)
         sums, c = over.values
-        over.next([b.offset(sums, arg["row_sums"], "i8"), b.offset(c, arg["row_c"], "i8")])
+        over.next(
+            [b.offset(sums, arg["row_sums"], "i8"), b.offset(c, arg["row_c"], "i8")]
+        )
     b.ret()
     return b

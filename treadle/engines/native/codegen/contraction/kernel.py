@@ -7,8 +7,8 @@
                 copy the panel of B, if asked
                 for each tile of rows: sum in registers; at the last k: finish
 
-All sizes, strides and cuts are arguments, and so are the functions that are called: what
-is a product's own is how its sums are finished.
+All sizes, strides and cuts are arguments, and so are the functions that are called: a
+product's own is how its sums are finished.
 """
 
 from __future__ import annotations
@@ -241,6 +241,7 @@ class _Kernel:
                 [
                     *(a, block.row_a, block.k_a, panel.b, panel.k_b, g["column_b"]),
                     *(block.k, out, row_out, adds, far, step, height, panel.columns),
+                    Value("null", "ptr"),
                 ],
             )
             with b.when(finish):

@@ -18,11 +18,13 @@ from treadle.engines.native.codegen.texts import (
 __all__ = [
     "FunctionText",
     "apart",
+    "end_in",
     "join",
     "kept",
     "lanes_below",
     "least",
     "opaque",
+    "part_in",
     "part_text",
     "prefetch",
     "shuffle",
@@ -58,14 +60,12 @@ def switched(
     parameters: that of the number which `which` computes.
     """
     b = Builder("NAME", parameters)
-    arguments = ", ".join(f"{type_} %{name}" for name, type_ in parameters)
     labels = {n: f"s{part.name.removeprefix('NAME.')}" for n, part in parts.items()}
     cases = " ".join(f"i64 {n}, label %{label}" for n, label in labels.items())
     b.emit(f"switch {which(b)}, label %none [{cases}]")
     for n, part in parts.items():
         b.start(labels[n])
-        b.emit(f"tail call void @{part.name}({arguments})")
-        b.ret()
+        end_in(b, Value(f"@{part.name}", "ptr"))
     b.start("none")
     b.emit("unreachable")
     return join(kind, [b, *parts.values()])
@@ -81,13 +81,23 @@ def apart(
     computes. Only those that are needed are compiled (`part_text`).
     """
     b = Builder("NAME", parameters)
-    b.declared["table"] = f"@{table} = external global [{ENTRIES} x ptr]"
-    place = b.define("ptr", f"getelementptr ptr, ptr @{table}, {which(b)}")
-    part = b.load("ptr", place, 8)
-    arguments = ", ".join(f"{type_} %{name}" for name, type_ in parameters)
-    b.emit(f"tail call void {part.name}({arguments})")
-    b.ret()
+    end_in(b, part_in(b, table, which(b)))
     return join(kind, [b])
+
+
+def part_in(b: Builder, table: str, index: Value) -> Value:
+    """The part of a number, from its table."""
+    b.declared["table"] = f"@{table} = external global [{ENTRIES} x ptr]"
+    return b.load(
+        "ptr", b.define("ptr", f"getelementptr ptr, ptr @{table}, {index}"), 8
+    )
+
+
+def end_in(b: Builder, function: Value) -> None:
+    """Go on in a function with the same parameters, and return from there."""
+    arguments = ", ".join(map(str, b.arguments.values()))
+    b.emit(f"tail call void {function.name}({arguments})")
+    b.ret()
 
 
 def part_text(kind: str, b: Builder, table: str, number: int) -> FunctionText:

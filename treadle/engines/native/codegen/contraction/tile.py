@@ -24,10 +24,12 @@ from treadle.engines.native.codegen.contraction.source import (
 )
 from treadle.engines.native.codegen.contraction.text import (
     FunctionText,
-    apart,
+    end_in,
+    join,
     lanes_below,
     least,
     opaque,
+    part_in,
     part_text,
     prefetch,
     table_name,
@@ -54,6 +56,7 @@ PARAMETERS = [
     ("step_ahead", "i64"),
     ("height", "i64"),
     ("columns", "i64"),
+    ("kept", "ptr"),
 ]
 
 
@@ -75,13 +78,61 @@ def tile_function(machine: Machine, dtype: str, source: str) -> FunctionText:
     of b and out lie side by side; where the machine has masks none past the last is
     touched, elsewhere whole vectors are read and written. b lies in memory as `source`.
     """
+    b, table = Builder("NAME", PARAMETERS), table_name("tile", machine, dtype, source)
+    several, once = b.label("several"), b.label("once")
+    terms = b.i64(TERMS * terms_of(source))
+    b.branch_if(b.compare("sgt", b.arguments["k"], terms), several, once)
+    b.start(several)
+    end_in(b, Value("@NAME.blocks", "ptr"))
+    b.start(once)
+    _, width = _shape(b, machine, dtype)
+    end_in(b, _part(b, table, width))
+    return join("tile", [b, _in_blocks(machine, dtype, source, table)])
+
+
+def _shape(b: Builder, machine: Machine, dtype: str) -> tuple[Value, Value]:
+    """The height of a tile, and its width in vectors."""
     count = machine.lanes(dtype)
+    wide = b.add(b.arguments["columns"], b.i64(count - 1))
+    return b.arguments["height"], b.sdiv(wide, b.i64(count))
 
-    def shape(b: Builder) -> Value:
-        width = b.sdiv(b.add(b.arguments["columns"], b.i64(count - 1)), b.i64(count))
-        return b.add(b.mul(b.arguments["height"], b.i64(WIDEST)), width)
 
-    return apart("tile", PARAMETERS, shape, table_name("tile", machine, dtype, source))
+def _part(b: Builder, table: str, width: Value) -> Value:
+    """The part for so many vectors."""
+    index = b.add(b.mul(b.arguments["height"], b.i64(WIDEST)), width)
+    return part_in(b, table, index)
+
+
+def _in_blocks(machine: Machine, dtype: str, source: str, table: str) -> Builder:
+    """The sums of blocks of TERMS, added up in memory of its own."""
+    b = Builder("NAME.blocks", PARAMETERS, "internal void")
+    arg, zero = (
+        b.arguments,
+        Value("zeroinitializer", vector(dtype, machine.lanes(dtype))),
+    )
+    height, width = _shape(b, machine, dtype)
+    part = _part(b, table, width)
+    most = max(v * rows_of_tile(machine, v) for v in FLAT)
+    kept = b.define("ptr", f"alloca [{most} x {zero.type}], align {machine.vector}")
+    with b.loop(b.i64(0), b.mul(height, width), b.i64(1)) as over:
+        b.store(zero, b.offset(kept, over.index, zero.type))
+    row, terms = b.mul(width, b.i64(machine.vector)), b.i64(TERMS * terms_of(source))
+    steps = [b.mul(arg[x], b.i64(TERMS)) for x in ("k_a", "k_b", "step_ahead")]
+    carried = [arg[x] for x in ("a", "b", "ahead")]
+    with b.loop(b.i64(0), arg["k"], terms, carried) as blocks:
+        left = b.sub(arg["k"], blocks.index)
+        last = b.compare("sle", left, terms)
+        own = dict(zip(("a", "b", "ahead"), blocks.values, strict=True))
+        own |= {"k": least(b, left, terms), "kept": kept}
+        own["out"] = b.select(last, arg["out"], kept)
+        own["row_out"] = b.select(last, arg["row_out"], row)
+        own["again"] = b.select(last, arg["again"], b.i64(0))
+        listed = ", ".join(str(own.get(name, x)) for name, x in arg.items())
+        b.emit(f"call void {part.name}({listed})")
+        pairs = zip(blocks.values, steps, strict=True)
+        blocks.next([b.offset(p, step, "i8") for p, step in pairs])
+    b.ret()
+    return b
 
 
 @lasting
@@ -97,7 +148,8 @@ def tile_part(
 def _tile(
     machine: Machine, dtype: str, height: int, width: int, source: str
 ) -> Builder:
-    """One shape of tile as a function of its own."""
+    """One shape of tile, for at most TERMS, as a function of its own: what is `kept` of
+    others is added."""
     b = Builder("NAME", PARAMETERS)
     arg = b.arguments
     count = machine.lanes(dtype)
@@ -106,18 +158,40 @@ def _tile(
     if machine.masks:
         edge = b.sub(arg["columns"], b.i64((width - 1) * count))
         masks[-1] = lanes_below(b, edge, count)
+    sums = _over_k(b, machine, (dtype, source), kind, height, masks)
+    is_first = b.compare("eq", arg["kept"], Value("null", "ptr"))
+    kept = [b.offset(arg["kept"], b.i64(i), kind) for i in range(len(sums))]
+    sums = _plus(b, is_first, sums, kept, [None] * len(sums))
     places = _places(b, arg["out"], arg["row_out"], height, width, machine.vector)
-    sums = _in_blocks(b, machine, (dtype, source), kind, height, masks)
-    load, fresh = b.label("load"), b.label("fresh")
-    b.branch_if(b.compare("eq", arg["again"], b.i64(0)), fresh, load)
-    for adds in (False, True):
-        b.start(load if adds else fresh)
-        for i, (x, p) in enumerate(zip(sums, places, strict=True)):
-            mask = masks[i % width]
-            y = b.plus(b.masked_load(kind, p, mask), x) if adds else x
-            b.masked_store(y, p, mask)
-        b.ret()
+    is_fresh = b.compare("eq", arg["again"], b.i64(0))
+    sums = _plus(b, is_fresh, sums, places, masks * height)
+    for x, p, mask in zip(sums, places, masks * height, strict=True):
+        b.masked_store(x, p, mask)
+    b.ret()
     return b
+
+
+def _plus(
+    b: Builder,
+    alone: Value,
+    sums: list[Value],
+    places: Sequence[Value],
+    masks: Sequence[Value | None],
+) -> list[Value]:
+    """The sums with what lies at some places, if they are not `alone`."""
+    before, add, end = b.block, b.label("add"), b.label("end")
+    b.branch_if(alone, end, add)
+    b.start(add)
+    whole = [
+        b.plus(b.masked_load(x.type, p, mask), x)
+        for x, p, mask in zip(sums, places, masks, strict=True)
+    ]
+    b.branch(end)
+    b.start(end)
+    return [
+        b.define(x.type, f"phi {x.type} [{x.name}, %{before}], [{y.name}, %{add}]")
+        for x, y in zip(sums, whole, strict=True)
+    ]
 
 
 def _places(
@@ -134,7 +208,7 @@ def _places(
     return places
 
 
-def _in_blocks(
+def _over_k(
     b: Builder,
     machine: Machine,
     sources: tuple[str, str],
@@ -142,79 +216,19 @@ def _in_blocks(
     height: int,
     masks: Sequence[Value | None],
 ) -> list[Value]:
-    """The sums over k: those of blocks of TERMS are added up in memory."""
-    arg, count = b.arguments, height * len(masks)
-    rows, twice = row_pointers(b, arg["a"], height)
-    memory = b.define("ptr", f"alloca [{count} x {kind}], align {machine.vector}")
-    places = [b.offset(memory, b.i64(i), kind) for i in range(count)]
-    zero = Value("zeroinitializer", kind)
-    k, group = arg["k"], terms_of(sources[1])
-    if group > 1:
-        k = b.sdiv(b.add(k, b.i64(group - 1)), b.i64(group))
-    several = b.compare("sgt", k, b.i64(TERMS))
-    with b.when(several):
-        for place in places:
-            b.store(zero, place)
-    carried = [k, arg["b"], arg["ahead"], *rows]
-    before, block, more, last = b.block, *map(b.label, ("block", "more", "last"))
-    b.branch(block)
-    b.start(block)
-    names = [b.define(x.type, "") for x in carried]
-    at = len(b.lines) - len(names)
-    terms = least(b, names[0], b.i64(TERMS))
-    left = b.sub(names[0], terms)
-    following, sums = _over_k(
-        b, machine, sources, terms, names[1:], twice, [zero] * count, masks
-    )
-    b.branch_if(b.compare("sgt", left, b.i64(0)), more, last)
-    b.start(more)
-    for x, place in zip(sums, places, strict=True):
-        b.store(b.plus(b.load(kind, place), x), place)
-    close_loop(b, names, carried, [left, *following], at, before)
-    b.branch(block)
-    b.start(last)
-    return _also(b, several, sums, places)
-
-
-def _also(
-    b: Builder, several: Value, sums: list[Value], places: Sequence[Value]
-) -> list[Value]:
-    """The sums of the last block, with those of others where there are several."""
-    before, add, end = b.block, b.label("add"), b.label("end")
-    b.branch_if(several, add, end)
-    b.start(add)
-    whole = [b.plus(b.load(x.type, p), x) for x, p in zip(sums, places, strict=True)]
-    b.branch(end)
-    b.start(end)
-    return [
-        b.define(x.type, f"phi {x.type} [{x.name}, %{before}], [{y.name}, %{add}]")
-        for x, y in zip(sums, whole, strict=True)
-    ]
-
-
-def _over_k(
-    b: Builder,
-    machine: Machine,
-    sources: tuple[str, str],
-    terms: Value,
-    pointers: list[Value],
-    twice: Value,
-    sums: list[Value],
-    masks: Sequence[Value | None],
-) -> tuple[list[Value], list[Value]]:
-    """The loop over some terms, tested at its end and left out for an empty sum: where
-    the next terms lie, and the sums.
-    """
+    """The sums over k, in a loop tested at its end and left out for an empty sum."""
     arg, (dtype, source) = b.arguments, sources
-    grouped = terms_of(source) > 1  # in a panel, of whole vectors
+    group = terms_of(source)  # of several in a panel, of whole vectors
     step = machine.lanes(dtype) * size_of(source)
-    width, kind = len(masks), sums[0].type
-    height = len(sums) // width
+    width = len(masks)
+    terms, sums = arg["k"], [Value("zeroinitializer", kind)] * (height * width)
+    if group > 1:
+        terms = b.sdiv(b.add(terms, b.i64(group - 1)), b.i64(group))
+    rows, twice = row_pointers(b, arg["a"], height)
     before, loop, end = b.block, b.label("loop"), b.label("end")
-    rows = pointers[2:]
     b.branch_if(b.compare("sgt", terms, b.i64(0)), loop, end)
     b.start(loop)
-    carried = [terms, *pointers, *sums]
+    carried = [terms, arg["b"], arg["ahead"], *rows, *sums]
     names = [b.define(x.type, "") for x in carried]
     at = len(b.lines) - len(names)
     left, row_b, ahead = names[:3]
@@ -223,7 +237,7 @@ def _over_k(
         prefetch(b, ahead, 2)
     ys = [
         load_wide(b, kind, b.offset(row_b, b.i64(j * step), "i8"), source, mask)
-        for j, mask in enumerate([None] * width if grouped else masks)
+        for j, mask in enumerate(masks if group == 1 else [None] * width)
     ]
     after = []
     for i in range(height):
@@ -240,11 +254,10 @@ def _over_k(
     close_loop(b, names, carried, [*following, *after], at, before)
     b.branch_if(b.compare("sgt", following[0], b.i64(0)), loop, end)
     b.start(end)
-    phis = [
+    return [
         b.define(x.type, f"phi {x.type} [{x.name}, %{before}], [{y.name}, %{loop}]")
-        for x, y in zip(carried[1:], [*following[1:], *after], strict=True)
+        for x, y in zip(sums, after, strict=True)
     ]
-    return phis[: len(pointers)], phis[len(pointers) :]
 
 
 def row_pointers(b: Builder, a: Value, height: int) -> tuple[list[Value], Value]:

@@ -24,9 +24,9 @@ class Pointer:
 class Step:
     """A kernel and its arguments: pointers, addresses of `functions`, integers.
 
-    After what `finishes` come the epilogue's pointers and integers. `scratch` bytes are
-    for each worker. What is `constant` reads nothing but w: the workspace it wrote stays
-    good while w and the plan do.
+    After what `finishes` come the epilogue's pointers and integers. `scratch` bytes
+    are for each worker. What is `constant` reads nothing but w: the workspace it wrote
+    stays good while w and the plan do.
     """
 
     name: str
