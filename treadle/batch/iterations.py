@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from treadle.base.arrays import Marks
 from treadle.base.types import TupleType
 from treadle.batch.repeats import LEAST, Steps, Waiting
 from treadle.batch.signature import apart
 from treadle.graph.body import effect_of
-from treadle.graph.leaves import LITERAL, Version
+from treadle.graph.leaves import LITERAL
 from treadle.graph.marks import NO_GRAD
 from treadle.graph.tensor import Tensor
 from treadle.ops.slice import Slice
@@ -31,16 +30,14 @@ class Iterations:
     which value of which step a node is, -1 of other nodes.
     """
 
-    def __init__(self, waiting: Waiting, steps: Steps, listed: int) -> None:
+    def __init__(self, waiting: Waiting, steps: Steps, least: int = LEAST) -> None:
         self.waiting, self.first = waiting, steps.first
-        graph, count = waiting.columns, len(waiting.columns.nodes)
-        uses = np.bincount(waiting.operands, minlength=count)
-        self.shared = (graph.references > uses + listed)[waiting.places]
+        self.shared = waiting.shared[waiting.places]
         every = steps.first + np.arange(steps.count * steps.period)
         ranks = every.reshape(steps.count, steps.period)
         busy = np.flatnonzero(self.shared[ranks].any(1))
         self.count = int(busy[0]) if len(busy) else steps.count
-        if self.count < LEAST:
+        if self.count < least:
             raise RefusedError
         self.ranks = list(ranks[: self.count].T)
         self.value = np.full(len(waiting.places), -1, np.int64)
@@ -154,16 +151,3 @@ def slices_of(members: Iterations, value: int) -> Slices | None:
     if members.node(value).type.shape[axis] != 1:
         raise RefusedError
     return Slices(place, axis, int(moves[0, axis]))
-
-
-def waits_for_data(members: Iterations, places: Sequence[int]) -> bool:
-    """Return True if some of these nodes are yet to be computed of more than Variables:
-    such are no rows, and what reads them is none."""
-    waiting, nodes = members.waiting, members.nodes
-    data: Marks = ~waiting.columns.waiting
-    for k in np.flatnonzero(data).tolist():
-        data[k] = nodes[k].op is not LITERAL and type(nodes[k].op) is not Version
-    for rank in range(members.first):
-        data[waiting.places[rank]] = data[waiting.read(rank)].any()
-    wanted = np.array(places, np.int64)
-    return bool((data & waiting.columns.waiting)[wanted].any())

@@ -16,7 +16,7 @@ from treadle.base.arrays import Marks, Numbers
 from treadle.base.caches import lazy
 from treadle.batch.columns import Columns, order_of
 from treadle.graph.body import sign_of
-from treadle.graph.leaves import bits_of
+from treadle.graph.leaves import CONSTANT, LITERAL, Version, bits_of
 from treadle.ops.slice import Slice
 
 LEAST = 4  # steps of a loop
@@ -43,11 +43,11 @@ class Waiting:
 
     Nodes of one `code` have equal ops, but for where a slice begins, and equal types.
     Edge e leads from the node of rank readers[e] to the place operands[e], whose rank
-    is ranks[e], -1 of one with a value.
+    is ranks[e], -1 of one with a value. Each node is in so many lists (`listed`).
     """
 
-    def __init__(self, columns: Columns) -> None:
-        self.columns = columns
+    def __init__(self, columns: Columns, listed: int = 0) -> None:
+        self.columns, self.listed = columns, listed
         self.places = np.flatnonzero(columns.waiting & (columns.sizes > 0))
         self.rank = np.full(len(columns.nodes), -1, np.int64)
         self.rank[self.places] = np.arange(len(self.places))
@@ -61,6 +61,21 @@ class Waiting:
         code = ops * (int(self.types.max(initial=0)) + 1) + self.types
         code = code[self.places] * (int(sizes.max(initial=0)) + 1) + sizes
         self.code = np.unique(code, return_inverse=True)[1]
+
+    @lazy
+    def shared(self) -> Marks:
+        """Which nodes others refer to than what reads them here."""
+        uses = np.bincount(self.operands, minlength=len(self.rank))
+        return self.columns.references > uses + self.listed
+
+    @lazy
+    def data(self) -> Marks:
+        """Which nodes are data that no derivative is taken by: steps may differ."""
+        nodes, known = self.columns.nodes, ~(self.columns.waiting | self.shared)
+        for k in np.flatnonzero(known).tolist():
+            op, stored = nodes[k].op, nodes[k].stored
+            known[k] = op is CONSTANT and type(stored) is np.ndarray
+        return known
 
     @lazy
     def literals(self) -> Numbers:
@@ -77,6 +92,28 @@ class Waiting:
     def read(self, rank: int) -> list[int]:
         """The places of what a node reads."""
         return self.operands[self.starts[rank] : self.starts[rank + 1]].tolist()
+
+    def each(self, ranks: Numbers) -> Numbers:
+        """The places of what nodes of one code read, a row each."""
+        count = self.starts[ranks[0] + 1] - self.starts[ranks[0]]
+        return self.operands[self.starts[ranks][:, None] + np.arange(count)]
+
+    def is_of_data(self, place: int) -> bool:
+        """Return True if a node is yet to be computed of more than Variables: it is no
+        row, and what reads it is none."""
+        nodes, waits = self.columns.nodes, self.columns.waiting
+        known, todo = {place}, [place]
+        while todo:
+            k = todo.pop()
+            if not waits[k]:
+                if nodes[k].op is not LITERAL and type(nodes[k].op) is not Version:
+                    return k != place
+                continue
+            rank = int(self.rank[k])
+            more = {*self.read(rank)} - known if rank >= 0 else set()
+            known |= more
+            todo += more
+        return False
 
 
 def _type(node: Any) -> Any:
@@ -100,8 +137,9 @@ def _equal(nodes: Any, numbers: Numbers, count: int, key: Any) -> Numbers:
     return table[numbers]
 
 
-def repeated(waiting: Waiting) -> Steps | None:
-    """The steps that most nodes are in; None where there are none."""
+def repeated(waiting: Waiting) -> list[Steps]:
+    """The steps that most nodes are in, and then others of which each does what one of
+    these does, of a shorter sentence, say."""
     best: Steps | None = None
     for period in sorted(_periods(waiting.code)):
         steps = _steps(waiting, period)
@@ -109,14 +147,34 @@ def repeated(waiting: Waiting) -> Steps | None:
             continue
         if best is None or steps.end - steps.first > 1.1 * (best.end - best.first):
             best = steps  # twice the period covers as much, almost
-    return best
+    return [] if best is None else [best, *_alike(waiting.code, best)]
+
+
+def _alike(code: Numbers, steps: Steps) -> Iterator[Steps]:
+    """Other steps whose nodes have the codes of some steps."""
+    first, period = steps.first, steps.period
+    places = np.arange(len(code) - period + 1)
+    for k, x in enumerate(code[first : first + period].tolist()):
+        places = places[code[places + k] == x]
+    begins, end = set(places.tolist()), 0
+    for begin in places.tolist():
+        count = 1
+        while begin + period * count in begins:
+            count += 1
+        if begin < end or first - period < begin < steps.end:
+            continue
+        end = begin + period * count
+        if count > 1:
+            yield Steps(begin, period, count)
 
 
 def _periods(code: Numbers) -> Iterator[int]:
     """How far equal nodes are apart, what is most frequent first."""
     order = order_of(code)
     ordered = code[order]
-    apart = np.diff(order)[ordered[1:] == ordered[:-1]]
+    # The next but one, too: a step may have two nodes that do the same.
+    pairs = [(ordered[k:] == ordered[:-k], order[k:] - order[:-k]) for k in (1, 2)]
+    apart = np.concatenate([distance[same] for same, distance in pairs])
     apart = apart[(apart >= SMALLEST) & (apart <= LARGEST)]
     counts = np.bincount(apart)
     for period in np.argsort(-counts, kind="stable")[:TRIED].tolist():
@@ -167,7 +225,9 @@ def _pairs(waiting: Waiting, same: Marks, period: int) -> tuple[Marks, Numbers]:
     moves &= waiting.code[rank] == waiting.code[after]  # no other node by chance
     literal = waiting.literals[now]
     written = (literal >= 0) & (literal == waiting.literals[later])
-    return valid & (moves | (now == later) | written), later
+    data = waiting.data[now] & waiting.data[later]
+    data &= waiting.types[now] == waiting.types[later]
+    return valid & (moves | (now == later) | written | data), later
 
 
 def _runs(marks: Marks) -> tuple[Numbers, Numbers]:

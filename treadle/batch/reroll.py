@@ -16,16 +16,10 @@ import numpy as np
 
 from treadle.base.types import Type
 from treadle.batch.bodies import body_of
-from treadle.batch.columns import Columns, columns
-from treadle.batch.iterations import (
-    Iterations,
-    RefusedError,
-    Slices,
-    slices_of,
-    waits_for_data,
-)
+from treadle.batch.columns import Columns, Numbers, columns
+from treadle.batch.iterations import Iterations, RefusedError, Slices, slices_of
 from treadle.batch.repeats import LEAST, SMALLEST, Waiting, repeated
-from treadle.graph.leaves import LITERAL
+from treadle.graph.leaves import CONSTANT, LITERAL
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor, remade
 from treadle.ops.families import outputs_of
@@ -36,7 +30,7 @@ from treadle.ops.slice import Slice
 
 SINGLE = 4  # values of one step that are read from outside
 LOOPS = 8  # of one graph
-WIDE = 8  # nodes of a depth: where there are more, much is done at once as it is
+WIDE = 64  # nodes of a depth: where there are more, much is done at once as it is
 
 
 def reroll(
@@ -49,37 +43,48 @@ def reroll(
     `listed`: one list of all nodes does not count. `table`: the columns of the roots.
     """
     for k in range(LOOPS):
-        graph = columns(roots) if table is None or k else table
-        if not _reroll(graph, int(listed and not k)):
+        # No columns are kept while the next ones count who refers to what.
+        if not _reroll(columns(roots) if table is None or k else table, int(listed)):
             return k > 0
     return True
 
 
 def _reroll(graph: Columns, listed: int) -> bool:
-    """Make a loop of those steps that most nodes are in."""
+    """Make a loop of those steps that most nodes are in, and of others that do the
+    same."""
     if len(graph.nodes) < LEAST * SMALLEST:
         return False
     # Depths that occur: how deep the versions lie that it reads is history.
     if len(graph.nodes) > WIDE * len(np.unique(graph.depths)):
         return False
-    waiting = Waiting(graph)
-    steps = repeated(waiting)
-    if steps is None:
-        return False
-    try:
-        members = Iterations(waiting, steps, listed)
-        changes = _Loop(members).changes()
-    except RefusedError:
-        return False
-    for node, inputs in changes:
-        node.inputs = inputs
-    return True
+    waiting = Waiting(graph, listed)
+    like: _Loop | None = None
+    within = np.zeros(len(waiting.places) + 1, np.bool_)  # the last: what has a value
+    for steps in repeated(waiting):
+        try:
+            members = Iterations(waiting, steps, LEAST if like is None else 2)
+            loop = _Loop(members, like)
+            if within[loop.around()].any():
+                continue
+            changes = loop.changes()
+        except RefusedError:
+            if like is None:
+                return False
+            continue
+        for node, inputs in changes:
+            node.inputs = inputs
+        like = like or loop
+        within[np.concatenate(members.ranks)] = True
+    return like is not None
 
 
 class _Loop:
-    """A loop of some steps: what its body reads, and what others read of it."""
+    """A loop of some steps: what its body reads, and what others read of it.
 
-    def __init__(self, members: Iterations) -> None:
+    It may be `like` another one, of which each step reads the same kinds of things.
+    """
+
+    def __init__(self, members: Iterations, like: _Loop | None = None) -> None:
         self.members = members
         self.slices: dict[int, Slices] = {}
         for v in range(len(members.ranks)):
@@ -89,9 +94,12 @@ class _Loop:
         # By what is carried and where it begins; by place; by value.
         self.carries: dict[tuple[int, int], int] = {}
         self.fixed: dict[int, int] = {}
+        self.data: list[Numbers] = []
         self.stacked: dict[int, int] = {}
         self.operands = [self._read(v) for v in self._inner]
-        if not waits_for_data(members, [*self.fixed, *self._sources]):
+        if like is not None and self.operands != like.operands:
+            raise RefusedError
+        if not any(map(members.waiting.is_of_data, [*self.fixed, *self._sources])):
             raise RefusedError
 
     @property
@@ -105,25 +113,38 @@ class _Loop:
 
     def _read(self, value: int) -> list[tuple[str, Any]]:
         """The operands of a value in each step: their kinds, and which ones."""
+        places = self.members.waiting.each(self.members.ranks[value])
+        return [self._kind(every) for every in places.T]
+
+    def _kind(self, places: Numbers) -> tuple[str, Any]:
+        """The kind of the operands, one a step, at some places, and which ones."""
         members, waiting = self.members, self.members.waiting
-        each = [waiting.read(members.ranks[value][k]) for k in range(3)]
-        operands: list[tuple[str, Any]] = []
-        for begin, place, later in zip(*each, strict=True):
-            rank, node = int(waiting.rank[place]), members.nodes[place]
-            step = int(members.step[rank]) if rank >= 0 else -1
-            if step == 1:
-                operands.append(("value", int(members.value[rank])))
-            elif step == 0:
-                operands.append(("carry", self._carry(int(members.value[rank]), begin)))
-            elif node.op is LITERAL:
-                operands.append(("literal", node))
-            elif members.is_before(place) and begin == place == later:
-                operands.append(
-                    ("fixed", self.fixed.setdefault(place, len(self.fixed)))
-                )
-            else:
-                raise RefusedError
-        return operands
+        rank, node, order = waiting.rank[places], places[0], np.arange(members.count)
+        steps = np.where(rank < 0, -1, members.step[rank])
+        values = members.value[rank]
+        if (steps == order).all() and _are_equal(values):
+            return "value", int(values[0])
+        if (steps[1:] == order[:-1]).all() and _are_equal(values[1:]):
+            return "carry", self._carry(int(values[1]), int(node))
+        if (rank >= members.first).any():
+            raise RefusedError
+        if _are_equal(places):
+            if members.nodes[node].op is not LITERAL:
+                return "fixed", self.fixed.setdefault(int(node), len(self.fixed))
+        elif waiting.data[places].all() and _are_equal(waiting.types[places]):
+            self.data.append(places)
+            return "data", len(self.data) - 1
+        literals = waiting.literals[places]
+        if literals[0] < 0 or not _are_equal(literals):
+            raise RefusedError
+        return "literal", int(literals[0])
+
+    def around(self) -> Numbers:
+        """The ranks of what is read from outside, and of what reads values of it."""
+        waiting = self.members.waiting
+        read = [*self.fixed, *self._sources, *(begin for _, begin in self.carries)]
+        ranks = waiting.rank[np.array(read, np.int64)]
+        return np.concatenate([ranks, np.array([*self.members.outside()], np.int64)])
 
     def _carry(self, value: int, begin: int) -> int:
         """The number of a carry, which is a place before the first step."""
@@ -171,14 +192,16 @@ class _Loop:
         other, or of one step."""
         members, waiting = self.members, self.members.waiting
         every: list[Tensor | int | tuple[int, int]] = []
-        places = waiting.read(reader)
-        joins = isinstance(members.nodes[waiting.places[reader]].op, Concat)
+        places, node = waiting.read(reader), members.nodes[waiting.places[reader]]
+        joins = isinstance(node.op, Concat)
+        if len(node.inputs) != len(places):  # another loop has joined some
+            raise RefusedError
         k = 0
         while k < len(places):
             rank = int(waiting.rank[places[k]])
             value = int(members.value[rank]) if rank >= 0 else -1
             if value < 0:
-                every.append(members.nodes[places[k]])
+                every.append(node.inputs[k])
                 k += 1
                 continue
             if value in self.slices:
@@ -207,13 +230,16 @@ class _Loop:
         members, inner = self.members, self._inner
         place = {v: k for k, v in enumerate(inner)}
         scanned = {v: len(self.carries) + k for k, v in enumerate(self.slices)}
-        first = len(self.carries) + len(scanned)
+        first = len(self.carries) + len(scanned) + len(self.data)
         operands: list[int | Tensor] = []
         for kind, x in (pair for every in self.operands for pair in every):
             if kind == "value":
                 operands.append(~scanned[x] if x in scanned else place[x])
             elif kind == "literal":
-                operands.append(x)
+                places = members.waiting.literals == x
+                operands.append(members.nodes[int(np.argmax(places))])
+            elif kind == "data":
+                operands.append(~(len(self.carries) + len(self.slices) + x))
             else:
                 operands.append(~x if kind == "carry" else ~(first + x))
         nodes = [members.node(v) for v in inner]
@@ -221,11 +247,13 @@ class _Loop:
         fixed = [members.nodes[k] for k in self.fixed]
         types = [x.type for x in begins]
         types += [members.node(v).type for v in self.slices]
+        types += [members.nodes[places[0]].type for places in self.data]
         types += [x.type for x in fixed]
         results = [place[v] for v, _ in self.carries]
         results += [place[v] for v in self.stacked]
         body = body_of("step", nodes, operands, types, results)
         rows = [self._rows(line, v) for v in self.slices]
+        rows += [line.stacked([members.nodes[k] for k in x]) for x in self.data]
         scan = Scan(body, members.count, len(begins), len(rows))
         return line.results(line.put(scan, *begins, *rows, *fixed))
 
@@ -249,6 +277,10 @@ class _Loop:
         if step is None:
             return line.joined(rows, axis)  # type: ignore[arg-type]
         return line.row(rows, step)
+
+
+def _are_equal(numbers: Numbers) -> bool:
+    return bool((numbers == numbers[0]).all())
 
 
 class _Line:
@@ -313,6 +345,15 @@ class _Line:
             rest = [k for k in range(len(shape)) if k != axis]
             every = self.put(PermuteDims((axis, *rest)), every)
         return self.put(Reshape((count, *shape)), every)
+
+    def stacked(self, nodes: Sequence[Tensor]) -> Tensor:
+        """Data of all steps, as rows."""
+        array = np.stack([x.stored for x in nodes])  # type: ignore[misc]
+        array.setflags(write=False)
+        rows = remade(self.like, CONSTANT, (), Type(array.shape, nodes[0].type.dtype))
+        rows.stored = array
+        self.nodes.append(rows)
+        return rows
 
     def joined(self, rows: Tensor, axis: int) -> Tensor:
         """Rows one after the other along an axis that they have."""

@@ -75,6 +75,7 @@ class LossGradients:
         if seen is not None and self.plans.run(*seen[:2]) is not None:
             self.sums.add(seen[1].about, seen[1].outputs)
         elif loss is not None and rerolled([loss], seen and seen[1]):
+            del seen  # what it lists would count as asked for
             self.add(loss)
         else:
             self.sums.add(*self._added(loss, seen, target))
@@ -114,6 +115,7 @@ class LossGradients:
         seen = self._seen(loss, key, [*(now.roots() if now else ()), *rows.values()])
         if seen is None or optimizer._plans.run(*seen[:2]) is None:
             if rerolled([loss], seen and seen[1]):
+                del seen
                 return self.update(loss)
             self._updated(loss, seen, now, rows)
         sums.clear()
@@ -187,6 +189,7 @@ class LossGradients:
         if seen is not None and plan is not None:
             return PlannedGradients(self, seen, plan.about)
         if loss is not None and rerolled([loss], seen and seen[1]):
+            del seen
             return self.begin(loss)
         return self.derived(loss, seen)
 

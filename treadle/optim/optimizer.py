@@ -186,6 +186,7 @@ class Optimizer(OptimizerState):
         if isinstance(seen, list):
             return None if node is None else Awaited(node.stored)
         if node is not None and rerolled([node], seen and seen[1]):
+            del seen  # what it lists would count as asked for
             return self._stepped(node, only)
         note = seen and self._plans.note(*seen)
         return self._step_anew(node, only, now, note, work=work)

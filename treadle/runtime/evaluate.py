@@ -79,6 +79,7 @@ def run(
         return found
     key, seen = found or (None, None)
     if not plans.has_met(key) and functions.rerolled([*roots, *updates], seen):
+        del found, seen  # what is listed would count as asked for
         return run(roots, cuts=cuts, plans=plans)
     if seen is None:
         return _run_anew(roots, feeds, spent, cuts)
