@@ -216,13 +216,23 @@ def is_key_written(frame: FrameType | None) -> bool:
 
 
 def _has_constant_key(code: CodeType, offset: int) -> bool:
-    names = [""]
+    known = []
     for x in dis.get_instructions(code):
         if x.offset > offset:  # a call that Python takes inline lies behind its caches
             break
         if x.opname not in ("CACHE", "EXTENDED_ARG"):
-            names.append(x.opname)
-    return not names[-1].startswith("BINARY") or names[-2] in CONSTANTS
+            known.append((x.opname, x.arg))
+    if not known or not known[-1][0].startswith("BINARY"):
+        return True
+    wanted = 1  # constants yet to come, from the last one on
+    for name, count in reversed(known[:-1]):
+        builds = name in ("BUILD_TUPLE", "BUILD_SLICE")
+        if not builds and name not in CONSTANTS:
+            return False
+        wanted += (count or 0) - 1 if builds else -1
+        if not wanted:
+            return True
+    return False
 
 
 def _asking(frame: FrameType | None) -> tuple[FrameType | None, bool]:

@@ -246,8 +246,9 @@ def _data_step(x: Tensor, key: Any) -> Step | None:
     if top().tracing:
         return None
     numbers = key if type(key) is tuple else (key,)
-    whole_numbers = all(isinstance(k, WHOLE) and type(k) is not bool for k in numbers)
-    if not whole_numbers or not 0 < len(numbers) <= x.type.ndim:
+    if not all(map(_is_number, numbers)):
+        return _column_step(x, numbers)
+    if not 0 < len(numbers) <= x.type.ndim:
         return None
     if not is_differentiable_part(x):
         element = len(numbers) == x.type.ndim
@@ -258,6 +259,31 @@ def _data_step(x: Tensor, key: Any) -> Step | None:
     if not all(-n <= k < n for k, n in zip(numbers, shape, strict=False)):
         return None
     return op, (x, *[integer_node(int(k)) for k in numbers]), t
+
+
+def _is_number(item: Any) -> bool:
+    return isinstance(item, WHOLE) and type(item) is not bool
+
+
+def _column_step(x: Tensor, items: tuple[Any, ...]) -> Step | None:
+    """The same of a Variable for numbers behind ranges: columns, say."""
+    places = [k for k, item in enumerate(items) if _is_number(item)]
+    if type(x.op) is not Version or not places or places[-1] < len(places):
+        return None
+    if not all(_is_number(x) or type(x) is slice or x is Ellipsis for x in items):
+        return None
+    if is_key_written(sys._getframe(2)):
+        return None
+    data = [integer_node(int(x)) if _is_number(x) else x for x in items]
+    try:
+        plan = planned(tuple(data), x.type)
+        given = planned(items, x.type)  # which checks the numbers
+    except TreadleError:
+        return None
+    index = Index(plan.axes, plan.place)
+    view = plan.view(x)
+    t = index.infer(view.type, *[INTEGER] * len(places))
+    return (index, (view, *plan.ids), t) if t.shape == given.shape else None
 
 
 @cached(4096)
