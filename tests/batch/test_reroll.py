@@ -256,3 +256,55 @@ def test_what_a_step_reads_is_of_the_step_before(
 
     for x, y in zip(found("native"), found("reference"), strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-9)
+
+
+def sentence(net: _Net, emissions: Any, tags: Any) -> Any:
+    """A chain's log-partition and the score of its tags, in two loops of Python."""
+    scores, moves = td.asarray(emissions) @ net.out, net.w[:WIDTH, :WIDTH]
+    total = scores[0]
+    for t in range(1, len(tags)):
+        total = td.logsumexp(total[:, None] + moves, 0) + scores[t]
+    gold = scores[0, tags[0]]
+    for t in range(1, len(tags)):
+        gold = gold + net.w[tags[t - 1], tags[t]] + scores[t, tags[t]]
+    return td.logsumexp(total, 0) - gold
+
+
+def _sentences(*lengths: int) -> list[Any]:
+    rng = np.random.default_rng(3)
+    pairs = [(rng.normal(size=(n, HIDDEN)), rng.integers(0, WIDTH, n)) for n in lengths]
+    return [(x, [int(tag) for tag in tags]) for x, tags in pairs]
+
+
+def test_loops_of_a_minibatch_are_found_at_once() -> None:
+    """Short ones, too, beside a long one; each step reads tags of its own."""
+
+    def made() -> Any:
+        parts = [sentence(net, *pair) for pair in _sentences(9, 3, 6, 4)]
+        return parts[0] + parts[1] + parts[2] + parts[3]
+
+    net = _Net()
+    with td.options(autobatch=False):
+        wanted = td.evaluate(made(), *td.grad(made(), [net.out, net.w]))
+    loss = made()
+    assert reroll([loss])
+    assert sum(type(x.op).__name__ == "Scan" for x in pending([loss])) == 8
+    found = td.evaluate(loss, *td.grad(loss, [net.out, net.w]))
+    for x, y in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12)
+
+
+def test_minibatches_never_seen_compile_nothing() -> None:
+    net = _Net()
+    optimizer = td.optim.SGD(net.parameters, lr=1e-3)
+
+    def step(*lengths: int) -> None:
+        parts = [sentence(net, *pair) for pair in _sentences(*lengths)]
+        optimizer.step(parts[0] + parts[1])
+
+    for lengths in ((9, 12), (13, 8), (11, 14)):
+        step(*lengths)
+    before = td.cache_info().misses
+    for lengths in ((10, 15), (16, 9), (12, 17)):
+        step(*lengths)
+    assert td.cache_info().misses == before

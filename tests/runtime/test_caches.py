@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,39 @@ def test_rates_labels_and_rows_are_data() -> None:
     assert after.misses == before.misses and after.compiled == before.compiled
     assert after.programs == before.programs and after.hits >= before.hits + 49
     assert np.isfinite(losses).all() and len(set(losses)) == 50
+
+
+COLUMNS: dict[str, Any] = {
+    "last": lambda x, k: x[:, k],
+    "negative": lambda x, k: x[..., -k],
+    "range": lambda x, k: x[:4, k],
+    "both": lambda x, k: x[1:, k] * x[k % 3, k],
+}
+
+
+@pytest.mark.parametrize("column", COLUMNS.values(), ids=COLUMNS)
+def test_columns_of_a_variable_are_data(column: Callable[..., Any]) -> None:
+    rng = np.random.default_rng(0)
+    table = td.Parameter(rng.standard_normal((6, 9)))
+    wanted, opt = table.numpy().copy(), td.optim.SGD([table], lr=0.1)
+    for k, (i, j, m) in enumerate(rng.permutation(8)[:3] + 1 for _ in range(12)):
+        parts = [column(table, int(x)) for x in (i, j, m)]
+        loss = opt.step(sum((part * part).sum() for part in parts))
+        known = sum((column(wanted, int(x)) ** 2).sum() for x in (i, j, m))
+        assert float(loss) == pytest.approx(known)
+        wanted = table.numpy().copy()
+        if k == 2:
+            before = td.cache_info()
+    after = td.cache_info()
+    assert (after.misses, after.compiled) == (before.misses, before.compiled)
+
+
+def test_columns_that_stand_in_the_code_are_structure() -> None:
+    table, k = td.Parameter(np.zeros((6, 9))), 3
+    written = table[:, 0], table[..., -1], table[1:4, 2], table[0, :, None]
+    data = table[:, k], table[..., -k], table[1:k, 2], table[:k, k]
+    assert [x.op.name == "Index" for x in written] == [False] * 4
+    assert [x.op.name == "Index" for x in data] == [True] * 4
 
 
 PARTS: dict[str, Any] = {
