@@ -70,7 +70,7 @@ def analyze(
         nodes = [x for x in reach(ys, targets.ends) if not is_late(x)]
         every = written_derivatives(nodes, every, targets.nodes)
         ys, nodes = [every.get(y.serial, y) for y in ys], []
-    functions.run_rows(ys, _asked(ys, targets), once)
+    functions.run_rows(ys, _asked(ys, targets), once, targets.floor)
     roots, origins = list(ys), dict[int, Tensor]()
     while True:
         dependence = reached(ys, targets)
@@ -113,7 +113,7 @@ def through_rows(node: Tensor) -> list[Tensor]:
     nodes = node.inputs[2 * op.of :]
     known = {x.serial for x in nodes}
     if op.late:
-        functions.run_rows(ys, known)
+        functions.run_rows(ys, known, floor=Targets(nodes).floor)
     dependence = reached(ys, Targets(nodes))
     if dependence.derivatives or known.issuperset([x.serial for x in dependence.rows]):
         return []

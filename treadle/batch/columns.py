@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
-from itertools import chain, repeat
-from operator import attrgetter, is_, is_not
+from itertools import chain
+from operator import attrgetter
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from treadle.base.arrays import Marks, Numbers
 from treadle.core import native
 from treadle.graph.references import references
 from treadle.graph.tensor import Tensor
-from treadle.graph.traversal import pending
+from treadle.graph.traversal import NEWEST, pending, reach, waiting_results
 
 __all__ = ["Columns", "Marks", "Numbers", "columns", "grouped", "order_of", "split"]
 
@@ -24,7 +24,7 @@ _MOST = 1 << 62  # of a code
 
 
 _op, _type = attrgetter("op"), attrgetter("type")
-_serial, _stored, _mark, _depth = map(attrgetter, ("serial", "stored", "mark", "depth"))
+_serial, _stored, _depth = map(attrgetter, ("serial", "stored", "depth"))
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Columns:
 
     `ops`, `kinds` and `types` number their ops, the classes of these and their types:
     the same object has the same number, below `count`; `values` are the identities of
-    their values. `waiting` marks those without a value, the others read nothing;
+    their values. `waiting` marks those that are to be computed, the others read nothing;
     `marked` those of which more is to be known. `operands` has the places of what is
     read, `sizes` how many each reads. `references` counts what refers to a node,
     besides this object.
@@ -54,14 +54,30 @@ class Columns:
     operands: Numbers
 
 
-def columns(roots: Sequence[Tensor]) -> Columns:
-    """The columns of the nodes that the roots depend on, down to those with a value."""
+def columns(
+    roots: Sequence[Tensor], floor: int = NEWEST, ends: Set[int] = frozenset()
+) -> Columns:
+    """The columns of the nodes that the roots depend on, down to those with a value.
+
+    One that is newer than a `floor`, behind which trained Variables lie, is waiting as if
+    it had none, but for those whose serials are `ends`.
+    """
     if native is not None:
-        return Columns(*native.columns(roots))
+        return Columns(*native.columns(roots, floor, ends))
+
+    def waits(x: Tensor) -> bool:
+        opens = x.serial > floor and x.serial not in ends and bool(x.inputs)
+        return x.stored is None or (opens and _leads_behind(x))
+
     nodes = pending(roots)
+    if floor < NEWEST:
+        nodes = reach(roots, lambda x: not waits(x))
+        more = [x for node in nodes for x in waiting_results(node)]
+        nodes = reach([*nodes, *more], lambda x: not waits(x))
     count = len(nodes)
     held = references(nodes)
-    inputs = [x.inputs if x.stored is None else () for x in nodes]
+    wait = np.fromiter(map(waits, nodes), np.bool_, count)
+    inputs = [x.inputs if y else () for x, y in zip(nodes, wait.tolist(), strict=True)]
     sizes = _numbers(map(len, inputs), count)
     serials = _numbers(map(_serial, nodes), count)
     read = _numbers(map(_serial, chain.from_iterable(inputs)), int(sizes.sum()))
@@ -79,14 +95,26 @@ def columns(roots: Sequence[Tensor]) -> Columns:
         kinds,
         types,
         _numbers([0 if x is None else id(x) for x in map(_stored, nodes)], count),
-        np.fromiter(map(is_, map(_stored, nodes), repeat(None)), np.bool_, count),
-        np.fromiter(map(is_not, map(_mark, nodes), repeat(None)), np.bool_, count),
+        wait,
+        np.array(
+            [
+                x.mark is not None and (x.stored is None or not y)
+                for x, y in zip(nodes, wait.tolist(), strict=True)
+            ],
+            np.bool_,
+        ),
         serials,
         _numbers(map(_depth, nodes), count),
         held,
         sizes,
         np.searchsorted(serials, read),
     )
+
+
+def _leads_behind(x: Tensor) -> bool:
+    """Whether trained Variables lie behind a value, and no more is known of it."""
+    mark = x.mark or {}
+    return bool(mark.get("carried")) and mark.keys() <= {"carried", "program"}
 
 
 def _numbers(values: Iterable[int], count: int) -> Numbers:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from treadle.base.arrays import Marks, Numbers
+from treadle.batch.columns import split
 from treadle.batch.kinds import OUTPUT, Ops
 from treadle.batch.views import Inside
 from treadle.batch.walk import Walk
@@ -25,12 +26,14 @@ def equals(
     units: Sequence[tuple[Numbers, Numbers]],
     possible: Marks,
     inside: Inside,
+    within: Inside,
 ) -> Numbers:
     """Of each node, the first that is equal to it.
 
     `units` has nodes of one signature each with what they read, where they are
-    `possible`; `inside` has views. Ids and labels are equal if they are one object, as
-    those of an int are; nobody derives by them.
+    `possible`; `inside` has views of leaves, `within` those of what may be rows. Ids and
+    labels are equal if they are one object, as those of an int are; nobody derives by
+    them.
     """
     count = len(walk.nodes)
     kinds = np.full(count, -1, np.int64)
@@ -58,6 +61,13 @@ def equals(
     makers = walk.operands[walk.starts[results]]
     note(results, of_nodes + ops.position[results], makers[:, None])
     first = of_nodes + int(ops.position.max(initial=0)) + 1
+    if within:
+        views = np.fromiter(within, np.int64, len(within))
+        makers, offsets = np.array(list(within.values()), np.int64).T
+        parts = split(np.stack([walk.types(views), offsets], 1))
+        for part in parts:
+            note(views[part], first, makers[part][:, None])
+            first += 1
     for number, (members, read) in enumerate(units):
         kept = possible[members]
         note(members[kept], first + number, read[kept])

@@ -69,9 +69,10 @@ class Forest:
         unit_kinds, first = units.signatures, units.first
         readers, read = _edges(units)
         self.first = first
-        self._makers = np.repeat(
+        makers = np.repeat(
             np.arange(len(unit_kinds)), np.diff(first, append=units.count)
         )
+        self._makers = np.concatenate([makers, makers[units.parts.values]])
         makers = self.makers(read)
         step = agenda(unit_kinds, units.walk.depths[units.nodes], readers, makers)
         often = _often(units) & once
@@ -206,7 +207,7 @@ class Forest:
         return bool((inside & (makers != last)).any())
 
     def makers(self, values: Numbers) -> Numbers:
-        """The units that make some values, which are no leaves."""
+        """The units that make some values, or their wholes, which are no leaves."""
         return self._makers[values]
 
     def alone(self) -> Numbers:
@@ -218,10 +219,14 @@ class Forest:
         return np.flatnonzero(self.derived & self.whole)
 
     def places(self, nodes: Numbers) -> tuple[Numbers, Any]:
-        """Instance, output and row of each value, and which of the nodes are rows."""
-        numbers = np.where(nodes < 0, -1, self.all.value[nodes])
+        """Instance, output and row of each value, and which of the nodes are rows, but
+        no parts of such."""
+        numbers, parts = np.where(nodes < 0, -1, self.all.value[nodes]), self.all.parts
+        same = np.flatnonzero(numbers >= self.all.count)
+        same = same[parts.all[numbers[same] - self.all.count]]
+        numbers[same] = parts.values[numbers[same] - self.all.count]
         units = self.makers(np.maximum(numbers, -1))
-        rows = (numbers >= 0) & self.kept[units]
+        rows = (numbers >= 0) & (numbers < self.all.count) & self.kept[units]
         parts = self.instance[units], numbers - self.first[units], self.row[units]
         return np.stack(parts, 1), rows
 

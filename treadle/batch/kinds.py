@@ -14,7 +14,7 @@ from treadle.graph.body import sign_of
 from treadle.ops.call import Call
 from treadle.ops.families import Movement, Output
 
-PLAIN, LEFT, OUTPUT, CALL, MOVE = range(5)  # what an op is here
+PLAIN, LEFT, OUTPUT, CALL, MOVE, VIEW = range(6)  # what an op is here
 WIDE = 64  # operands of a node that may be a row
 
 

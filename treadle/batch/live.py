@@ -29,7 +29,7 @@ class Live:
         read = np.zeros(values + len(forest.all.leaves), np.bool_)
         for instance in forest.instances:
             for sources in instance.sources.values():
-                read[sources] = True  # leaves have numbers that count from the end
+                read[forest.all.wholes(sources)] = True  # leaves count from the end
         unread = ~np.logical_or.reduceat(read[:values], forest.first)
         units = np.flatnonzero(unread & forest.kept)
         self.room = max(counts) + 1

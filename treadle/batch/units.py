@@ -1,7 +1,7 @@
 """Units of batching: the nodes that can be rows, and the rows they read.
 
-A value is numbered: the outputs of units from 0 on, in creation order; leaves, which
-have a value already, from -1 downwards.
+A value is numbered: the outputs of units from 0 on, in creation order, and then parts of
+these; leaves, which have a value already, from -1 downwards.
 """
 
 from __future__ import annotations
@@ -16,10 +16,15 @@ from treadle.base.types import TupleType, Type
 from treadle.batch.cells import join_cells
 from treadle.batch.columns import grouped, split
 from treadle.batch.equal import equals
-from treadle.batch.kinds import CALL, MOVE, OUTPUT, PLAIN, WIDE, Ops
+from treadle.batch.kinds import CALL, MOVE, OUTPUT, PLAIN, VIEW, WIDE, Ops
 from treadle.batch.signature import Signature, shared_of
 from treadle.batch.spelled import join_spelled
-from treadle.batch.views import Inside, parts_of_data, views_of_leaves
+from treadle.batch.views import (
+    Inside,
+    parts_of_data,
+    views_of_leaves,
+    views_of_rows,
+)
 from treadle.batch.walk import Walk
 from treadle.graph.body import Body
 from treadle.graph.leaves import CONSTANT, LITERAL, Version
@@ -51,6 +56,20 @@ class Leaves:
         return len(self.serials)
 
 
+@dataclass(frozen=True)
+class Parts:
+    """Values that are parts of what units make: the node of the whole, its value, the
+    byte where they begin there, and whether they are all of it; `held` are the nodes
+    with other readers.
+    """
+
+    makers: Numbers
+    values: Numbers
+    offsets: Numbers
+    all: Marks
+    held: list[Tensor]
+
+
 @dataclass
 class Units:
     """The nodes of a run that can be rows, in creation order; `outside` has others."""
@@ -63,8 +82,9 @@ class Units:
     value: Numbers  # of each node
     leaves: Leaves
     views: list[LeafView]  # the leaves that are parts of others
+    parts: Parts
     outside: Numbers
-    count: int  # values
+    count: int  # values that units make
     expressions: list[Tensor] = field(default_factory=list)  # of Variables alone
     moves: bool = False  # where some views begin is told by values
 
@@ -72,6 +92,7 @@ class Units:
         """Let go of all nodes; the numbers stay."""
         self.walk.forget()
         self.expressions, self.leaves.nodes = [], []
+        self.parts.held.clear()
         for kind in self.kinds:
             kind.signature.forget()
 
@@ -91,6 +112,20 @@ class Units:
             for kind in self.kinds
         ]
         return sum(sizes) / max(len(self.nodes), 1)
+
+    def makers(self, nodes: Numbers) -> Numbers:
+        """The nodes, but of parts of what units make that which they are part of."""
+        parts = self.value[nodes] >= self.count
+        wholes = nodes.copy()
+        wholes[parts] = self.parts.makers[self.value[nodes[parts]] - self.count]
+        return wholes
+
+    def wholes(self, values: Numbers) -> Numbers:
+        """The values, but of parts of these what they are part of."""
+        parts = values >= self.count
+        wholes = values.copy()
+        wholes[parts] = self.parts.values[values[parts] - self.count]
+        return wholes
 
 
 @dataclass(frozen=True)
@@ -127,6 +162,9 @@ def collect(
     shared = _Shared(walk, ops, asked)
     lone = np.isin(ops.sign, list(bodies)) if bodies else np.zeros_like(walk.waiting)
     cells = join_cells(walk, ops, shared.numbers(), lone, ends, asked)
+    within = views_of_rows(walk, ops, asked)
+    kept = [k for k in held.tolist() if k in within]
+    held = np.union1d(held, np.array([within[k][0] for k in kept], np.int64))
     parts = [(int(x.nodes[0]), x.signature, x.nodes, x.rows) for x in cells]
     possible = np.zeros(len(walk.nodes), np.bool_)
     fits = walk.waiting & (walk.sizes > 0) & (walk.sizes <= WIDE)
@@ -147,12 +185,15 @@ def collect(
         results = held[ops.kind[held] == OUTPUT]
         free[held] = free[walk.operands[walk.starts[results]]] = False
         read = [(nodes, rows) for _, _, nodes, rows in parts]
-        views = {k: inside[k] for k in inside.keys() - set(held.tolist())}
-        one = equals(walk, ops, read, free, views)
+        views = [
+            {k: x[k] for k in x.keys() - set(held.tolist())} for x in (inside, within)
+        ]
+        one = equals(walk, ops, read, free, *views)
         parts = [(k, sign, nodes, one[rows]) for k, sign, nodes, rows in parts]
         walk.operands = one[walk.operands]
         possible &= one == np.arange(len(one))
-    units = _numbered(walk, ops, parts, possible, inside, one)
+    units = _numbered(walk, ops, parts, possible, inside, within, one)
+    units.parts.held.extend(_at(walk.nodes, kept))
     units.expressions = shared.expressions
     units.moves = any(type(walk.nodes[k].op) is Embedding for k in inside)
     return units
@@ -283,7 +324,7 @@ def _plain(
 
 def _drop_what_reads_others(walk: Walk, ops: Ops, possible: Marks) -> None:
     """Take away what reads something that is neither a value nor a row."""
-    bad = walk.waiting & ~possible & (ops.kind != OUTPUT)
+    bad = walk.waiting & ~possible & (ops.kind != OUTPUT) & (ops.kind != VIEW)
     (first,) = np.nonzero(bad)[0][:1] if bad.any() else (len(bad),)
     begin = int(first)
     marks = bad[begin:].tolist()
@@ -304,6 +345,7 @@ def _numbered(
     parts: Found,
     possible: Marks,
     inside: Inside,
+    within: Inside,
     one: Numbers,
 ) -> Units:
     """Units, and their values, by numbers; nodes have those of the `one` they equal."""
@@ -323,6 +365,8 @@ def _numbered(
     makers = walk.operands[walk.starts[selected]]
     mine = possible[makers]
     value[selected[mine]] = value[makers[mine]] + ops.position[selected[mine]]
+    count = int(outputs.sum())
+    views_of = _parts(walk, value, count, within, one)
     kinds, used = [], np.zeros(len(walk.nodes), np.bool_)
     for number, (_, signature, members, read) in enumerate(parts):
         kept = possible[members]
@@ -351,9 +395,24 @@ def _numbered(
         value,
         _leaves(walk, ops, leaves),
         views,
+        views_of,
         np.flatnonzero(outside),
-        int(outputs.sum()),
+        count,
     )
+
+
+def _parts(
+    walk: Walk, value: Numbers, count: int, within: Inside, one: Numbers
+) -> Parts:
+    """The parts of values of units, which get numbers of their own in `value`."""
+    nodes, places = np.array(list(within), np.int64), list(within.values())
+    makers, offsets = np.array(places, np.int64).reshape(-1, 2).T
+    makers = one[makers]
+    mine = (value[makers] != NONE) & (one[nodes] == nodes)
+    nodes, makers, offsets = nodes[mine], makers[mine], offsets[mine]
+    value[nodes] = count + np.arange(len(nodes))
+    sizes = [[walk.nodes[k].type.nbytes for k in x.tolist()] for x in (nodes, makers)]
+    return Parts(makers, value[makers], offsets, np.equal(*sizes), [])
 
 
 def _leaves(walk: Walk, ops: Ops, places: Numbers) -> Leaves:

@@ -1,4 +1,4 @@
-"""Parts of what has a value: rows and slices, which nothing needs to compute."""
+"""Parts of what has a value, or of what a row makes: nothing needs to compute them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from treadle.autodiff.tape import Row
+from treadle.base.arrays import Marks, Numbers
 from treadle.base.dtypes import is_inexact
 from treadle.base.types import Type
-from treadle.batch.kinds import MOVE, Ops
+from treadle.batch.kinds import MOVE, VIEW, Ops
 from treadle.batch.walk import Walk
 from treadle.graph.leaves import Cut, Version
 from treadle.graph.tensor import Tensor, settle
@@ -19,7 +20,7 @@ from treadle.ops.lookup import Embedding
 from treadle.ops.movement import Reshape
 from treadle.ops.slice import Slice
 
-# Of a part, by its place: what it is part of, and the byte where it begins.
+# Of a part, by its place: what it is part of, and the byte where it begins there.
 Inside = dict[int, tuple[int, int]]
 _MOVES = (Slice, Reshape, Embedding)
 
@@ -43,17 +44,39 @@ def views_of_leaves(walk: Walk, ops: Ops, asked: Container[int]) -> Inside:
             break
         parts = more
     some, first, leaf = some[parts], first[parts], leaf[parts]
+    views = _inside(walk, some, first, leaf, asked)
+    walk.waiting[list(views)] = False
+    return views
+
+
+def views_of_rows(walk: Walk, ops: Ops, asked: Container[int]) -> Inside:
+    """The nodes in no cell that lie in one piece inside what a row may make: where
+    they begin is no structure. Derivatives have to go on behind them.
+    """
+    some = walk.waiting & (ops.kind == MOVE) & ~ops.constant
+    some &= ops.marked(lambda op: type(op) is Slice or type(op) is Reshape)
+    (some,) = np.nonzero(some)
+    first = walk.operands[walk.starts[some]]
+    kept = walk.waiting[first]
+    some, first = some[kept], first[kept]
+    views = _inside(walk, some, first, kept[kept], asked)
+    ops.kind[list(views)] = VIEW
+    return views
+
+
+def _inside(
+    walk: Walk, some: Numbers, first: Numbers, whole: Marks, asked: Container[int]
+) -> Inside:
+    """Which nodes lie in one piece inside what they read `first`, which is `whole` or
+    such a part."""
     views: Inside = {}
-    nodes = walk.nodes
     shifts: dict[tuple[int, Type], int | None] = {}
-    triples = zip(some.tolist(), first.tolist(), leaf.tolist(), strict=True)
+    triples = zip(some.tolist(), first.tolist(), whole.tolist(), strict=True)
     for k, of, begins in triples:
-        base = 0
-        if not begins:
-            if of not in views:
-                continue
-            of, base = views[of]
-        node = nodes[k]
+        if not begins and of not in views:
+            continue
+        of, base = views.get(of, (of, 0))
+        node = walk.nodes[k]
         source = node.inputs[0].type
         if type(node.op) is Embedding:
             shift = _row(node)
@@ -64,7 +87,6 @@ def views_of_leaves(walk: Walk, ops: Ops, asked: Container[int]) -> Inside:
             shift = shifts[key]
         if shift is not None and node.serial not in asked:
             views[k] = of, base + shift
-    walk.waiting[list(views)] = False
     return views
 
 

@@ -91,6 +91,23 @@ struct Asked {
 
 enum class Result { looked, otherwise, failed };
 
+bool is_carried(PyObject* mark) {
+  if (!PyDict_Check(mark)) return false;
+  PyObject* told = PyDict_GetItemWithError(mark, known.carried);
+  return told == Py_True;
+}
+
+// Whether no more is known of how a node with a value was made than its recipe.
+bool can_be_derived(PyObject* mark) {
+  if (!PyDict_Check(mark)) return true;
+  Py_ssize_t at = 0;
+  PyObject *name, *told;
+  while (PyDict_Next(mark, &at, &name, &told))
+    if (PyUnicode_Compare(name, known.carried) && PyUnicode_Compare(name, known.program))
+      return false;
+  return true;
+}
+
 class Looker {
  public:
   Looker(PyObject* own, bool whole, bool derived, int64_t floor, int64_t parts,
@@ -433,23 +450,6 @@ class Looker {
     return PyObject_TypeCheck(x, known.resident) && Py_TYPE(x) != known.stand_in;
   }
 
-  static bool is_carried(PyObject* mark) {
-    if (!PyDict_Check(mark)) return false;
-    PyObject* told = PyDict_GetItemWithError(mark, known.carried);
-    return told == Py_True;
-  }
-
-  // Whether no more is known of how a node with a value was made than its recipe.
-  static bool can_be_derived(PyObject* mark) {
-    if (!PyDict_Check(mark)) return true;
-    Py_ssize_t at = 0;
-    PyObject *name, *told;
-    while (PyDict_Next(mark, &at, &name, &told))
-      if (PyUnicode_Compare(name, known.carried) && PyUnicode_Compare(name, known.program))
-        return false;
-    return true;
-  }
-
   PyObject* own_;
   bool whole_, derived_, through_rows_ = false, by_data_ = false;
   int64_t floor_, parts_, ends_, oldest_ = std::numeric_limits<int64_t>::max();
@@ -482,6 +482,8 @@ PyObject* list_of(const std::vector<int64_t>& numbers) {
   }
   return made.release();
 }
+
+bool leads_behind(PyObject* mark) { return is_carried(mark) && can_be_derived(mark); }
 
 int look_at(const Asking& asking, Looked& into) {
   if (!are_nodes(asking.roots)) return -1;

@@ -61,8 +61,10 @@ void add_results(Walk& w, std::vector<size_t>& several) {
 
 // All nodes below some roots; to where values begin unless the whole is asked for, and
 // then behind values that are newer than a floor, and parts of data newer than another.
-void go(Walk& w, PyObject* roots, bool whole, bool described = false,
-        int64_t floor = -1, int64_t parts = -1) {
+// Where they are described, behind values that trained Variables lead to, but for those
+// of some serials.
+void go(Walk& w, PyObject* roots, bool whole, int64_t floor = -1, int64_t parts = -1,
+        PyObject* ends = nullptr) {
   for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(roots); k++)
     w.nodes.of(PySequence_Fast_GET_ITEM(roots, k));
   std::vector<size_t> several;  // nodes without values that have several results
@@ -73,8 +75,13 @@ void go(Walk& w, PyObject* roots, bool whole, bool described = false,
     PyObject* node = w.nodes[k];
     w.serials.push_back(number(nodes.serial.of(node)));
     w.starts.push_back(static_cast<int64_t>(w.operands.size()));
-    if (described) w.describe(node);
-    if (!waits(node) && (!whole || w.serials.back() <= floor)) continue;
+    const bool newer = w.serials.back() > floor;
+    if (ends) w.describe(node);
+    if (ends && newer && !waits(node) && PyTuple_GET_SIZE(nodes.inputs.of(node)) &&
+        leads_behind(nodes.mark.of(node)) &&
+        PySet_Contains(ends, nodes.serial.of(node)) == 0)
+      w.open();
+    if (!waits(node) && !(ends ? w.fields.back().waits : whole && newer)) continue;
     if (w.serials.back() <= parts && nodes.mark.of(node) == part) continue;
     PyObject* inputs = nodes.inputs.of(node);
     for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(inputs); j++)
@@ -121,14 +128,18 @@ PyObject* walk(PyObject*, PyObject* args) {
       !are_nodes(roots))
     return nullptr;
   Lease w;
-  go(*w, roots, whole, false, floor, parts);
+  go(*w, roots, whole, floor, parts);
   return listed(ordered(*w, order_of(w->serials)));
 }
 
-PyObject* columns(PyObject*, PyObject* roots) {
-  if (!are_nodes(roots)) return nullptr;
+PyObject* columns(PyObject*, PyObject* args) {
+  PyObject *roots, *ends;
+  long long floor;
+  if (!PyArg_ParseTuple(args, "OLO", &roots, &floor, &ends) || !are_nodes(roots))
+    return nullptr;
+  if (!PyAnySet_Check(ends)) return PyErr_BadArgument(), nullptr;
   Lease w;
-  go(*w, roots, false, true);
+  go(*w, roots, false, floor, -1, ends);
   const size_t count = w->nodes.size();
   const std::vector<uint32_t> order = order_of(w->serials);
   std::vector<uint32_t> rank(count);
@@ -147,7 +158,7 @@ PyObject* columns(PyObject*, PyObject* roots) {
     ops.data[k] = x.op;
     kinds.data[k] = x.kind;
     types.data[k] = x.type;
-    waiting.data[k] = x.stored == 0;
+    waiting.data[k] = x.waits;
     values.data[k] = x.stored;
     serials.data[k] = w->serials[own];
     depths.data[k] = x.depth;
@@ -176,7 +187,8 @@ PyMethodDef walk_functions[] = {
      "walk(roots, whole, floor=-1, parts=-1): nodes in creation order, to where values "
      "begin or all, but what is behind values no newer than the floor, and behind parts "
      "of data no newer than theirs."},
-    {"columns", columns, METH_O, "columns(roots): the fields of Columns in turn."},
+    {"columns", columns, METH_VARARGS,
+     "columns(roots, floor, ends): the fields of Columns in turn."},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace treadle

@@ -66,8 +66,11 @@ class Table {
 // What is read of a node.
 struct Fields {
   int64_t op, kind, type, stored, depth, references;
-  bool marked;
+  bool marked, waits;
 };
+
+// Whether trained Variables lie behind a value of a mark, and no more is known of it.
+bool leads_behind(PyObject* mark);
 
 // What a walk writes, node by node as they are found.
 struct Walk {
@@ -87,8 +90,10 @@ struct Walk {
                       things.of(treadle::nodes.type.of(x)),
                       stored == Py_None ? 0 : reinterpret_cast<intptr_t>(stored),
                       number(treadle::nodes.depth.of(x)), Py_REFCNT(x),
-                      treadle::nodes.mark.of(x) != Py_None});
+                      treadle::nodes.mark.of(x) != Py_None, waits(x)});
   }
+  // Has the node described last waiting, though it has a value.
+  void open() { fields.back().marked = false, fields.back().waits = true; }
 };
 
 // Visits the results without values of a node of several that somebody holds: a run that

@@ -120,7 +120,8 @@ class Reads(Generic[Node]):
         leaves, every = forest.all.leaves.nodes, list(_shared(forest))
         of = {x.serial: x for x in every}
         carried = [leaves[k] for k in forest.carried().tolist()]
-        data = [x for x in leaves if is_inexact(x.type.dtype)]
+        taken = [*leaves, *forest.all.parts.held]
+        data = [x for x in taken if is_inexact(x.type.dtype)]
         for x in of.values():
             if type(x.op) is Version and not x.op.variable.trainable:
                 data += [] if x.serial in asked else [x]
@@ -292,8 +293,9 @@ def leave_rows(
     tape: Tape | None,
     again: bool,
 ) -> None:
-    """Make leaves of the exits of a run, with their values, which may be yet to come;
-    how they were computed is noted if they may be derived `again`."""
+    """Make leaves of the exits of a run, with their values, which may be yet to come,
+    or those that they have; how they were computed is noted if they may be derived
+    `again`."""
     if exits and type(exits[0].op) is Row:  # another thread has left them
         return
     if tape is not None:
@@ -301,6 +303,11 @@ def leave_rows(
     row = Row(tape)
     if tape is not None and tape.kind is not None:
         number_row(row)
+    known = [x for x in exits if x.stored is not None]
+    if known:
+        leave(known, [x.stored for x in known], row, None, again)
+        pairs = [x for x in zip(exits, arrays, strict=True) if x[0].inputs]
+        exits, arrays = [x for x, _ in pairs], [array for _, array in pairs]
     leave(exits, arrays, row, futures, again)
 
 

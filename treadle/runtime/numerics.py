@@ -27,7 +27,7 @@ from treadle.graph.operators import functions, provide
 from treadle.graph.resident import Resident
 from treadle.graph.tensor import Tensor
 from treadle.graph.text import head
-from treadle.graph.traversal import pending
+from treadle.graph.traversal import NEWEST, pending
 
 Values = Mapping[int, Any]
 Arrays = Sequence[np.ndarray[Any, Any]]
@@ -220,14 +220,17 @@ def _types(nodes: Sequence[Tensor]) -> str:
 
 @provide
 def run_rows(
-    roots: Sequence[Tensor], asked: Container[int] = (), once: bool = False
+    roots: Sequence[Tensor],
+    asked: Container[int] = (),
+    once: bool = False,
+    floor: int = NEWEST,
 ) -> bool:
     """`rows.run_as_rows`, and a look at the values if they are to be watched."""
     now = current()
     if not now.check_numerics or now.eager:  # which runs each node by itself
-        return functions.run_as_rows(roots, asked, once)
+        return functions.run_as_rows(roots, asked, once, floor)
     waiting = {node.serial for node in pending(roots) if node.stored is None}
-    if not functions.run_as_rows(roots, asked, once):
+    if not functions.run_as_rows(roots, asked, once, floor):
         return False
     for node in pending(roots):
         if type(node.op) is Row and node.serial in waiting and not _finite(node.array):

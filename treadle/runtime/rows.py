@@ -28,6 +28,7 @@ from treadle.graph.numbers import number, number_of
 from treadle.graph.op import Op
 from treadle.graph.operators import provide
 from treadle.graph.tensor import Tensor
+from treadle.graph.traversal import NEWEST
 from treadle.graph.variable import Update
 from treadle.ops.join import Concat
 from treadle.runtime.again import Plans
@@ -84,17 +85,44 @@ _declined: Cache[Any, tuple[Any, ...]] = Cache("graphs that are no rows", DECLIN
 
 @provide
 def run_as_rows(
-    roots: Sequence[Tensor], asked: Container[int] = (), once: bool = False
+    roots: Sequence[Tensor],
+    asked: Container[int] = (),
+    once: bool = False,
+    floor: int = NEWEST,
 ) -> bool:
     """Run what of these roots can run as rows, if that pays; whether something ran.
 
     `asked` has the serials of nodes that a derivative is taken by; `once` tells that
     none is taken later on, by data or a second time, which a batched run cannot give.
+    What somebody has looked at before it is derived, by what is no older than a `floor`,
+    is rows as if nobody had.
     """
     if not _may_be_rows():
         return False
     with running_rows:
+        table = _behind_values(roots, floor) if floor < NEWEST else None
+        if table is not None and _run_if_it_pays(roots, table, asked, once, None):
+            return True
+        del table  # what it lists would count as asked for
         return _run_as_rows(roots, asked, once)
+
+
+def _behind_values(roots: Sequence[Tensor], floor: int) -> Columns | None:
+    """The columns of nodes behind values that a derivative goes on behind, but of those
+    that are few of a kind; None where there are none."""
+    ends: frozenset[int] = frozenset()
+    while True:
+        table = columns(roots, floor, ends)
+        known = np.flatnonzero(table.waiting & (table.values != 0))
+        if not len(known):
+            return None
+        codes = table.types * table.count + table.kinds
+        ordered = np.sort(codes[table.waiting])
+        first, last = (ordered.searchsorted(codes[known], x) for x in ("left", "right"))
+        few = known[last - first < OFTEN]
+        if not len(few):
+            return table
+        ends |= set(table.serials[few].tolist())
 
 
 def _run_as_rows(roots: Sequence[Tensor], asked: Container[int], once: bool) -> bool:
@@ -107,6 +135,18 @@ def _run_as_rows(roots: Sequence[Tensor], asked: Container[int], once: bool) -> 
     if recorder() is None and reroll(roots, table=table):
         del table  # what it lists would count as asked for
         return _run_as_rows(roots, asked, once)
+    return _run_if_it_pays(roots, table, asked, once, seen)
+
+
+def _run_if_it_pays(
+    roots: Sequence[Tensor],
+    table: Columns,
+    asked: Container[int],
+    once: bool,
+    seen: tuple[Any, Look] | None,
+) -> bool:
+    """Run what of a graph can run as rows, if that pays; a plan is made where it was
+    `seen` how it looks."""
     if not irregular(table, once):
         return False
     final = once or bool(modes.get().no_grad)
@@ -259,7 +299,7 @@ def _exits(forest: Forest, roots: Sequence[Tensor], held: Numbers) -> Exits:
             joined.append((node, places))
         else:
             wanted[read] = True
-    every = np.flatnonzero(wanted)
+    every = np.unique(forest.all.makers(np.flatnonzero(wanted)))
     every = every[~walk.several(every)]
     places, rows = forest.places(every)
     single = np.flatnonzero(rows)

@@ -158,7 +158,9 @@ class Backward:
         t: Type,
     ) -> None:
         """Add another part of a source's gradient to its sum over rows."""
-        number = program.forest.all.count + list(self.totals).index(serial)
+        units = program.forest.all
+        first = units.count + len(units.parts.values)
+        number = first + list(self.totals).index(serial)
         place, one = gathered.add(np.array([number])), np.ones(1, np.int64)
         steps.add(self._last(program), place, source, one, t)
 

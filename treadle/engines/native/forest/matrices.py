@@ -191,8 +191,9 @@ def aligned(size: Any) -> Any:
 
 
 def outputs(forest: Forest, matrices: Matrices) -> Numbers:
-    """The places in a block of the values that a unit makes; 0 for one without."""
-    offsets = np.zeros(forest.all.count, np.int64)
+    """The places in a block of the values that a unit makes; 0 for one without. After
+    them those of their parts."""
+    offsets, parts = np.zeros(forest.all.count, np.int64), forest.all.parts
     for number, instance in enumerate(forest.instances):
         first = forest.first[instance.units]
         rows = np.arange(len(instance.units))
@@ -200,4 +201,4 @@ def outputs(forest: Forest, matrices: Matrices) -> Numbers:
             start = matrices.offsets.get((number, ("output", k)))
             if start is not None:
                 offsets[first + k] = start + rows * t.nbytes
-    return offsets
+    return np.concatenate([offsets, offsets[parts.values] + parts.offsets])
