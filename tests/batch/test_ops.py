@@ -48,7 +48,8 @@ def test_rows_of_an_op_are_what_each_is(sample: Sample) -> None:
         before = counts.runs
         with td.options(arena="poison"):
             got = derived_rows(sample, every, n=times)
-    assert (counts.runs > before) == (sample.op.name not in WITHOUT_KERNELS)
+    if all(y.size for y in want):  # nothing is done for what is empty
+        assert (counts.runs > before) == (sample.op.name not in WITHOUT_KERNELS)
     finite = [np.abs(y[np.isfinite(y)]).max(initial=1.0) for y in want]
     for x, y in zip(got, want, strict=True):
         np.testing.assert_allclose(x, y, rtol=0, atol=TOLERANCE * max(finite))

@@ -33,7 +33,7 @@ class Columns:
 
     `ops`, `kinds` and `types` number their ops, the classes of these and their types:
     the same object has the same number, below `count`; `values` are the identities of
-    their values. `waiting` marks those that are to be computed, the others read nothing;
+    their values. `waiting` marks what is to be computed, the others read nothing;
     `marked` those of which more is to be known. `operands` has the places of what is
     read, `sizes` how many each reads. `references` counts what refers to a node,
     besides this object.
@@ -59,8 +59,8 @@ def columns(
 ) -> Columns:
     """The columns of the nodes that the roots depend on, down to those with a value.
 
-    One that is newer than a `floor`, behind which trained Variables lie, is waiting as if
-    it had none, but for those whose serials are `ends`.
+    One that is newer than a `floor`, behind which trained Variables lie, is waiting as
+    if it had none, but for those whose serials are `ends`.
     """
     if native is not None:
         return Columns(*native.columns(roots, floor, ends))

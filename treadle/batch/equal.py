@@ -31,9 +31,9 @@ def equals(
     """Of each node, the first that is equal to it.
 
     `units` has nodes of one signature each with what they read, where they are
-    `possible`; `inside` has views of leaves, `within` those of what may be rows. Ids and
-    labels are equal if they are one object, as those of an int are; nobody derives by
-    them.
+    `possible`; `inside` has views of leaves, `within` those of what may be rows. Ids
+    and labels are equal if they are one object, as those of an int are; nobody derives
+    by them.
     """
     count = len(walk.nodes)
     kinds = np.full(count, -1, np.int64)

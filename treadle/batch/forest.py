@@ -184,9 +184,18 @@ class Forest:
         loop, where even its steps are rows, and for each form of a tree."""
         if any(self._branches(k) for k in range(len(self.instances))):
             return True
-        repeats = [x for x in self.instances if x.often and x.signature.multiplies]
-        loops = any(len(x.groups.turns) > 1 for x in repeats)
-        return loops and self.often >= max(LONG, self.rows / 2)
+        loops = any(len(x.groups.turns) > 1 for x in self._repeats)
+        return loops and self.is_long
+
+    @property
+    def is_long(self) -> bool:
+        """True if most of it is many rows of few kinds, some of which multiply
+        matrices."""
+        return bool(self._repeats) and self.often >= max(LONG, self.rows / 2)
+
+    @property
+    def _repeats(self) -> list[Instance]:
+        return [x for x in self.instances if x.often and x.signature.multiplies]
 
     @property
     def is_wide(self) -> bool:
@@ -221,10 +230,10 @@ class Forest:
     def places(self, nodes: Numbers) -> tuple[Numbers, Any]:
         """Instance, output and row of each value, and which of the nodes are rows, but
         no parts of such."""
-        numbers, parts = np.where(nodes < 0, -1, self.all.value[nodes]), self.all.parts
+        numbers, every = np.where(nodes < 0, -1, self.all.value[nodes]), self.all.parts
         same = np.flatnonzero(numbers >= self.all.count)
-        same = same[parts.all[numbers[same] - self.all.count]]
-        numbers[same] = parts.values[numbers[same] - self.all.count]
+        same = same[every.all[numbers[same] - self.all.count]]
+        numbers[same] = every.values[numbers[same] - self.all.count]
         units = self.makers(np.maximum(numbers, -1))
         rows = (numbers >= 0) & (numbers < self.all.count) & self.kept[units]
         parts = self.instance[units], numbers - self.first[units], self.row[units]

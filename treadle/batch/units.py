@@ -1,7 +1,7 @@
 """Units of batching: the nodes that can be rows, and the rows they read.
 
-A value is numbered: the outputs of units from 0 on, in creation order, and then parts of
-these; leaves, which have a value already, from -1 downwards.
+A value is numbered: the outputs of units from 0 on, in creation order, and then parts
+of these; leaves, which have a value already, from -1 downwards.
 """
 
 from __future__ import annotations
@@ -411,8 +411,11 @@ def _parts(
     mine = (value[makers] != NONE) & (one[nodes] == nodes)
     nodes, makers, offsets = nodes[mine], makers[mine], offsets[mine]
     value[nodes] = count + np.arange(len(nodes))
-    sizes = [[walk.nodes[k].type.nbytes for k in x.tolist()] for x in (nodes, makers)]
-    return Parts(makers, value[makers], offsets, np.equal(*sizes), [])
+    size, whole = (
+        np.array([walk.nodes[k].type.nbytes for k in x.tolist()], np.int64)
+        for x in (nodes, makers)
+    )
+    return Parts(makers, value[makers], offsets, size == whole, [])
 
 
 def _leaves(walk: Walk, ops: Ops, places: Numbers) -> Leaves:

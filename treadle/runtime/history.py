@@ -107,6 +107,7 @@ def depends(nodes: Sequence[Tensor], but: Set[int] = frozenset()) -> set[int]:
         op = node.op
         if node.inputs and type(op) is not Update:
             leads = any(x.serial in dependent for x in node.inputs) and not blocks(node)
+            leads = leads or (not but and node.stored is not None and carries(node))
         elif type(op) is Version or type(op) is Update:
             leads = op.variable.trainable and id(op.variable) not in but
         elif type(op) is Row and op.tape is not None:

@@ -94,8 +94,8 @@ def run_as_rows(
 
     `asked` has the serials of nodes that a derivative is taken by; `once` tells that
     none is taken later on, by data or a second time, which a batched run cannot give.
-    What somebody has looked at before it is derived, by what is no older than a `floor`,
-    is rows as if nobody had.
+    What somebody has looked at before it is derived, by what is no older than a
+    `floor`, is rows as if nobody had.
     """
     if not _may_be_rows():
         return False
@@ -246,8 +246,13 @@ def _run_rows(
     roots: Sequence[Tensor], table: Columns, asked: Container[int], once: bool
 ) -> bool:
     """Run a graph as rows, if that pays. Raises Failed."""
+    read = bool((table.waiting & (table.values != 0)).any())
     rows = _rows_of(roots, table, asked, once)
-    if rows is None or not rows.program.pays() or not rows.program.possible():
+    if rows is None:
+        return False
+    # What was read on the way may have decided how it goes on, each time anew.
+    varies = read and rows.program.forest.is_long
+    if not (varies or rows.program.pays()) or not rows.program.possible():
         return False
     reads = Reads.by(rows, asked)
     run(rows, reads, rows.program.forest.all.walk.nodes, once)
