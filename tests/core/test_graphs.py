@@ -7,6 +7,7 @@ import sys
 import threading
 import weakref
 from dataclasses import fields
+from functools import partial
 from operator import is_
 from typing import Any
 
@@ -132,9 +133,10 @@ def test_what_a_walk_is_given() -> None:
     if native is None:
         pytest.skip("the core was not built")
     for wrong in ([1], [None], [td.constant(1.0), "x"]):
-        for walk in (native.columns, lambda x: native.walk(x, False)):
+        columns, walk = partial(native.columns, wrong, 0, set()), native.walk
+        for look in (columns, partial(walk, wrong, False)):
             with pytest.raises(TypeError):
-                walk(wrong)
+                look()
     assert native.walk([], True) == []
 
 
