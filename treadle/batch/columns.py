@@ -18,7 +18,16 @@ from treadle.graph.references import references
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import NEWEST, pending, reach, waiting_results
 
-__all__ = ["Columns", "Marks", "Numbers", "columns", "grouped", "order_of", "split"]
+__all__ = [
+    "Columns",
+    "Marks",
+    "Numbers",
+    "classes",
+    "columns",
+    "grouped",
+    "order_of",
+    "split",
+]
 
 _MOST = 1 << 62  # of a code
 
@@ -144,6 +153,12 @@ def grouped(things: Numbers, codes: Numbers) -> list[Numbers]:
     ordered = codes[order]
     (ends,) = np.nonzero(ordered[1:] != ordered[:-1])
     return np.split(things[order], ends + 1)
+
+
+def classes(code: Numbers, marks: Marks) -> list[Numbers]:
+    """The marked nodes in lists of one code each."""
+    (nodes,) = np.nonzero(marks)
+    return grouped(nodes, code[nodes])
 
 
 def split(keys: Numbers) -> list[Numbers]:

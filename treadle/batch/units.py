@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from treadle.base.arrays import Marks, Numbers
-from treadle.base.types import TupleType, Type
+from treadle.base.types import Type
 from treadle.batch.cells import join_cells
-from treadle.batch.columns import grouped, split
+from treadle.batch.columns import classes, grouped, split
 from treadle.batch.equal import equals
 from treadle.batch.kinds import CALL, MOVE, OUTPUT, PLAIN, VIEW, WIDE, Ops
+from treadle.batch.shared import Shared
 from treadle.batch.signature import Signature, shared_of
 from treadle.batch.spelled import join_spelled
 from treadle.batch.views import (
@@ -27,7 +28,7 @@ from treadle.batch.views import (
 )
 from treadle.batch.walk import Walk
 from treadle.graph.body import Body
-from treadle.graph.leaves import CONSTANT, LITERAL, Version
+from treadle.graph.leaves import CONSTANT
 from treadle.graph.tensor import Tensor
 from treadle.ops.lookup import Embedding
 
@@ -159,7 +160,7 @@ def collect(
     inside = views_of_leaves(walk, ops, asked)
     parts_of_data(walk, ops, asked)
     bodies = join_spelled(walk, ops, asked)
-    shared = _Shared(walk, ops, asked)
+    shared = Shared(walk, ops, asked)
     lone = np.isin(ops.sign, list(bodies)) if bodies else np.zeros_like(walk.waiting)
     cells = join_cells(walk, ops, shared.numbers(), lone, ends, asked)
     within = views_of_rows(walk, ops, asked)
@@ -170,10 +171,10 @@ def collect(
     fits = walk.waiting & (walk.sizes > 0) & (walk.sizes <= WIDE)
     plain = fits & ((ops.kind == PLAIN) | (ops.kind == MOVE))
     calls = walk.waiting & (ops.kind == CALL)
-    for members in _alike(ops.sign, calls):
+    for members in classes(ops.sign, calls):
         parts += _calls(walk, ops, members)
     code = ops.sign * (WIDE + 1) + walk.sizes
-    for members in _alike(code, _for_rows(walk, code, plain)):
+    for members in classes(code, _for_rows(walk, code, plain)):
         body = bodies.get(int(ops.sign[members[0]]))
         parts += _plain(walk, ops, members, shared, body)
     for _, _, nodes, _ in parts:
@@ -213,12 +214,6 @@ def _for_rows(walk: Walk, code: Numbers, plain: Marks) -> Marks:
     return plain & many
 
 
-def _alike(code: Numbers, marks: Marks) -> list[Numbers]:
-    """The marked nodes in lists of one code each."""
-    (nodes,) = np.nonzero(marks)
-    return grouped(nodes, code[nodes])
-
-
 Found = list[tuple[int, Signature, Numbers, Numbers]]  # first node, its kind, rows read
 
 
@@ -243,60 +238,11 @@ def _calls(walk: Walk, ops: Ops, members: Numbers) -> Found:
     return calls
 
 
-class _Shared:
-    """The part of a signature that rows share: literals, versions of Variables, and
-    what is computed of them alone."""
-
-    def __init__(self, walk: Walk, ops: Ops, asked: Container[int]) -> None:
-        self.versions = ops.marked(lambda op: type(op) is Version) & ~walk.waiting
-        self.literals = ops.marked(lambda op: op is LITERAL) & ~walk.waiting
-        self.content = np.zeros(len(walk.nodes), np.int64)
-        known: dict[bytes, int] = {}
-        for k in np.flatnonzero(self.literals).tolist():
-            data = np.asarray(walk.nodes[k].array).tobytes()
-            self.content[k] = known.setdefault(data, len(known))
-        self.expressions: list[Tensor] = []
-        self._add_expressions(walk, ops, asked)
-
-    def numbers(self) -> Numbers:
-        """A number for each of these, the same for what is equal; -1 for others."""
-        literals = np.where(self.literals, 2 * self.content + 1, -1)
-        places = 2 * np.arange(len(literals))
-        return np.where(self.versions, places, literals)
-
-    def _add_expressions(self, walk: Walk, ops: Ops, asked: Container[int]) -> None:
-        """Let all that read an expression of Variables read one of its equals."""
-        fits = walk.waiting & (walk.sizes <= WIDE)
-        fits &= (ops.kind == PLAIN) | (ops.kind == MOVE)
-        code = ops.sign * (WIDE + 1) + walk.sizes
-        marks = np.zeros(len(walk.nodes), np.bool_)
-        one = np.arange(len(walk.nodes))  # of those that are equal
-        while True:
-            more = walk.of_operands(fits, self.versions | self.literals | marks)
-            for k in np.flatnonzero(more & ~marks).tolist():
-                node = walk.nodes[k]
-                one_value = not isinstance(node.type, TupleType)
-                fits[k] = more[k] = one_value and node.serial not in asked
-            if (more == marks).all():
-                break
-            for members in _alike(code, more & ~marks):
-                read = one[walk.read_by(members, int(walk.sizes[members[0]]))]
-                for equal in split(read):
-                    one[members[equal]] = members[equal[0]]
-            marks = more
-        if marks.any():
-            firsts = np.unique(one[marks])
-            self.expressions = _at(walk.nodes, firsts.tolist())
-            walk.operands = one[walk.operands]
-            walk.waiting[marks] = False
-            self.versions[firsts] = True
-
-
 def _plain(
     walk: Walk,
     ops: Ops,
     members: Numbers,
-    shared: _Shared,
+    shared: Shared,
     body: Body | None = None,
 ) -> Found:
     """Nodes of one op and number of operands: by their types, and what they share.
