@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from treadle.engines.lowered import Occupancy, Outlined, Piece, Stay
+from treadle.engines.lowered import Footprint, Lowered, Occupancy, Outlined, Piece, Stay
 from treadle.graph.origin import describe
 from treadle.loops.text import kernel_text
 from treadle.program.lives import Lives
 from treadle.program.memory import MemoryPlan
-from treadle.program.program import Fallback, Launch, Product, Program, all_steps, title
+from treadle.program.program import (
+    Fallback,
+    Launch,
+    Product,
+    Program,
+    all_steps,
+    program_text,
+    title,
+)
 
 
 class Planned(Protocol):
@@ -26,6 +34,31 @@ class Planned(Protocol):
     def arena(self) -> int: ...
     @property
     def inner(self) -> Mapping[int, Mapping[Any, tuple[Any, Any]]]: ...
+
+
+def lowered(
+    planned: Planned,
+    graph: str,
+    footprint: Footprint,
+    llvm: Callable[[], str],
+    asm: Callable[[], str],
+) -> Lowered:
+    """The levels of a program, of which an engine has the last two, and its memory."""
+    program = planned.program
+    return Lowered(
+        graph,
+        footprint,
+        len(program.steps),
+        tuple(program.fallbacks),
+        {
+            "kernels": lambda: kernels(program),
+            "program": lambda: program_text(program),
+            "llvm": llvm,
+            "asm": asm,
+        },
+        lambda: outline(planned),
+        lambda: occupancy(planned),
+    )
 
 
 def kernels(program: Program) -> str:

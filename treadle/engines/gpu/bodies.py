@@ -10,9 +10,8 @@ import numpy as np
 from treadle.base.arrays import Numbers
 from treadle.base.types import Type
 from treadle.engines.gpu.driver import UnsupportedKernelError
-from treadle.engines.gpu.linked import DeviceLinked
+from treadle.engines.gpu.linked import DeviceLinked, ReadyStep
 from treadle.engines.gpu.memory import DeviceBlocks
-from treadle.engines.gpu.steps import ReadyStep
 from treadle.engines.native.forest.bases import ARENA, STATUS
 from treadle.engines.native.forest.compiled import copied_of, needs_of
 from treadle.engines.native.forest.parts import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -14,9 +14,8 @@ import numpy as np
 
 from treadle.base.caches import Cache
 from treadle.base.dtypes import OWN
-from treadle.base.errors import TreadleError, WorkspaceError
+from treadle.base.errors import TreadleError
 from treadle.base.options import current
-from treadle.base.sizes import as_text
 from treadle.base.types import Type
 from treadle.batch.forest import Forest
 from treadle.engines.base import (
@@ -33,18 +32,19 @@ from treadle.engines.gpu.bodies import DeviceBodies
 from treadle.engines.gpu.driver import DeviceDriver, UnsupportedKernelError
 from treadle.engines.gpu.forest import DeviceForest
 from treadle.engines.gpu.linked import DeviceLinked
-from treadle.engines.gpu.look import lowered
 from treadle.engines.gpu.memory import DeviceBlocks, GpuValue
 from treadle.engines.gpu.target import host_target, target_of
-from treadle.engines.lowered import CacheInfo, Lowered
+from treadle.engines.lowered import CacheInfo, Footprint, Lowered
 from treadle.engines.native.forest.program import adds_up
 from treadle.engines.native.translation.keys import Structure, structure
 from treadle.engines.native.translation.translate import translated
+from treadle.engines.native.translation.workspace import fitting
+from treadle.engines.outline import lowered
 from treadle.graph.claim import Claim, InPlace
 from treadle.graph.leaves import Unbound
 from treadle.graph.resident import Resident
 from treadle.graph.tensor import Tensor
-from treadle.program.build import Draft
+from treadle.program.program import Program
 
 PROGRAMS = 256
 
@@ -202,38 +202,26 @@ class Gpu(Engine):
             frozenset[int](),
             structured.recipes,
         )
+        choose = partial(fitting, sized=self._sized)
         try:
-            linked, graph = translated(*arguments, self._chosen, self.target)
+            linked, graph = translated(*arguments, choose, self.target)
         except UnsupportedKernelError:
-            linked, graph = translated(
-                *arguments, self._chosen, host_target(self.driver)
-            )
+            linked, graph = translated(*arguments, choose, host_target(self.driver))
         return linked, [structured.place[x.serial] for x in graph.leaves]
 
-    def _chosen(self, drafts: Iterator[Draft]) -> DeviceLinked:
-        """The first of ever smaller programs that fits in the workspace."""
-        limit, least = current().workspace, 0
-        for draft in drafts:
-            linked = DeviceLinked(draft.build(), self.store)
-            if not limit or linked.arena <= limit:
-                return linked
-            least = min(least or linked.arena, linked.arena)
-        error = WorkspaceError(
-            f"the graph does not run in a workspace of {limit:,} bytes "
-            f"({as_text(limit)}) on {self.driver.device}: it needs {least:,}",
-            hint=f"td.options(workspace={least}) would do, or smaller batches",
-        )
-        error.needed = least
-        raise error
+    def _sized(self, program: Program) -> tuple[DeviceLinked, int]:
+        """A program that is linked, and the bytes that it needs."""
+        linked = DeviceLinked(program, self.store)
+        return linked, linked.arena
 
     def lower(self, nodes: Sequence[Tensor], keep: Set[int], graph: str) -> Lowered:
         feeds = {n.serial: nothing(n.type) for n in nodes if isinstance(n.op, Unbound)}
         linked, _ = self._made(structure(nodes, feeds, keep), feeds, keep)
-        return lowered(linked, graph)
+        return _lowered(linked, graph)
 
     def latest(self) -> Lowered | None:
         latest = getattr(self._thread, "latest", None)
-        return None if latest is None else lowered(latest, "")
+        return None if latest is None else _lowered(latest, "")
 
     def cache_info(self, disk: bool = False) -> CacheInfo:
         info = super().cache_info(disk)
@@ -267,6 +255,25 @@ class Gpu(Engine):
     def _forget(self) -> None:
         """Let go of all that the host has as well."""
         self._leaves.clear()
+
+
+def _lowered(linked: DeviceLinked, graph: str) -> Lowered:
+    """The levels of a linked program; its kernels as the device's compiler reads them
+    stand for LLVM IR and assembly."""
+    program, driver = linked.program, linked.store.driver
+    buffers = program.buffers
+    footprint = Footprint(
+        arena=linked.arena,
+        largest_live_set=linked.lives.bound,
+        results=sum(b.type.nbytes for b in buffers if b.place == "result"),
+        in_place=sum(buffers[n].type.nbytes for n, _ in program.shared),
+        constants=sum(x.nbytes for _, x in program.constants),
+    )
+
+    def texts() -> str:
+        return "\n\n".join(map(driver.text, dict.fromkeys(linked.works())))
+
+    return lowered(linked, graph, footprint, texts, texts)
 
 
 def _single(node: Tensor) -> Type:

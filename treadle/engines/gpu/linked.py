@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -14,18 +15,56 @@ from treadle.base.errors import OutOfMemoryError
 from treadle.base.types import TupleType, Type
 from treadle.engines.base import PositionError, are_below
 from treadle.engines.counts import Counts
-from treadle.engines.gpu.driver import Place
+from treadle.engines.gpu.driver import DeviceDriver, Place, UnsupportedKernelError
+from treadle.engines.gpu.emit import LoopWork
 from treadle.engines.gpu.loops import DeviceLoop, is_loop
 from treadle.engines.gpu.memory import DeviceBlock, DeviceBlocks, GpuValue
-from treadle.engines.gpu.steps import ReadyStep, made_ready
+from treadle.engines.gpu.product import product_of
+from treadle.engines.gpu.work import Work, encoded
 from treadle.graph.body import Body, CalledBody, bodies, with_bodies
 from treadle.graph.meaning import begin_at, compute_at
 from treadle.program.layout import laid
 from treadle.program.lives import lives
 from treadle.program.positions import Need, needs
-from treadle.program.program import Fallback, Program, title
+from treadle.program.program import Fallback, Launch, Product, Program, title
 
 STATUS = 4  # bytes of what tells of a position out of range
+
+
+@dataclass(frozen=True)
+class ReadyStep:
+    """A step that can be launched, with its `buffers` by their numbers in the program;
+    one that only `copies` is none where its two buffers have one place.
+    """
+
+    work: Work
+    entry: Any
+    groups: int
+    buffers: tuple[int, ...]
+    numbers: Any
+    copies: bool
+    checks: bool
+
+
+def made_ready(step: Launch | Product, driver: DeviceDriver) -> ReadyStep:
+    """A step compiled for a device."""
+    work: Work
+    if isinstance(step, Product):
+        work, integers, groups, buffers = product_of(step)
+    else:
+        work = loops = LoopWork(replace(step.kernel, name=""), step.kernel.name)
+        total = loops.grid.total(step.integers)
+        groups, buffers = loops.grid.groups(total), step.buffers
+        integers = (*step.integers, total)
+    if len(work.buffers) > driver.device.buffers:
+        raise UnsupportedKernelError(
+            f"the kernel {work.name} has {len(work.buffers)} buffers, "
+            f"{driver.device} allows {driver.device.buffers}"
+        )
+    entry = driver.compile(work)
+    numbers = driver.numbers(work, encoded(work.slots, integers))
+    copies = isinstance(step, Launch) and step.copies
+    return ReadyStep(work, entry, groups, buffers, numbers, copies, work.checks)
 
 
 class DeviceLinked:
@@ -82,6 +121,13 @@ class DeviceLinked:
     def needs(self) -> tuple[Need, ...] | None:
         """As `positions.needs` tells it."""
         return needs(self.program)
+
+    def works(self) -> Iterator[Work]:
+        """The works of all launches, those of bodies last."""
+        for ready in self.ready.values():
+            yield ready.work
+        for inner in self.within:
+            yield from inner.works()
 
     @property
     def arena(self) -> int:

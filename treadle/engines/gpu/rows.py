@@ -14,9 +14,9 @@ from treadle.base.types import Type
 from treadle.engines.counts import Counts
 from treadle.engines.gpu.bodies import DeviceBody, Where
 from treadle.engines.gpu.driver import Place
+from treadle.engines.gpu.linked import ReadyStep
 from treadle.engines.gpu.memory import DeviceBlocks, GpuValue
 from treadle.engines.gpu.moves import WORD, MoveWork
-from treadle.engines.gpu.steps import ReadyStep
 from treadle.engines.native.forest.bases import INDEX, Addresses, block, number
 from treadle.graph.origin import Origin
 

@@ -50,7 +50,7 @@ from treadle.engines.native.translation.programs import Programs
 from treadle.engines.native.translation.residuals import Residuals, gathered, known
 from treadle.engines.native.translation.resized import resized
 from treadle.engines.native.translation.translate import translated
-from treadle.engines.native.translation.workspace import fitting
+from treadle.engines.native.translation.workspace import abreast, fitting
 from treadle.graph.claim import Claim
 from treadle.graph.extents import family
 from treadle.graph.leaves import Unbound
@@ -332,7 +332,7 @@ class Native(Engine):
 
     def _compile(self, wanted: _Wanted) -> tuple[Linked, list[int]]:
         """The program of `_linked`, not compiled."""
-        choose = partial(fitting, lanes=_lanes())
+        choose = partial(fitting, sized=partial(abreast, lanes=_lanes()))
         translation = self._translated(wanted, choose)
         linked: Linked = translation.program
         linked.again, linked.inside = translation.again, translation.inside

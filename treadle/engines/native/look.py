@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 from treadle.base.options import current
+from treadle.engines import outline
 from treadle.engines.lowered import Footprint, Lowered
 from treadle.engines.native.codegen.jit import assembly
 from treadle.engines.native.execution.linked import Linked
 from treadle.engines.native.execution.pool import pool
-from treadle.engines.outline import kernels, occupancy, outline
-from treadle.program.program import program_text
 
 
 def lowered(linked: Linked, graph: str) -> Lowered:
     """The representations that a linked program was made of."""
-    program = linked.program
     texts = linked.texts.values()
-    return Lowered(
+    return outline.lowered(
+        linked,
         graph,
         footprint(linked),
-        len(program.steps),
-        tuple(program.fallbacks),
-        {
-            "kernels": lambda: kernels(program),
-            "program": lambda: program_text(program),
-            "llvm": lambda: "\n\n".join(texts),
-            "asm": lambda: "\n\n".join(map(assembly, texts)),
-        },
-        lambda: outline(linked),
-        lambda: occupancy(linked),
+        lambda: "\n\n".join(texts),
+        lambda: "\n\n".join(map(assembly, texts)),
     )
 
 

@@ -161,7 +161,7 @@ def translated(
     place: Mapping[int, int] | None = None,
     more: Set[int] = frozenset(),
     recipes: Set[int] = frozenset(),
-    choose: Callable[[Iterator[Draft]], Made] = fitting,  # type: ignore[assignment]
+    choose: Callable[[Iterator[Draft]], Made] = fitting,
     target: Target | None = None,
 ) -> tuple[Made, Expanded]:
     """The program of a graph that is chosen among drafts, and the graph as it was

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from operator import itemgetter
+from typing import TypeVar
 
 from treadle.base.errors import WorkspaceError
 from treadle.base.options import current
@@ -17,45 +18,15 @@ from treadle.program.program import Program
 from treadle.program.timeline import Demand
 from treadle.rewrite.record import stage
 
+Made = TypeVar("Made")
 NEAR = 1.1  # a plan is not made where so many times the limit is foreseen
 LAST = 3  # but for so many, the smallest, if nothing else fits
 NAMED = 5  # of what is held at the fullest step, in an error
 
 
-def fitting(drafts: Iterator[Draft], lanes: int = 1) -> Linked:
-    """The first of ever smaller programs that fits in the workspace, to be linked.
-
-    Its small steps run side by side in so many lanes, if that fits as well.
-    """
-    limit = current().workspace
-    refused: list[tuple[int, Draft]] = []
-    large: list[Draft] = []
-
-    def fits(draft: Draft) -> Linked | None:
-        linked, needed = abreast(draft.build(), lanes)
-        if limit and needed > limit:
-            refused.append((needed, draft))
-            return None
-        return linked
-
-    for draft in drafts:
-        if limit and draft.demand.bytes > NEAR * limit:
-            large.append(draft)
-            continue
-        linked = fits(draft)
-        if linked is not None:
-            return linked
-    for draft in large[: -LAST - 1 : -1]:
-        linked = fits(draft)
-        if linked is not None:
-            return linked
-    least, smallest = min(refused, key=itemgetter(0))
-    raise _refusal(limit, least, smallest.demand)
-
-
 def abreast(
     program: Program,
-    lanes: int,
+    lanes: int = 1,
     known: Mapping[int, tuple[Code, ...]] | None = None,
 ) -> tuple[Linked, int]:
     """A program with its small steps side by side, and the bytes that it needs.
@@ -78,6 +49,39 @@ def abreast(
             break
     linked.plain = program
     return linked, needed
+
+
+def fitting(
+    drafts: Iterator[Draft],
+    sized: Callable[[Program], tuple[Made, int]] = abreast,  # type: ignore[assignment]
+) -> Made:
+    """The first of ever smaller programs that fits in the workspace, to be linked;
+    `sized` makes something of a program, and tells the bytes that it needs.
+    """
+    limit = current().workspace
+    refused: list[tuple[int, Draft]] = []
+    large: list[Draft] = []
+
+    def fits(draft: Draft) -> Made | None:
+        linked, needed = sized(draft.build())
+        if limit and needed > limit:
+            refused.append((needed, draft))
+            return None
+        return linked
+
+    for draft in drafts:
+        if limit and draft.demand.bytes > NEAR * limit:
+            large.append(draft)
+            continue
+        linked = fits(draft)
+        if linked is not None:
+            return linked
+    for draft in large[: -LAST - 1 : -1]:
+        linked = fits(draft)
+        if linked is not None:
+            return linked
+    least, smallest = min(refused, key=itemgetter(0))
+    raise _refusal(limit, least, smallest.demand)
 
 
 def _refusal(limit: int, least: int, demand: Demand) -> WorkspaceError:
