@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from treadle.base.dtypes import DType, int8
@@ -58,60 +58,80 @@ class Whole:
         return Whole(self.b, self.b.and_(self.value, other.value))
 
 
-class Sides(NamedTuple):
-    """Sizes of a product, its numbers by name, and how its operands lie."""
+class Form(NamedTuple):
+    """A sum of products: the coordinates, slowest first, that number its batches, rows,
+    columns and terms; the tensors that it reads by rows and by columns, and makes.
+    """
 
-    computes: str
-    batch: int
-    m: int
-    n: int
-    k: int
-    along: tuple[bool, bool]
-    numbers: dict[str, int]
+    batches: tuple[str, ...]
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    terms: tuple[str, ...]
+    reads: str
+    makes: str
 
 
-def operands_of(step: Product) -> Sides:
-    """The operands of a product, as rows and columns of terms."""
-    if isinstance(step.layout, Convolution):
-        return _convolution(step.layout, step.offsets)
+# A pixel of y (p) reads points of x (q), one for each tap (t) of the kernel; "yt" is y
+# with outputs as columns.
+_IMAGES, _PIXELS, _POINTS = ("image", "group"), ("p0", "p1"), ("q0", "q1")
+_TAPS = ("channel", "t0", "t1")
+FORMS = {
+    "product": Form(("batch",), ("row",), ("column",), ("term",), "ab", "c"),
+    "y": Form(_IMAGES, ("output",), _PIXELS, _TAPS, "wx", "y"),
+    "yt": Form(_IMAGES, _PIXELS, ("output",), _TAPS, "xw", "y"),
+    "x": Form(_IMAGES, ("channel",), _POINTS, ("output", "t0", "t1"), "wy", "x"),
+    "w": Form(("group",), ("output",), _TAPS, ("image", *_PIXELS), "yx", "w"),
+}
+# The coordinates of each tensor; "outputs" and "channels" count those of all groups.
+AXES = {
+    "a": ("batch", "row", "term"),
+    "b": ("batch", "term", "column"),
+    "c": ("batch", "row", "column"),
+    "x": ("image", "channels", *_POINTS),
+    "w": ("outputs", *_TAPS),
+    "y": ("image", "outputs", *_PIXELS),
+}
+BUFFERS = "abxyw"  # in this order: weights come last
+
+
+def numbers_of(step: Product) -> tuple[str, dict[str, int]]:
+    """The form of a product, and its numbers by name: extents of coordinates, offsets
+    and strides of tensors, and how windows slide.
+    """
     layout = step.layout
-    batch, m, n, k = layout.sizes
-    numbers = {"a": step.offsets[0], "b": step.offsets[1]}
-    for name, strides in (("a", layout.a), ("b", layout.b), ("c", layout.c)):
-        numbers |= {f"{name}{i}": s for i, s in enumerate(strides)}
-    along = layout.a[2] == 1, layout.b[1] == 1 and layout.b[2] != 1
-    return Sides("product", batch, m, n, k, along, numbers)
+    if isinstance(layout, Convolution):
+        outputs = layout.computes == "y" and layout.along == "outputs"
+        computes = "yt" if outputs else layout.computes
+        numbers = {
+            "image": layout.n,
+            "group": layout.groups,
+            "output": layout.o // layout.groups,
+            "channel": layout.c // layout.groups,
+        }
+        lists = {
+            "x": layout.x,
+            "w": layout.w,
+            "y": layout.y,
+            "p": layout.counts,
+            "q": layout.extents,
+            "t": layout.kernel,
+            "step": layout.stride,
+            "apart": layout.dilation,
+            "before": tuple([low for low, _ in layout.padding]),
+        }
+    else:
+        computes, lists = "product", {"a": layout.a, "b": layout.b, "c": layout.c}
+        names = "batch", "row", "column", "term"
+        numbers = dict(zip(names, layout.sizes, strict=True))
+    for name, values in lists.items():
+        numbers |= {f"{name}{k}": value for k, value in enumerate(values)}
+    offsets = zip(buffers_of(FORMS[computes]), step.offsets, strict=True)
+    return computes, numbers | dict(offsets)
 
 
-def _convolution(conv: Convolution, offsets: tuple[int, int]) -> Sides:
-    pixels, points = conv.counts[0] * conv.counts[1], conv.extents[0] * conv.extents[1]
-    taps = conv.kernel[0] * conv.kernel[1]
-    o, c = conv.o // conv.groups, conv.c // conv.groups
-    sizes = {
-        "y": (conv.n * conv.groups, o, pixels, c * taps),
-        "x": (conv.n * conv.groups, c, points, o * taps),
-        "w": (conv.groups, o, c * taps, conv.n * pixels),
-    }[conv.computes]
-    first = {"y": "xw", "x": "yw", "w": "xy"}[conv.computes]
-    numbers = dict(zip(first, offsets, strict=True))
-    numbers |= {conv.computes: 0, "groups": conv.groups, "o": o, "c": c}
-    for name, pair in (
-        ("extent", conv.extents),
-        ("kernel", conv.kernel),
-        ("count", conv.counts),
-        ("stride", conv.stride),
-        ("padding", tuple(p[0] for p in conv.padding)),
-        ("dilation", conv.dilation),
-        ("x", conv.x),
-        ("w", conv.w),
-        ("y", conv.y),
-    ):
-        numbers |= {f"{name}{i}": s for i, s in enumerate(pair)}
-    computes = conv.computes
-    batch, m, n, k = sizes
-    if computes == "y" and conv.along == "outputs":
-        computes, m, n = "yt", n, m
-    return Sides(computes, batch, m, n, k, (True, False), numbers)
+def buffers_of(form: Form) -> list[str]:
+    """The tensors that are read, in the order of their buffers."""
+    return sorted(form.reads, key=BUFFERS.index)
 
 
 class Element(NamedTuple):
@@ -126,131 +146,74 @@ class Element(NamedTuple):
         condition = inside if self.there is None else inside & self.there
         pointer = b.offset(buffer, self.place.value, memory)
         x = b.guarded(memory, condition.value, pointer)
-        return (
-            b.convert("sitofp", x, "float")
-            if dtype == int8
-            else from_memory(b, x, dtype)
-        )
+        if dtype == int8:
+            return b.convert("sitofp", x, "float")
+        return from_memory(b, x, dtype)
 
 
-class ProductOperand:
-    """One side of a product, in a batch: its elements by row or column, and term.
+class Operands:
+    """The elements that a product, or a convolution, reads and makes in a batch."""
 
-    Of a convolution, batches are the groups of images; rows are outputs (for the
-    gradient of the data: channels), columns pixels (for that of the weights: taps).
-    """
+    def __init__(self, form: Form, batch: Whole, numbers: Mapping[str, Whole]) -> None:
+        self.form, self.n = form, numbers
+        self._batch = self._coordinates(form.batches, batch)
 
-    def __init__(
-        self, computes: str, side: int, batch: Whole, numbers: Mapping[str, Whole]
-    ) -> None:
-        self.computes, self.side, self.batch, self.n = computes, side, batch, numbers
-        if computes in ("y", "yt", "x"):
-            self.image, self.group = batch.split(numbers["groups"])
-        elif computes == "w":
-            self.group = batch
-
-    @property
-    def buffer(self) -> int:
-        """The number of its buffer: weights come last, and y after x."""
-        straight = self.computes in ("product", "yt")
-        return self.side if straight else 1 - self.side
-
-    def element(self, at: Whole, term: Whole) -> Element:
+    def element(self, side: int, at: Whole, term: Whole) -> Element:
         """The element in a row (of the first operand) or column, at a term."""
-        n = self.n
-        if self.computes == "product":
-            name = "ab"[self.side]
-            row, step = (1, 2) if self.side == 0 else (2, 1)
-            place = self.batch * n[f"{name}0"] + n[name]
-            return Element(place + at * n[f"{name}{row}"] + term * n[f"{name}{step}"])
-        if self.computes == "w":
-            return self._of_weights(at, term)
-        if self.computes == "x":
-            return self._of_data(at, term)
-        weights = (self.side == 0) == (self.computes == "y")
-        channel, tap = term.split(n["kernel0"] * n["kernel1"])
-        if weights:
-            return Element(self._weight(at, channel, tap))
-        return self._pixel(self.image, channel, at, tap)
-
-    def _tap(self, tap: Whole) -> tuple[Whole, Whole]:
-        return tap.split(self.n["kernel1"])
-
-    def _weight(self, output: Whole, channel: Whole, tap: Whole) -> Whole:
-        """The place of a weight of the group."""
-        n = self.n
-        down, right = self._tap(tap)
-        place = (self.group * n["o"] + output) * n["w0"] + channel * n["w1"] + n["w"]
-        return place + down * n["w2"] + right * n["w3"]
-
-    def _pixel(self, image: Whole, channel: Whole, pixel: Whole, tap: Whole) -> Element:
-        """The pixel of x that a pixel of y reads at a tap."""
-        n = self.n
-        taps, pixels = self._tap(tap), pixel.split(n["count1"])
-        place = image * n["x0"] + (self.group * n["c"] + channel) * n["x1"] + n["x"]
-        there: Whole | None = None
-        for i, (t, p) in enumerate(zip(taps, pixels, strict=True)):
-            at = p * n[f"stride{i}"] + t * n[f"dilation{i}"] - n[f"padding{i}"]
-            inside = (at >= 0) & (at < n[f"extent{i}"])
-            there = inside if there is None else there & inside
-            place = place + at * n[f"x{i + 2}"]
-        return Element(place, there)
-
-    def _of_weights(self, at: Whole, term: Whole) -> Element:
-        """Of the gradient of the weights: x by taps, y by outputs, over pixels."""
-        n = self.n
-        image, pixel = term.split(n["count0"] * n["count1"])
-        if self.side == 0:
-            return Element(self._result_pixel(image, at, pixel))
-        channel, tap = at.split(n["kernel0"] * n["kernel1"])
-        return self._pixel(image, channel, pixel, tap)
-
-    def _result_pixel(self, image: Whole, output: Whole, pixel: Whole) -> Whole:
-        """The place of a pixel of y."""
-        n = self.n
-        down, right = pixel.split(n["count1"])
-        place = image * n["y0"] + (self.group * n["o"] + output) * n["y1"] + n["y"]
-        return place + down * n["y2"] + right * n["y3"]
-
-    def _of_data(self, at: Whole, term: Whole) -> Element:
-        """Of the gradient of the data: weights by channels, y by pixels of x."""
-        n = self.n
-        output, tap = term.split(n["kernel0"] * n["kernel1"])
-        if self.side == 0:
-            return Element(self._weight(output, at, tap))
-        taps, points = self._tap(tap), at.split(n["extent1"])
-        place = self.image * n["y0"] + (self.group * n["o"] + output) * n["y1"] + n["y"]
-        there: Whole | None = None
-        for i, (t, p) in enumerate(zip(taps, points, strict=True)):
-            moved = p + n[f"padding{i}"] - t * n[f"dilation{i}"]
-            pixel, rest = moved.split(n[f"stride{i}"])
-            inside = (moved >= 0) & rest.equals(0) & (pixel < n[f"count{i}"])
-            there = inside if there is None else there & inside
-            place = place + pixel * n[f"y{i + 2}"]
-        return Element(place, there)
-
-    # -- results -----------------------------------------------------------------------
-
-    def result(self, row: Whole, column: Whole) -> tuple[Whole, Whole, Whole]:
-        """Batch, row and column as what finishes the product counts them."""
-        if self.computes == "y":
-            return self.image, self.group * self.n["o"] + row, column
-        if self.computes == "yt":
-            return self.image, row, self.group * self.n["o"] + column
-        return self.batch, row, column
+        known = self._coordinates(self.form.columns if side else self.form.rows, at)
+        known |= self._batch | self._coordinates(self.form.terms, term)
+        return self._element(self.form.reads[side], known)
 
     def place(self, row: Whole, column: Whole) -> Whole:
         """The place of an element of the result."""
+        return self._element(self.form.makes, self._result(row, column)).place
+
+    def result(self, row: Whole, column: Whole) -> tuple[Whole, Whole, Whole]:
+        """Batch, row and column as what finishes the product counts them."""
+        at = self._result(row, column)
+        if self.form.rows == ("output",):
+            row, _ = self._index("outputs", at)
+        elif self.form.columns == ("output",):
+            column, _ = self._index("outputs", at)
+        return at[self.form.batches[0]], row, column
+
+    def _result(self, row: Whole, column: Whole) -> dict[str, Whole]:
+        known = self._coordinates(self.form.rows, row)
+        return known | self._batch | self._coordinates(self.form.columns, column)
+
+    def _coordinates(self, names: Sequence[str], number: Whole) -> dict[str, Whole]:
+        """The coordinates that a number stands for."""
+        at = {}
+        for name in names[:0:-1]:
+            number, at[name] = number.split(self.n[name])
+        return {names[0]: number, **at}
+
+    def _element(self, tensor: str, at: Mapping[str, Whole]) -> Element:
+        place, there = self.n.get(tensor), None
+        for k, name in enumerate(AXES[tensor]):
+            index, inside = self._index(name, at)
+            if inside is not None:
+                there = inside if there is None else there & inside
+            step = index * self.n[f"{tensor}{k}"]
+            place = step if place is None else place + step
+        assert place is not None
+        return Element(place, there)
+
+    def _index(self, name: str, at: Mapping[str, Whole]) -> tuple[Whole, Whole | None]:
+        """A coordinate, and whether it is there: a point that a pixel reads at a tap,
+        or the pixel that reads a point there, may lie outside.
+        """
         n = self.n
-        if self.computes == "product":
-            return self.batch * n["c0"] + row * n["c1"] + column * n["c2"]
-        if self.computes == "y":
-            return self._result_pixel(self.image, row, column)
-        if self.computes == "yt":
-            return self._result_pixel(self.image, column, row)
-        if self.computes == "w":
-            channel, tap = column.split(n["kernel0"] * n["kernel1"])
-            return self._weight(row, channel, tap)
-        down, right = column.split(n["extent1"])
-        place = self.image * n["x0"] + (self.group * n["c"] + row) * n["x1"]
-        return place + down * n["x2"] + right * n["x3"]
+        if name in at:
+            return at[name], None
+        if name in ("outputs", "channels"):
+            one = name.removesuffix("s")
+            return at["group"] * n[one] + at[one], None
+        kind, i = name
+        step, before, tap = n[f"step{i}"], n[f"before{i}"], at[f"t{i}"] * n[f"apart{i}"]
+        if kind == "q":
+            point = at[f"p{i}"] * step + tap - before
+            return point, (point >= 0) & (point < n[f"q{i}"])
+        first = at[f"q{i}"] + before - tap
+        pixel, rest = first.split(step)
+        return pixel, (first >= 0) & rest.equals(0) & (pixel < n[f"p{i}"])

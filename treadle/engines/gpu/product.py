@@ -19,7 +19,14 @@ from treadle.base.dtypes import DType
 from treadle.engines.gpu.builder import DeviceBuilder
 from treadle.engines.gpu.emit import ItemEmitter
 from treadle.engines.gpu.grid import Grid, slots_of, wide_integers
-from treadle.engines.gpu.operands import ProductOperand, Whole, operands_of
+from treadle.engines.gpu.operands import (
+    FORMS,
+    Form,
+    Operands,
+    Whole,
+    buffers_of,
+    numbers_of,
+)
 from treadle.engines.gpu.work import Slot
 from treadle.engines.native.codegen.builder import LoopBuilder, Value
 from treadle.engines.native.codegen.elements import compute_type
@@ -81,6 +88,14 @@ class ProductWork:
     name: str = field(default="product", compare=False)
 
     @property
+    def form(self) -> Form:
+        return FORMS[self.computes]
+
+    def buffer(self, side: int) -> int:
+        """The number of the buffer that is read by rows (0) or columns (1)."""
+        return buffers_of(self.form).index(self.form.reads[side])
+
+    @property
     def items(self) -> int:
         return self.tile.items
 
@@ -113,13 +128,18 @@ def product_of(
     step: Product,
 ) -> tuple[ProductWork, tuple[int, ...], int, tuple[int, ...]]:
     """A product as work, with its integers, its groups and its buffers."""
-    layout = operands_of(step)
-    tile = tile_for(layout.m, layout.n)
-    tiles = -(-layout.m // tile.m), -(-layout.n // tile.n)
-    total = layout.batch * math.prod(tiles)
-    sizes = {"m": layout.m, "n": layout.n, "k": layout.k}
-    sizes |= {"tiles_m": tiles[0], "tiles_n": tiles[1], "total": total}
-    numbers = sizes | layout.numbers
+    computes, numbers = numbers_of(step)
+    batch, m, n, k = (
+        math.prod([numbers[x] for x in names]) for names in FORMS[computes][:4]
+    )
+    tile = tile_for(m, n)
+    tiles = -(-m // tile.m), -(-n // tile.n)
+    total = batch * math.prod(tiles)
+    numbers |= {"m": m, "n": n, "k": k}
+    numbers |= {"tiles_m": tiles[0], "tiles_n": tiles[1], "total": total}
+    along = True, False
+    if computes == "product":
+        along = numbers["a2"] == 1, numbers["b1"] == 1 != numbers["b2"]
     finish = step.finish
     if finish is None:
         written: tuple[KernelArgument, ...] = (KernelArgument(step.dtype, True),)
@@ -129,10 +149,10 @@ def product_of(
         del arguments[step.product_buffer]
         written, rest = tuple(arguments), finish.buffers
     work = ProductWork(
-        layout.computes,
+        computes,
         step.dtype,
         step.kinds,
-        layout.along,
+        along,
         tile,
         tuple(numbers),
         written,
@@ -163,8 +183,7 @@ class _Writer:
         rest, column = self.group.split(n["tiles_n"])
         batch, row = rest.split(n["tiles_m"])
         self.row, self.column = row * tile.m, column * tile.n
-        computes = self.work.computes
-        self.operands = [ProductOperand(computes, side, batch, n) for side in (0, 1)]
+        self.operands = Operands(self.work.form, batch, n)
         self.down, self.right = self.item.split(tile.n // tile.columns)
         self._finish(self._sums())
 
@@ -205,8 +224,8 @@ class _Writer:
                 term, row = place.split(size)
             at, there = first + row, k + term
             inside = (at < end) & (there < self.numbers["k"])
-            element = self.operands[side].element(at, there)
-            number = self.operands[side].buffer
+            element = self.operands.element(side, at, there)
+            number = self.work.buffer(side)
             x = element.read(b.buffer(number), self.work.kinds[number], inside)
             target = (term * size + row).value
             b.store(x, b.offset(self.shared[side], target, self.kind))
@@ -259,11 +278,11 @@ class _Writer:
         b, n = self.b, self.numbers
         with b.when(((row < n["m"]) & (column < n["n"])).value):
             if self.work.finish is not None:
-                batch, m, c = self.operands[0].result(row, column)
+                batch, m, c = self.operands.result(row, column)
                 at = batch.value, m.value, c.value
                 _Finish(self.work, b, x, at).write_body()
                 return
-            place = self.operands[0].place(row, column)
+            place = self.operands.place(row, column)
             b.store(x, b.offset(b.buffer(2), place.value, self.kind))
 
 
