@@ -209,7 +209,7 @@ class Operands:
         if name in ("outputs", "channels"):
             one = name.removesuffix("s")
             return at["group"] * n[one] + at[one], None
-        kind, i = name
+        kind, i = name[0], name[1]
         step, before, tap = n[f"step{i}"], n[f"before{i}"], at[f"t{i}"] * n[f"apart{i}"]
         if kind == "q":
             point = at[f"p{i}"] * step + tap - before
