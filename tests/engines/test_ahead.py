@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 import treadle as td
 from tests.batch.nets import WORDS, Net, trees
 from tests.engines.test_queue import Queued, Steps, pools
-from treadle.engines.native.execution.limits import Held, Limit
-from treadle.engines.native.execution.pool import Pool, pool
+from treadle.engines.native.execution.pool import Held, Limit, Pool, pool
 from treadle.engines.native.execution.run import Run
 from treadle.engines.native.forest.positions import Positions
 from treadle.runtime import plan_parts

@@ -12,12 +12,16 @@ from treadle.autodiff.live import endangered, with_late
 from treadle.autodiff.tape import Tape, tape_of
 from treadle.base import trees
 from treadle.base.collector import collector_paused
+from treadle.base.errors import RunError
+from treadle.base.options import current
 from treadle.base.types import TupleType
 from treadle.graph.carried import Carried
 from treadle.graph.frame import top
 from treadle.graph.leaves import as_tensor
 from treadle.graph.look import assigned, look
+from treadle.graph.marks import NO_GRAD
 from treadle.graph.operators import Operand, functions, provide
+from treadle.graph.parts import LONGEST, is_move
 from treadle.graph.serials import mark_run
 from treadle.graph.tensor import Tensor, settle
 from treadle.graph.thread import orphans
@@ -35,7 +39,6 @@ from treadle.runtime.history import (
     trained_by,
     trains,
 )
-from treadle.runtime.parts import read_part
 from treadle.runtime.recorder import observers, recorder
 from treadle.runtime.row_gradients import prepare
 from treadle.runtime.values import values_of
@@ -322,3 +325,31 @@ def evaluate(*tensors: Any) -> Any:
     nodes = [variable_of(x).committed if x.stored is None else x for x in nodes]  # type: ignore[union-attr]
     result = trees.unflatten(structure, [node.array for node in nodes])
     return result[0] if len(tensors) == 1 else result
+
+
+def read_part(node: Tensor) -> bool:
+    """Give a node its value, if that is a part of one that is there, or its elements
+    in another order; whether it was."""
+    if node.stored is None and not is_move(node):
+        return False
+    chain, x = list[Tensor](), node
+    while x.stored is None:
+        plain = x.mark is None or x.mark is NO_GRAD
+        if not is_move(x) or not plain or len(chain) == LONGEST:
+            return False
+        chain.append(x)
+        x = x.inputs[0]
+    if current().engine != "auto":  # somebody wants to know what that one does
+        return False
+    value = x.array
+    try:
+        for y in reversed(chain):
+            value = y.op.numpy(value, *[i.array for i in y.inputs[1:]])
+    except RunError:  # a position is out of range: the run says where
+        return False
+    settle(node, np.array(value, order="C"))
+    known = x.mark.get("carried") if x.mark and x.inputs else None
+    if known is None:
+        known = x.serial in depends(reach([x]))
+    remember(node, known)
+    return True

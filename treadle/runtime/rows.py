@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -27,15 +27,24 @@ from treadle.graph.look import MADE, MOST, Look, look
 from treadle.graph.numbers import number, number_of
 from treadle.graph.op import Op
 from treadle.graph.operators import provide
-from treadle.graph.tensor import Tensor
-from treadle.graph.traversal import NEWEST
+from treadle.graph.resident import soon
+from treadle.graph.tensor import Tensor, forget, settle
+from treadle.graph.traversal import NEWEST, pending
 from treadle.graph.variable import Update
 from treadle.ops.join import Concat
 from treadle.runtime.again import Plans
 from treadle.runtime.around import settings
-from treadle.runtime.forests import FEW, Exits, Reads, Rows, counts, running_rows
+from treadle.runtime.forests import (
+    FEW,
+    Exits,
+    Reads,
+    Rows,
+    counts,
+    leave_rows,
+    running_rows,
+    tape_for,
+)
 from treadle.runtime.recorder import recorder
-from treadle.runtime.rowed import run
 
 __all__ = ["costs", "counts", "rerolled", "run_as_rows"]
 
@@ -255,7 +264,7 @@ def _run_rows(
     if not (varies or rows.program.pays()) or not rows.program.possible():
         return False
     reads = Reads.by(rows, asked)
-    run(rows, reads, rows.program.forest.all.walk.nodes, once)
+    run_forest(rows, reads, rows.program.forest.all.walk.nodes, once)
     return True
 
 
@@ -316,3 +325,57 @@ def _exits(forest: Forest, roots: Sequence[Tensor], held: Numbers) -> Exits:
 def _joins(op: Op) -> bool:
     """Return True if an op puts its operands one after the other."""
     return isinstance(op, Concat) and op.axis == 0
+
+
+def run_forest(
+    rows: Rows, reads: Reads[Tensor], every: list[Tensor], once: bool
+) -> None:
+    """Run a graph as rows: its exits are leaves then, and the list of all its nodes, in
+    the order of their making, is emptied. Raises Failed.
+    """
+    # It may wait for the step before, beside which all before this went on.
+    fresh = _evaluate(reads.expressions)
+    try:
+        rows_run = rows.run(
+            _values(reads.leaves, rows.as_leaf), _values(reads.shared, rows.as_argument)
+        )
+    except Failed:
+        for node in fresh:
+            node.stored = None
+        raise
+    tape = tape_for(rows_run, reads)
+    record = recorder()
+    # What a step consumes is never derived again.
+    again = tape is not None and (current().check_numerics or not once)
+    if record is not None:
+        record.rows(rows, reads, tape, again)
+    if tape is not None:
+        tape.kind = rows.kind
+    rows.forget()
+    leave_rows(reads.exits, rows_run.arrays(), rows_run.futures, tape, again)
+    forget(every)
+
+
+def _evaluate(nodes: Sequence[Tensor]) -> list[Tensor]:
+    """Give nodes their values, and tell which had none; they can still be derived."""
+    keep = {node.serial for node in nodes if node.stored is None}
+    if not keep:
+        return []
+    every, record = pending(nodes), recorder()
+    if record is not None and keep:
+        record.program(every, keep)
+    values = engine(current().engine).begin(every, {}, keep, frozenset(), sure=True)
+    fresh = [node for node in nodes if node.serial in keep]
+    for node in fresh:
+        settle(node, values[node.serial])
+    return fresh
+
+
+def _values(
+    nodes: Sequence[Tensor], as_argument: Callable[[Any, Tensor], Any] | None
+) -> list[Any]:
+    """The values of nodes as an engine takes them, or else on the host, where they may
+    be yet to come."""
+    if as_argument is None:
+        return [soon(x.stored) for x in nodes]
+    return [as_argument(x.stored, x) for x in nodes]

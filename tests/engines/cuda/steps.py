@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from treadle.engines.gpu.driver import DeviceDriver
+from treadle.engines.gpu.engine import target_of
 from treadle.engines.gpu.linked import made_ready
-from treadle.engines.gpu.target import target_of
 from treadle.engines.native.codegen.code import Argument, coded
 from treadle.engines.native.codegen.jit import compile_functions
 from treadle.engines.native.translation.translate import translated

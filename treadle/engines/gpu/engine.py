@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from treadle.base.caches import Cache
-from treadle.base.dtypes import OWN
+from treadle.base.dtypes import OWN, kind
 from treadle.base.errors import TreadleError
 from treadle.base.options import current
-from treadle.base.types import Type
+from treadle.base.types import TupleType, Type
 from treadle.batch.forest import Forest
 from treadle.engines.base import (
     Engine,
@@ -33,17 +33,19 @@ from treadle.engines.gpu.driver import DeviceDriver, UnsupportedKernelError
 from treadle.engines.gpu.forest import DeviceForest
 from treadle.engines.gpu.linked import DeviceLinked
 from treadle.engines.gpu.memory import DeviceBlocks, GpuValue
-from treadle.engines.gpu.target import host_target, target_of
 from treadle.engines.lowered import CacheInfo, Footprint, Lowered
 from treadle.engines.native.forest.program import adds_up
 from treadle.engines.native.translation.keys import Structure, structure
-from treadle.engines.native.translation.translate import translated
+from treadle.engines.native.translation.translate import Target, supported, translated
 from treadle.engines.native.translation.workspace import fitting
 from treadle.engines.outline import lowered
 from treadle.graph.claim import Claim, InPlace
 from treadle.graph.leaves import Unbound
 from treadle.graph.resident import Resident
 from treadle.graph.tensor import Tensor
+from treadle.loops.lower import wide
+from treadle.ops.contract import Contract
+from treadle.ops.families import Reduction
 from treadle.program.program import Program
 
 PROGRAMS = 256
@@ -285,3 +287,37 @@ def provide(name: str, make: Callable[[int], DeviceDriver]) -> None:
     """Register an engine with the driver of a device by its number, which `make` gives
     when it is asked for."""
     provide_devices(name, lambda number: Gpu(make(number)))
+
+
+def target_of(driver: DeviceDriver) -> Target:
+    """The target of a driver's device."""
+    device = driver.device
+
+    def computes(node: Tensor) -> bool:
+        """Return True if kernels of the device can compute a node."""
+        if isinstance(node.op, Contract) and kind(node.type.dtype) != "float":
+            return False
+        dtypes = [d for x in (node, *node.inputs) for d in dtypes_of(x)]
+        if isinstance(node.op, Reduction):
+            dtypes += [wide(d) for d in dtypes_of(node)]
+        return all(d.name in device.dtypes for d in dtypes)
+
+    return Target(
+        (device.api, device.name),
+        device.vector_bytes,
+        lambda node: supported(node) and computes(node),
+        computes,
+    )
+
+
+def host_target(driver: DeviceDriver) -> Target:
+    """The target of graphs of which a kernel is not supported: all steps by NumPy."""
+    device = driver.device
+    key = device.api, device.name, "by NumPy"
+    return Target(key, device.vector_bytes, lambda node: False, lambda node: False)
+
+
+def dtypes_of(node: Tensor) -> list[Any]:
+    """The dtypes of a node's values."""
+    types = node.type if isinstance(node.type, TupleType) else (node.type,)
+    return [t.dtype for t in types]

@@ -58,7 +58,7 @@ class Whole:
         return Whole(self.b, self.b.and_(self.value, other.value))
 
 
-class Form(NamedTuple):
+class SumForm(NamedTuple):
     """A sum of products: the coordinates, slowest first, that number its batches, rows,
     columns and terms; the tensors that it reads by rows and by columns, and makes.
     """
@@ -76,11 +76,11 @@ class Form(NamedTuple):
 _IMAGES, _PIXELS, _POINTS = ("image", "group"), ("p0", "p1"), ("q0", "q1")
 _TAPS = ("channel", "t0", "t1")
 FORMS = {
-    "product": Form(("batch",), ("row",), ("column",), ("term",), "ab", "c"),
-    "y": Form(_IMAGES, ("output",), _PIXELS, _TAPS, "wx", "y"),
-    "yt": Form(_IMAGES, _PIXELS, ("output",), _TAPS, "xw", "y"),
-    "x": Form(_IMAGES, ("channel",), _POINTS, ("output", "t0", "t1"), "wy", "x"),
-    "w": Form(("group",), ("output",), _TAPS, ("image", *_PIXELS), "yx", "w"),
+    "product": SumForm(("batch",), ("row",), ("column",), ("term",), "ab", "c"),
+    "y": SumForm(_IMAGES, ("output",), _PIXELS, _TAPS, "wx", "y"),
+    "yt": SumForm(_IMAGES, _PIXELS, ("output",), _TAPS, "xw", "y"),
+    "x": SumForm(_IMAGES, ("channel",), _POINTS, ("output", "t0", "t1"), "wy", "x"),
+    "w": SumForm(("group",), ("output",), _TAPS, ("image", *_PIXELS), "yx", "w"),
 }
 # The coordinates of each tensor; "outputs" and "channels" count those of all groups.
 AXES = {
@@ -129,7 +129,7 @@ def numbers_of(step: Product) -> tuple[str, dict[str, int]]:
     return computes, numbers | dict(offsets)
 
 
-def buffers_of(form: Form) -> list[str]:
+def buffers_of(form: SumForm) -> list[str]:
     """The tensors that are read, in the order of their buffers."""
     return sorted(form.reads, key=BUFFERS.index)
 
@@ -154,7 +154,9 @@ class Element(NamedTuple):
 class Operands:
     """The elements that a product, or a convolution, reads and makes in a batch."""
 
-    def __init__(self, form: Form, batch: Whole, numbers: Mapping[str, Whole]) -> None:
+    def __init__(
+        self, form: SumForm, batch: Whole, numbers: Mapping[str, Whole]
+    ) -> None:
         self.form, self.n = form, numbers
         self._batch = self._coordinates(form.batches, batch)
 

@@ -21,8 +21,8 @@ from treadle.engines.gpu.emit import ItemEmitter
 from treadle.engines.gpu.grid import Grid, slots_of, wide_integers
 from treadle.engines.gpu.operands import (
     FORMS,
-    Form,
     Operands,
+    SumForm,
     Whole,
     buffers_of,
     numbers_of,
@@ -88,7 +88,7 @@ class ProductWork:
     name: str = field(default="product", compare=False)
 
     @property
-    def form(self) -> Form:
+    def form(self) -> SumForm:
         return FORMS[self.computes]
 
     def buffer(self, side: int) -> int:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from treadle.base.caches import cached
 from treadle.base.dtypes import bfloat16, float16, float32, float64, int8, int32, uint8
+from treadle.engines.native.codegen.builder import Builder, Value, lanes
 from treadle.engines.native.codegen.contraction import plan_matmul
+from treadle.engines.native.codegen.contraction.epilogue import Epilogue, Site
 from treadle.engines.native.codegen.contraction.machine import machine
 from treadle.engines.native.codegen.convolution import plan_convolution
-from treadle.engines.native.codegen.emit import emit
-from treadle.engines.native.codegen.finish import epilogue_of
+from treadle.engines.native.codegen.emit import Emitter, emit
 from treadle.engines.native.codegen.texts import FunctionChoice, FunctionText, kept_text
 from treadle.loops.digest import digest
-from treadle.loops.kernel import Kernel
+from treadle.loops.kernel import Kernel, Load, Loop
 from treadle.program.contract import Layout
 from treadle.program.convolution import CONVOLUTIONS, Convolution
 from treadle.program.program import Launch, Product
@@ -202,3 +203,52 @@ def _convolution(step: Product, problem: Convolution) -> tuple[Code, ...]:
         packs = weights if part.constant and few else None
         codes.append(Code(part.name, texts, tuple(arguments), *sizes, packs))
     return tuple(codes)
+
+
+class _Finish(Emitter):
+    """A kernel's innermost body, for the vector of a product that was just finished."""
+
+    def __init__(
+        self, kernel: Kernel, builder: Builder, result: Value, site: Site, product: int
+    ) -> None:
+        self.site = site
+        self.result = result
+        self.product = product
+        super().__init__(kernel, "", builder)
+
+    def _read_arguments(self) -> None:
+        pointers = iter(self.site.pointers)
+        self.buffers = [
+            self.site.c if k == self.product else next(pointers)
+            for k in range(len(self.kernel.arguments))
+        ]
+        self._arguments = dict(enumerate(self.site.integers))
+
+    def load(self, x: Load) -> Value:
+        """The product's own element is in a register."""
+        return self.result if x.buffer == self.product else super().load(x)
+
+    def write(self) -> None:
+        body = self.kernel.body
+        indices = (self.site.batch, self.site.row, self.site.column)
+        self.scopes.append({})
+        for index in indices:
+            (loop,) = body
+            assert isinstance(loop, Loop)
+            self.bind(loop.axis, index)
+            self.vector, body = loop.axis, loop.body
+        self.lanes = lanes(self.result.type)
+        self.mask = self.site.mask
+        self.run(body)
+
+
+@cached(1024)
+def epilogue_of(kernel: Kernel, product: int) -> Epilogue:
+    """The epilogue of a product by a kernel, in which `product` is its buffer."""
+    plain = replace(kernel, name="")
+    key = f"{product} {digest(plain)}"
+
+    def write(b: Builder, result: Value, site: Site) -> None:
+        _Finish(plain, b, result, site, product).write()
+
+    return Epilogue(key, write, len(kernel.arguments) - 1, kernel.integers, True)

@@ -22,12 +22,29 @@ from typing import Any, NamedTuple
 from treadle.base.errors import RunError
 from treadle.base.locks import around_fork, in_child, lock
 from treadle.core import native
-from treadle.engines.native.execution.limits import NOTHING, Held, Limit
 from treadle.engines.native.execution.serial import SerialRunner
 from treadle.engines.native.system.host import cores
 from treadle.graph.claim import Claim
 from treadle.graph.resident import LateError
 from treadle.graph.resident import order as _order
+
+
+class Limit(NamedTuple):
+    """The limit of memory that all runs of a kind may hold."""
+
+    kind: str
+    bytes: int
+
+
+class Held(NamedTuple):
+    """The memory that a run holds until it is over."""
+
+    bytes: int
+    limit: Limit
+
+
+NOTHING = Held(0, Limit("nothing", 0))
+
 
 PARTS: int = 1 if native is None else native.POOL_PARTS  # of a step for each thread
 ROOM: int = 0 if native is None else native.POOL_ROOM  # runs in the queue at most

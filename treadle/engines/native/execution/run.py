@@ -18,11 +18,9 @@ from treadle.base.types import TupleType
 from treadle.engines.base import PositionError
 from treadle.engines.early import listener
 from treadle.engines.native.execution.arena import Arena, Lease, Results
-from treadle.engines.native.execution.early import EarlyCuts
 from treadle.engines.native.execution.kept import Kept, Panels
-from treadle.engines.native.execution.limits import Held, Limit
-from treadle.engines.native.execution.pieces import StepPiece
-from treadle.engines.native.execution.pool import Pool, pool
+from treadle.engines.native.execution.pieces import EarlyCuts, StepPiece
+from treadle.engines.native.execution.pool import Held, Limit, Pool, pool
 from treadle.engines.native.execution.tables import Tables, memory_under
 from treadle.engines.native.execution.timing import Key, Timing
 from treadle.graph.body import Body, CalledBody, with_bodies

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from treadle.base.arrays import Array
-from treadle.engines.native.execution.addresses import addresses_of
+from treadle.base.arrays import Array, Numbers
+from treadle.core import native
 from treadle.engines.native.execution.pool import arrived
 from treadle.engines.native.execution.small import is_brief
 from treadle.graph.claim import InPlace
@@ -127,3 +127,15 @@ def memory_under(x: Array) -> Any:
     while type(x) is np.ndarray and x.base is not None:
         x = x.base
     return x
+
+
+def addresses_of(arrays: Sequence[np.ndarray[Any, Any]]) -> Numbers:
+    """The addresses of the first elements of arrays.
+
+    >>> x, y = np.zeros(3), np.ones(2)
+    >>> addresses_of([x, y]).tolist() == [x.ctypes.data, y.ctypes.data]
+    True
+    """
+    if native is None:
+        return np.array([x.ctypes.data for x in arrays], np.int64)
+    return native.addresses(arrays)

@@ -13,8 +13,7 @@ from treadle.base.dtypes import DType, is_inexact
 from treadle.base.events import watchers
 from treadle.batch.columns import order_of
 from treadle.engines.base import PositionError
-from treadle.engines.native.execution.limits import NOTHING, Held
-from treadle.engines.native.execution.pool import Done, Ticket, pool
+from treadle.engines.native.execution.pool import NOTHING, Done, Held, Ticket, pool
 from treadle.engines.native.execution.run import FIELDS
 from treadle.engines.native.execution.timing import StepNote, Timing
 from treadle.engines.native.forest.bases import (

@@ -15,9 +15,8 @@ from treadle.base.options import current
 from treadle.base.types import Type
 from treadle.batch.forest import Forest, Instance
 from treadle.batch.units import LeafView, Leaves
-from treadle.engines.native.execution.addresses import addresses_of
 from treadle.engines.native.execution.run import memory_of
-from treadle.engines.native.execution.tables import memory_under, straight
+from treadle.engines.native.execution.tables import addresses_of, memory_under, straight
 from treadle.engines.native.forest.bases import Addresses
 from treadle.engines.native.forest.moves import adds
 

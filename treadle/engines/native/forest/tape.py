@@ -12,11 +12,9 @@ from treadle.base.arrays import Array, Numbers
 from treadle.base.buckets import COARSE, size_bucket
 from treadle.base.options import current
 from treadle.base.types import Type
-from treadle.engines.native.execution.addresses import addresses_of
-from treadle.engines.native.execution.limits import Held, Limit
-from treadle.engines.native.execution.pool import pool
+from treadle.engines.native.execution.pool import Held, Limit, pool
 from treadle.engines.native.execution.run import beside
-from treadle.engines.native.execution.tables import memory_under, straight
+from treadle.engines.native.execution.tables import addresses_of, memory_under, straight
 from treadle.engines.native.forest import small
 from treadle.engines.native.forest.assembly import StepTable
 from treadle.engines.native.forest.bases import (
