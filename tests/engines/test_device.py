@@ -456,3 +456,13 @@ def test_an_engine_takes_the_place_of_devices_of_its_name() -> None:
 @pytest.mark.parametrize("seed", range(5000, 5012))
 def test_loops_of_any_form_mean_the_same(seed: int) -> None:
     assert not loops.differing(seed, seed % 3, "device")
+
+
+def test_a_workspace_that_is_too_small_tells_what_fills_it() -> None:
+    with td.options(engine="device", workspace=1000):
+        x = td.zeros((64, 256)) @ td.zeros((256, 256))
+        with pytest.raises(td.WorkspaceError, match="it holds float32") as caught:
+            td.cumulative_sum(x, axis=0).sum().numpy()
+    with td.options(engine="device", workspace=caught.value.needed):
+        x = td.zeros((64, 256)) @ td.zeros((256, 256))
+        assert float(td.cumulative_sum(x, axis=0).sum()) == 0.0
