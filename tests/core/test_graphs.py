@@ -22,7 +22,7 @@ from treadle.autodiff.tape import spent_by
 from treadle.batch import columns as fields_of
 from treadle.batch.columns import Columns, columns
 from treadle.core import native
-from treadle.engines.native.execution import addresses
+from treadle.engines.native.execution import tables
 from treadle.graph import references, tensor, traversal
 from treadle.graph.claim import InPlace
 from treadle.graph.resident import Future, Runs
@@ -166,9 +166,9 @@ def test_a_finalizer_adds_to_what_is_forgotten() -> None:
 def test_where_arrays_lie() -> None:
     arrays = [np.ones(3)[1:], np.zeros(0), np.ones((2, 2)).T]
     want = [x.ctypes.data for x in arrays]
-    assert addresses.addresses_of(arrays).tolist() == want
-    with in_python(addresses):
-        assert addresses.addresses_of(tuple(arrays)).tolist() == want
+    assert tables.addresses_of(arrays).tolist() == want
+    with in_python(tables):
+        assert tables.addresses_of(tuple(arrays)).tolist() == want
 
 
 @needs_core
