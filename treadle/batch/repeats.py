@@ -158,11 +158,11 @@ def _alike(code: Numbers, steps: Steps) -> Iterator[Steps]:
         places = places[code[places + k] == x]
     begins, end = set(places.tolist()), 0
     for begin in places.tolist():
+        if begin < end or first - period < begin < steps.end:
+            continue
         count = 1
         while begin + period * count in begins:
             count += 1
-        if begin < end or first - period < begin < steps.end:
-            continue
         end = begin + period * count
         if count > 1:
             yield Steps(begin, period, count)

@@ -1,4 +1,4 @@
-"""What rows share: literals, versions of Variables, and expressions of them alone."""
+"""Operands that all rows share: literals, Variables, and expressions of them alone."""
 
 from __future__ import annotations
 

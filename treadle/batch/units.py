@@ -58,7 +58,7 @@ class Leaves:
 
 
 @dataclass(frozen=True)
-class Parts:
+class RowParts:
     """Values that are parts of what units make: the node of the whole, its value, the
     byte where they begin there, and whether they are all of it; `held` are the nodes
     with other readers.
@@ -83,7 +83,7 @@ class Units:
     value: Numbers  # of each node
     leaves: Leaves
     views: list[LeafView]  # the leaves that are parts of others
-    parts: Parts
+    parts: RowParts
     outside: Numbers
     count: int  # values that units make
     expressions: list[Tensor] = field(default_factory=list)  # of Variables alone
@@ -349,7 +349,7 @@ def _numbered(
 
 def _parts(
     walk: Walk, value: Numbers, count: int, within: Inside, one: Numbers
-) -> Parts:
+) -> RowParts:
     """The parts of values of units, which get numbers of their own in `value`."""
     nodes, places = np.array(list(within), np.int64), list(within.values())
     makers, offsets = np.array(places, np.int64).reshape(-1, 2).T
@@ -361,7 +361,7 @@ def _parts(
         np.array([walk.nodes[k].type.nbytes for k in x.tolist()], np.int64)
         for x in (nodes, makers)
     )
-    return Parts(makers, value[makers], offsets, size == whole, [])
+    return RowParts(makers, value[makers], offsets, size == whole, [])
 
 
 def _leaves(walk: Walk, ops: Ops, places: Numbers) -> Leaves:
