@@ -203,3 +203,56 @@ def test_a_third_size_follows_the_plans_of_the_first_two() -> None:
     for n in SIZES[:3]:
         step(net, opt, n)
     assert (opt._plans.misses, opt._plans.hits) == (2, 1)
+
+
+LAYERS = [
+    ("LSTM", {"bidirectional": True}),
+    ("LSTM", {"num_layers": 2, "dropout": 0.25}),
+    ("GRU", {}),
+]
+
+
+@pytest.mark.parametrize(("cell", "settings"), LAYERS)
+@pytest.mark.parametrize("whole", [False, True], ids=["last", "every step"])
+def test_minibatches_of_sequences_never_seen_are_planned(
+    cell: str, settings: dict[str, Any], whole: bool
+) -> None:
+    """Zeros where no derivative comes from, a mean's count, and states side by side
+    have extents that the graph has not, or twice."""
+
+    def losses(clear: bool) -> tuple[list[float], int]:
+        with td.options(seed=3):
+            return trained_by(clear)
+
+    def trained_by(clear: bool) -> tuple[list[float], int]:
+        rng = np.random.default_rng(5)
+        layer = getattr(td.nn, cell)(6, 12, batch_first=True, **settings)
+        out = td.nn.Linear(24 if "bidirectional" in settings else 12, 3)
+        opt = td.optim.Adam(lr=1e-2)
+        result = []
+        for _ in range(24):
+            n = int(rng.integers(9, 40))
+            lengths = rng.integers(3, 20, n)
+            x = rng.standard_normal((n, lengths.max(), 6)).astype(np.float32)
+            if clear:
+                td.clear_cache()
+            y, (*_, h) = layer(x, lengths=lengths)
+            z = out(y) if whole else out(y[:, 0] + h[-1].mean())
+            loss = F.cross_entropy(z.reshape((-1, 3)), rng.integers(0, 3, z.size // 3))
+            result.append(float(opt.step(loss)))
+        return result, opt._plans.misses
+
+    planned, misses = losses(clear=False)
+    assert misses <= 12
+    assert planned == losses(clear=True)[0]
+
+
+def test_a_scan_reads_no_zeros_for_outputs_that_no_derivative_comes_from() -> None:
+    def step(h: Any, x: Any) -> Any:
+        return (h + x).tanh(), h * 2
+
+    h, ys = (x.node() for x in td.scan(step, data(5), data(9, 5)))
+    (scan,) = h.inputs
+    for cotangents, rows in (((h, None), 2), ((h, ys), 3)):
+        back = next(iter(scan.op.vjp(cotangents, scan, *scan.inputs)))
+        assert back.inputs[0].op.scanned == rows

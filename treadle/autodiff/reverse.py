@@ -14,7 +14,7 @@ from treadle.base.caches import Cache, cached
 from treadle.base.dtypes import HALF, DType, float32, is_inexact, kind
 from treadle.base.errors import GradientError, TreadleError
 from treadle.base.options import current
-from treadle.base.types import TupleType, Type, has_names
+from treadle.base.types import TupleType, Type, equal_shapes, has_names
 from treadle.graph.leaves import (
     LITERAL,
     Argument,
@@ -157,7 +157,7 @@ def fitted(g: Tensor, x: Tensor) -> Tensor:
     t = x.type
     if g.type.axes is not None and g.type.axes != t.axes:
         g = functions.by_name(g, t)
-    if g.type.shape != t.shape:
+    if not equal_shapes(g.type.shape, t.shape):
         g = functions.sum_to(g, t.shape)
     if g.type.dtype != t.dtype:
         if kind(g.type.dtype) == "complex" and kind(t.dtype) == "float":

@@ -19,6 +19,7 @@ from treadle.base.symbolic import Symbolic, whole
 __all__ = [
     "Axis",
     "broadcast_shapes",
+    "equal_shapes",
 ]
 
 Shape = tuple[int, ...]
@@ -223,6 +224,13 @@ def _bounded(extents: Shape) -> Shape:
     if any(type(n) is int and n >= 1 << 63 for n in extents):
         raise ShapeError(f"no extent is as large as in {extents}")
     return extents
+
+
+def equal_shapes(a: Shape, b: Shape) -> bool:
+    """Whether two shapes are equal: tuples compare extents before their number, and so
+    would leave guards for shapes of different ranks.
+    """
+    return len(a) == len(b) and a == b
 
 
 def broadcast_shapes(*shapes: Shape) -> Shape:

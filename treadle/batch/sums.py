@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 
-from treadle.base.types import Type
+from treadle.base.types import Type, equal_shapes
 from treadle.batch.part import Part
 from treadle.graph.body import Body
 from treadle.graph.leaves import Argument
@@ -21,7 +21,7 @@ _THROUGH = (Add, Negative)
 def adds(node: Tensor, rowwise: set[int]) -> bool:
     """True if the sum of a node over rows is the node of the sums of its inputs."""
     plain = isinstance(node.op, (Movement, *_THROUGH))
-    same = all(x.type.shape == node.type.shape for x in node.inputs)
+    same = all(equal_shapes(x.type.shape, node.type.shape) for x in node.inputs)
     linear = plain and (isinstance(node.op, Movement) or same)
     return linear and all(x.serial in rowwise for x in node.inputs)
 

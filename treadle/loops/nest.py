@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from treadle.base.types import equal_shapes
 from treadle.graph.tensor import Tensor
 from treadle.loops.index import Index
 from treadle.loops.kernel import (
@@ -240,7 +241,7 @@ class _Work:
     def _fits(self, node: Tensor, result: Tensor, last: int) -> bool:
         """Whether a value can wait in the buffer of a result until its last use."""
         same = (
-            node.type.shape == result.type.shape
+            equal_shapes(node.type.shape, result.type.shape)
             and node.type.dtype == result.type.dtype
         )
         at = self.region.placement

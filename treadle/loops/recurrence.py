@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from treadle.base.dtypes import bool_, float32, float64, int32, int64
-from treadle.base.types import Shape, Type
+from treadle.base.types import Shape, Type, equal_shapes
 from treadle.graph.tensor import Tensor
 from treadle.loops.fill import Kernels, nested
 from treadle.loops.index import Index, LoopAxis
@@ -147,7 +147,7 @@ def _traversals(op: Scan) -> list[_Traversal]:
     if not states or not all(isinstance(t, Type) and t.dtype in _DTYPES for t in every):
         return []
     whole, traversals = states[0].shape, list[_Traversal]()
-    alike = all(t.shape == whole for t in (*states, *op.body.types))
+    alike = all(equal_shapes(t.shape, whole) for t in (*states, *op.body.types))
     if alike and all(_spreads(t.shape, whole) for t in others):
         axes = tuple([LoopAxis(f"i{k}", n) for k, n in enumerate(whole)])
         at = tuple([Index() if a.extent == 1 else Index.of(a) for a in axes])

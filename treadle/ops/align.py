@@ -7,7 +7,7 @@ from typing import Any
 
 from treadle.base.dtypes import KINDS
 from treadle.base.errors import AxisError, ShapeError, TreadleError
-from treadle.base.types import Type
+from treadle.base.types import Type, equal_shapes
 from treadle.graph.op import Op
 from treadle.graph.operators import Operand, functions
 from treadle.graph.origin import capture, describe
@@ -143,7 +143,7 @@ def over_axes(v: Any, x: Tensor, axes: Sequence[int], what: str) -> Tensor:
                 f"{what} {node.type} is not over {_listed(names)} of {t}",
                 hint=f"name it so: td.rename_axes({what}, ...), or td.unname({what})",
             )
-    if node.type.shape != extents:
+    if not equal_shapes(node.type.shape, extents):
         raise ShapeError(f"{what} {node.type} does not fit {t} over axes {tuple(axes)}")
     first = min(axes, default=0)
     wide = tuple(t.shape[k] if k in axes else 1 for k in range(first, t.ndim))
@@ -171,7 +171,7 @@ def binary(op: Elementwise, x: Any, y: Any) -> Tensor:
         a: Type = x.type
         b: Type = y.type
         if a.dtype is b.dtype and a.axes is None and b.axes is None:
-            same = a is b or a.shape == b.shape
+            same = a is b or equal_shapes(a.shape, b.shape)
             plain = same and op.result == "same" and a.dtype.kind == "f"
             if plain and "float" in KINDS[op.takes]:
                 return new_node(op, (x, y), a, 4)  # what check and infer would find

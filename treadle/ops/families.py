@@ -10,7 +10,14 @@ import numpy as np
 from treadle.base.caches import cached
 from treadle.base.dtypes import DType, bool_, float32, real_of
 from treadle.base.errors import ArityError, AxisError, DTypeError, TreadleError
-from treadle.base.types import Names, TupleType, Type, broadcast_shapes, normalize_axis
+from treadle.base.types import (
+    Names,
+    TupleType,
+    Type,
+    broadcast_shapes,
+    equal_shapes,
+    normalize_axis,
+)
 from treadle.graph.leaves import Argument
 from treadle.graph.op import Cotangents, Input, Op, Traits, common_axes, family, op
 from treadle.graph.operators import functions
@@ -55,7 +62,7 @@ def _met(result: str, mixed: tuple[int, ...], types: tuple[Type, ...]) -> Type:
     same_dtype(mains)
     first = mains[0]
     shape = first.shape
-    if any(t.shape != shape for t in types):
+    if not all(equal_shapes(t.shape, shape) for t in types):
         shape = broadcast_shapes(*[t.shape for t in types])
     axes = None
     if any(t.axes is not None for t in types):

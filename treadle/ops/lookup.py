@@ -11,7 +11,7 @@ import numpy as np
 from treadle.base.caches import cached
 from treadle.base.errors import ShapeError
 from treadle.base.symbolic import arange
-from treadle.base.types import Type, as_shape, normalize_axis
+from treadle.base.types import Type, as_shape, equal_shapes, normalize_axis
 from treadle.graph.leaves import (
     CONSTANT,
     INTEGER,
@@ -214,7 +214,9 @@ def sparse_rows(g: Tensor) -> tuple[Tensor, Tensor] | None:
             ids.append(reshape(where, (n,)))
             values.append(value)
         elif isinstance(x.op, Add):
-            if any(term.type.shape != x.type.shape for term in x.inputs):
+            if any(
+                not equal_shapes(term.type.shape, x.type.shape) for term in x.inputs
+            ):
                 return None
             open_ += [(term, around) for term in reversed(x.inputs)]
         else:

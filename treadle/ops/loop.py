@@ -103,10 +103,11 @@ class Scan(Family):
         saved = outputs_of(forward)[len(self.body.outputs) :]
         carry_at = inexact([x.type for x in xs[:c]])
         const_at = [c + s + k for k in inexact([x.type for x in xs[c + s : end]])]
-        out_at = [c + k for k in inexact(self.body.types[c:])]
+        every = [c + k for k in inexact(self.body.types[c:])]
+        out_at = [k for k in every if g[k] is not None]
         start = [g[k] if g[k] is not None else zeros_of(xs[k].type) for k in carry_at]
         start += [zeros_of(xs[k].type) for k in const_at]
-        outs = [g[k] if g[k] is not None else zeros_of(y.type[k]) for k in out_at]
+        outs = [g[k] for k in out_at]
         step = self._backward_step(carry_at, const_at, out_at, end)
         rows = [*saved, *xs[c : c + s], *outs]
         back = Scan(

@@ -8,7 +8,13 @@ import numpy as np
 
 from treadle.base.errors import ArgumentError
 from treadle.base.symbolic import arange
-from treadle.base.types import Shape, Type, broadcast_shapes, normalize_axes
+from treadle.base.types import (
+    Shape,
+    Type,
+    broadcast_shapes,
+    equal_shapes,
+    normalize_axes,
+)
 from treadle.graph.leaves import as_tensor, constant_node
 from treadle.graph.op import Cotangents, op
 from treadle.graph.operators import functions, provide
@@ -97,7 +103,7 @@ def sum_to(x: Any, shape: Shape) -> Tensor:
     """
     node = as_tensor(x)
     t: Type = node.type
-    if t.shape == shape:
+    if equal_shapes(t.shape, shape):
         return node
     if broadcast_shapes(shape, t.shape) != t.shape:  # g is the smaller: expand it
         return sum_to(broadcast_to(node, broadcast_shapes(shape, t.shape)), shape)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from operator import ge
 
 from treadle.base.symbolic import at_least, is_same
-from treadle.base.types import TupleType
+from treadle.base.types import TupleType, equal_shapes
 from treadle.graph.tensor import Tensor
 from treadle.loops.index import Index, LoopAxis
 from treadle.loops.lower import At, is_virtual
@@ -249,7 +249,7 @@ class Grouping:
         """The placements that a node may have among the loops of a region."""
         shape = node.type.shape
         for x in node.inputs:
-            if x.type.shape is not shape and x.type.shape != shape:
+            if x.type.shape is not shape and not equal_shapes(x.type.shape, shape):
                 continue
             for p in producers(x):
                 known = region.placement.get(p.serial)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.types import TupleType
+from treadle.base.types import TupleType, equal_shapes
 from treadle.graph.tensor import Tensor
 from treadle.ops.convolution import Conv, ConvInputGradient
 from treadle.ops.families import Elementwise
@@ -65,7 +65,7 @@ def orders_of(
         elif isinstance(node.op, FOLLOWERS):
             for x in node.inputs:
                 if x.serial in orders and x.type.ndim == ndim:
-                    same = x.type.shape == node.type.shape
+                    same = equal_shapes(x.type.shape, node.type.shape)
                     if same or not isinstance(node.op, Elementwise):
                         orders[node.serial] = orders[x.serial]
                         break

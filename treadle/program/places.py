@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from treadle.base.caches import cached
-from treadle.base.types import Shape
+from treadle.base.types import Shape, equal_shapes
 from treadle.graph.tensor import Tensor
 from treadle.loops.index import Index, LoopAxis
 from treadle.loops.join import moved_by
@@ -71,7 +71,7 @@ def carried_up(x: Tensor, producer: Tensor, at: At) -> At | None:
     chain = []
     while x is not producer:
         if isinstance(x.op, Elementwise):
-            same = [i for i in x.inputs if i.type.shape == x.type.shape]
+            same = [i for i in x.inputs if equal_shapes(i.type.shape, x.type.shape)]
             x = next((i for i in same if _leads_to(i, producer)), producer)
             if x is producer and not any(i is producer for i in same):
                 return None

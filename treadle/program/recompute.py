@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import ge
 
 from treadle.base.symbolic import at_least, is_same, plain
-from treadle.base.types import Shape, TupleType
+from treadle.base.types import Shape, TupleType, equal_shapes
 from treadle.graph.leaves import Argument
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reached, uses
@@ -86,7 +86,7 @@ def recompute(nodes: Sequence[Tensor], supported: Callable[[Tensor], bool]) -> N
         large = {x.serial: x for x, most in sizes if not enough(size, most)}
         if not 1 <= len(large) <= 2:
             continue
-        if any(x.type.shape != node.type.shape for x in large.values()):
+        if any(not equal_shapes(x.type.shape, node.type.shape) for x in large.values()):
             continue
         ops = 1 + sum(cost.get(x.serial, 0) for x in large.values())
         many = len(large) > 1 and readers.get(node.serial, 0) > READERS

@@ -18,7 +18,7 @@ from itertools import accumulate, pairwise
 from string import ascii_letters
 from typing import Any, NamedTuple
 
-from treadle.base.types import Shape
+from treadle.base.types import Shape, equal_shapes
 from treadle.graph.body import Body
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor, remade
@@ -252,7 +252,7 @@ class _Groups:
             if p is None or not isinstance(p.other.op, Elementwise):
                 continue
             folded = [c for c in p.others if c not in p.out]
-            if folded and x.type.shape == total.type.shape:
+            if folded and equal_shapes(x.type.shape, total.type.shape):
                 key = folded[-1], p.without(folded[-1])
                 alike.setdefault(key, []).append(p)
         joined, products = set[int](), []

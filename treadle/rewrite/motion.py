@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from treadle.base.types import TupleType, Type
+from treadle.base.types import TupleType, Type, equal_shapes
 from treadle.graph.body import Body, effect_of
 from treadle.graph.leaves import Argument
 from treadle.graph.rows import follow, repeated
@@ -167,7 +167,7 @@ class Parts:
                 added.stays.append(x)
         if seen != 1 or len(self.users.get(argument.serial, [])) != 1:
             return None
-        if any(x.type.shape != total.type.shape for x in added.terms):
+        if any(not equal_shapes(x.type.shape, total.type.shape) for x in added.terms):
             return None
         return added if added.terms else None
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from math import prod
 from string import ascii_letters
 
-from treadle.base.types import Type
+from treadle.base.types import Type, equal_shapes
 from treadle.graph.body import Body
 from treadle.graph.leaves import Argument
 from treadle.graph.rows import row_type
@@ -165,7 +165,7 @@ def summed(x: Tensor, values: Mapping[int, Tensor], rows: Set[int]) -> Tensor:
 
 def _shaped(x: Tensor, like: Type) -> Tensor:
     """A sum with the dimensions that it keeps."""
-    return x if x.type.shape == like.shape else Reshape(like.shape)(x)
+    return x if equal_shapes(x.type.shape, like.shape) else Reshape(like.shape)(x)
 
 
 def below(nodes: Sequence[Tensor], serials: Set[int]) -> set[int]:

@@ -9,6 +9,7 @@ with another program.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any, cast
 
 import numpy as np
@@ -17,7 +18,7 @@ from treadle.base.arrays import Array
 from treadle.base.caches import Cache
 from treadle.base.symbolic import IntegerTable, SymbolicTrace, compiled
 from treadle.core import native
-from treadle.graph.extents import Open, family_of
+from treadle.graph.extents import LARGE, Open, family_of
 from treadle.graph.look import Look
 from treadle.graph.variable import Variable
 from treadle.runtime.at_once import at_once, small_programs
@@ -29,6 +30,7 @@ SEEN = 8  # graphs of a family
 KINDS = 24  # of programs of a family
 
 Extents = tuple[int, ...]
+_Constants = list[tuple[Array, Extents]]  # with the numbers in each
 
 
 class Sizes:
@@ -76,12 +78,13 @@ class _Family:
     """
 
     def __init__(self) -> None:
-        self.plans: Cache[Any, RunPlan] = Cache("plans for kinds of programs", KINDS)
+        self.plans: Cache[Any, tuple[RunPlan, _Constants]]
+        self.plans = Cache("plans for kinds of programs", KINDS)
         self.nodes = 0
         self.seen: list[tuple[Extents, Extents]] = []
         self.even = True
         self._last: Any = None  # the program that was resized last
-        self._fixed: list[Array] | None = None  # constants that programs are given
+        self._fixed: list[Any] | None = None  # constants that programs are given
         self._rest: Any = None  # the programs after the first
         self._table: IntegerTable | None = None  # of programs by those of graphs
 
@@ -89,22 +92,27 @@ class _Family:
         """Remember a plan; those before it that are not alike are of no use."""
         parts: Sequence[Any] = plan.parts
         part = parts[0]
-        pair = extents, part.program.extents
+        forms = [_form(x) for x in _arrays(part.sources)]
+        numbers = [n for _, sizes in forms for n in sizes]
+        pair = extents, (*part.program.extents, *numbers)
         before = [x for x in self.seen if x[0] != extents]
         if before and len(before[0][1]) != len(pair[1]):
             before = []  # another graph was run beside what was asked for
         self.seen = [*before, pair][-SEEN:]
         self._table = _table(self.seen) if before else None
-        fixed = [x for y in parts for x in y.sources if isinstance(x, np.ndarray)]
+        fixed = [x for x, _ in forms]
+        fixed += [_bits(x) for y in parts[1:] for x in _arrays(y.sources)]
         rest = [(x.program.variant, x.program.extents) for x in parts[1:]]
-        if self._fixed is not None and not _are_same(self._fixed, fixed):
+        if self._fixed is not None and self._fixed != fixed:
             self.even = False  # numbers that come from sizes, in code nobody sees
         if self._rest is not None and self._rest != rest:
             self.even = False
         self._fixed, self._rest = fixed, rest
         if part.program.variant is not None:
             self._last = part.program
-            self.plans[part.program.variant] = plan
+            sizes = [numbers for _, numbers in forms]
+            constants = list(zip(_arrays(part.sources), sizes, strict=True))
+            self.plans[part.program.variant] = plan, constants
             self.nodes = nodes
 
     def at(self, extents: Extents, look: Look) -> RunPlan | None:
@@ -112,16 +120,25 @@ class _Family:
         table, last = self._table, self._last
         if table is None or last is None or not self.even:
             return None
-        sizes = table(extents)
-        program = None if sizes is None else last.resized(tuple(sizes))
-        plan = None if program is None else self.plans.get(program.variant)
-        if program is None or plan is None:
+        sizes, count = table(extents), len(last.extents)
+        if sizes is None:
             return None
+        program = last.resized(tuple(sizes[:count]))
+        known = None if program is None else self.plans.get(program.variant)
+        if program is None or known is None:
+            return None
+        plan = known[0]
         self._last, part = program, cast(Any, plan.parts[0])
         if not _takes(program, part.sources, look):
             return None
         resized = object.__new__(Computed)  # as `replace`, in less time
         resized.__dict__.update(part.__dict__, program=program, runs=0, still=None)
+        constants = _resized(known[1], sizes[count:])
+        if constants:
+            resized.sources = _replaced(part.sources, constants)
+            if part.moved is not None:
+                resized.moved = copy(part.moved)
+                resized.moved.rest = _replaced(part.moved.rest, constants)
         if part.needs is not None:
             needs = program.needs
             if needs is None:
@@ -138,7 +155,7 @@ class _Family:
             new_plan.values = values._replace(noted=None)
             new_plan.once = any(carried for _, _, carried in values.nodes)
         small = small_programs(parts)
-        if small and plan.small is not None:
+        if small and plan.small is not None and not constants:
             new_plan.small = native.plan_like(plan.small, small)
         elif small:
             new_plan.small = at_once(new_plan, small, self.nodes)
@@ -148,12 +165,17 @@ class _Family:
 def _table(seen: Sequence[tuple[Extents, Extents]]) -> IntegerTable | None:
     """The extents of programs by those of graphs: those that always were equal are one
     symbol, those that never moved are as they were. None where a program's are no
-    graph's.
+    graph's, nor so many times one in three graphs.
     """
     graphs, programs = (list(zip(*x, strict=True)) for x in zip(*seen, strict=True))
     moves = [x for x in dict.fromkeys(graphs) if len(set(x)) > 1]
     trace = SymbolicTrace([x[-1] for x in moves])
     symbols: dict[Extents, Any] = dict(zip(moves, trace.symbols, strict=True))
+    for x in programs if len(seen) > 2 else ():
+        times = {(y, x[-1] // y[-1]) for y in moves if y[-1]} if len(set(x)) > 1 else ()
+        for y, n in times:
+            if x not in symbols and x == tuple([n * k for k in y]):
+                symbols[x] = n * symbols[y]
     if any(len(set(x)) > 1 and x not in symbols for x in programs):
         return None
     inputs, wanted = (
@@ -173,11 +195,41 @@ def _is_sized(plan: RunPlan) -> bool:
     return bool(getattr(part.program, "extents", ()))
 
 
-def _are_same(xs: Sequence[Array], ys: Sequence[Array]) -> bool:
-    if len(xs) != len(ys):
-        return False
-    pairs = zip(xs, ys, strict=True)
-    return all(x.dtype == y.dtype and np.array_equal(x, y) for x, y in pairs)
+def _arrays(sources: Sequence[Any]) -> list[Array]:
+    return [x for x in sources if isinstance(x, np.ndarray)]
+
+
+def _form(array: Array) -> tuple[Any, Extents]:
+    """A constant without numbers that may come from sizes, and these: the extents of
+    one that has a single whole number everywhere, and that number."""
+    one = array.reshape(-1)[:1]
+    if array.dtype.kind not in "fiu" or not (array == one).all():
+        return _bits(array), ()
+    number = float(one[0]) if array.size else 0.0
+    if not (number.is_integer() and abs(number) < LARGE):
+        return _bits(array), ()
+    return (array.dtype, array.ndim), (*array.shape, int(number))
+
+
+def _bits(array: Array) -> Any:
+    return array.dtype, array.shape, array.tobytes()
+
+
+def _resized(constants: _Constants, numbers: Sequence[int]) -> dict[int, Array]:
+    """Those in the place of constants whose numbers are others now, by identities of
+    the latter."""
+    new, at = dict[int, Array](), 0
+    for x, before in constants:
+        now = tuple(numbers[at : at + len(before)])
+        at += len(before)
+        if now != before:
+            new[id(x)] = np.full(now[:-1], now[-1], x.dtype)
+            new[id(x)].setflags(write=False)
+    return new
+
+
+def _replaced(sources: Sequence[Any], constants: dict[int, Array]) -> list[Any]:
+    return [constants.get(id(x), x) for x in sources]
 
 
 def _takes(program: Any, sources: Sequence[Any], look: Look) -> bool:

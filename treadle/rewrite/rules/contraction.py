@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from treadle.base.types import equal_shapes
 from treadle.graph.tensor import Tensor
 from treadle.ops.contract import Contract, letters
 from treadle.ops.elementwise import Multiply, Negative
@@ -160,7 +161,9 @@ def _contracted(m: Match) -> Tensor | None:
     contraction = Contract(f"{a},{b}->{out}")(p, q)
     shape = m.root.type.shape
     return (
-        contraction if contraction.type.shape == shape else Reshape(shape)(contraction)
+        contraction
+        if equal_shapes(contraction.type.shape, shape)
+        else Reshape(shape)(contraction)
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from treadle.base.slices import SliceRange
+from treadle.base.types import equal_shapes
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import Cast
 from treadle.ops.families import Elementwise
@@ -199,7 +200,9 @@ def _with(values: Sequence[int], k: int, value: int) -> tuple[int, ...]:
 
 def _is_whole(m: Match) -> bool:
     op: Any = m.root.op
-    return m.root.type.shape == m.x.type.shape and all(c > 0 for c in op.steps)
+    return equal_shapes(m.root.type.shape, m.x.type.shape) and all(
+        c > 0 for c in op.steps
+    )
 
 
 def _joined(m: Match) -> Tensor | None:
@@ -300,7 +303,10 @@ def _outward(m: Match) -> Any:
 
 def _scaled_outward(m: Match) -> Any:
     """A number moved out of a reshape or permutation, which leaves its value alone."""
-    if m.x.type.shape != m.root.inputs[0].type.shape or m.root.type.axes:
+    if (
+        not equal_shapes(m.x.type.shape, m.root.inputs[0].type.shape)
+        or m.root.type.axes
+    ):
         return None
     result: Any = m.root.op(m.x)
     number = m.c.inputs[0] if m.c.type.shape else m.c

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any
 
+from treadle.base.types import equal_shapes
 from treadle.graph.op import Op
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
@@ -318,7 +319,7 @@ def _inward(m: Match) -> Any:
 def _both_inward(m: Match) -> Any:
     """A reshape of a quotient by such a sum, where both have all elements."""
     op: Any = m.root.op
-    same = m.x.type.shape == m.y.type.shape and m.root.type.axes is None
+    same = equal_shapes(m.x.type.shape, m.y.type.shape) and m.root.type.axes is None
     return op(m.x) / op(m.y) if same and overflows(m.y) else None
 
 

@@ -11,6 +11,7 @@ import math
 from typing import Any, NamedTuple
 
 from treadle.base.dtypes import float32, float64, int8, int32, int64, uint8
+from treadle.base.types import equal_shapes
 from treadle.graph.leaves import literal_node
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import Cast
@@ -71,7 +72,11 @@ def _whole(v: Tensor, axes: str, out: str) -> _Bytes | None:
     inner = zero
     while isinstance(inner.op, Movement):
         inner = inner.inputs[0]
-    if q is None or _cast_bytes(inner) is None or q.type.shape != v.type.shape:
+    if (
+        q is None
+        or _cast_bytes(inner) is None
+        or not equal_shapes(q.type.shape, v.type.shape)
+    ):
         return None
     return _Bytes(q, _int32(zero)) if _is_kept(zero, axes, out) else None
 
@@ -82,7 +87,7 @@ def _dequantized(v: Tensor, axes: str, out: str) -> _Bytes | None:
         return _whole(v, axes, out)
     for x, scale in (v.inputs, v.inputs[::-1]):
         whole = _whole(x, axes, out)
-        if whole is None or x.type.shape != v.type.shape:
+        if whole is None or not equal_shapes(x.type.shape, v.type.shape):
             continue
         if _is_kept(scale, axes, out):
             return whole._replace(scale=scale)

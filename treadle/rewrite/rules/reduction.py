@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from treadle.base.symbolic import counted
+from treadle.base.types import equal_shapes
 from treadle.graph.tensor import Tensor
 from treadle.ops.families import Reduction
 from treadle.ops.movement import PermuteDims, Reshape
@@ -92,7 +93,9 @@ def _without_ones(m: Match) -> Tensor | None:
         return None
     smaller: Tensor = _refold(m.root.op, axes, _keeps(m.root))(m.x)
     shape = m.root.type.shape
-    return smaller if smaller.type.shape == shape else Reshape(shape)(smaller)
+    return (
+        smaller if equal_shapes(smaller.type.shape, shape) else Reshape(shape)(smaller)
+    )
 
 
 def _spread(m: Match) -> tuple[int, tuple[int, ...], Tensor] | None:
@@ -115,7 +118,11 @@ def _spread(m: Match) -> tuple[int, tuple[int, ...], Tensor] | None:
     )
     kept = [n for k, n in enumerate(extents) if k not in _axes(m.root)]
     final = extents if _keeps(m.root) else tuple(kept)
-    return count, rest, base if base.type.shape == final else Reshape(final)(base)
+    return (
+        count,
+        rest,
+        base if equal_shapes(base.type.shape, final) else Reshape(final)(base),
+    )
 
 
 def _sum_of_broadcast(m: Match) -> Any:
@@ -152,12 +159,18 @@ def _same_along(m: Match) -> Any:
         return None
     lead = inner.type.ndim - m.y.type.ndim
     shape = (1,) * lead + m.y.type.shape
-    if any(shape[k] != 1 for k in axes) or m.x.type.shape != inner.type.shape:
+    if any(shape[k] != 1 for k in axes) or not equal_shapes(
+        m.x.type.shape, inner.type.shape
+    ):
         return None
     total: Any = _refold(m.root.op, axes, True)(m.x)
     quotient = total / (m.y if not lead else Reshape(shape)(m.y))
     wanted = m.root.type.shape
-    return quotient if quotient.type.shape == wanted else Reshape(wanted)(quotient)
+    return (
+        quotient
+        if equal_shapes(quotient.type.shape, wanted)
+        else Reshape(wanted)(quotient)
+    )
 
 
 def _of_permuted(m: Match) -> Tensor | None:
@@ -180,7 +193,7 @@ def _of_reshaped(m: Match) -> Tensor | None:
         return None
     total: Tensor = _refold(m.root.op, tuple(range(m.x.type.ndim)), False)(m.x)
     shape = m.root.type.shape
-    return total if total.type.shape == shape else Reshape(shape)(total)
+    return total if equal_shapes(total.type.shape, shape) else Reshape(shape)(total)
 
 
 def _of_negative(m: Match) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from treadle.autodiff.expressions import CHOOSES
+from treadle.base.types import equal_shapes
 from treadle.graph.tensor import Tensor
 from treadle.ops.loss import CrossEntropy
 from treadle.ops.softmax import LogSoftmax, Softmax
@@ -67,7 +68,7 @@ def _less_its_sum(m: Match) -> Tensor | None:
     op: Any = m.y.op
     x, axes = m.x, op.axes
     kept = tuple(1 if k in axes else n for k, n in enumerate(x.type.shape))
-    fits = len(axes) == 1 and m.y.type.shape == kept
+    fits = len(axes) == 1 and equal_shapes(m.y.type.shape, kept)
     return LogSoftmax(axes[0])(x) if fits else None
 
 
@@ -77,7 +78,9 @@ def _unshifted(m: Match) -> Tensor | None:
     k = m.root.type.ndim - op.axis
     shape = m.y.type.shape
     alike = len(shape) < k or shape[-k] == 1
-    return op(m.x) if alike and m.x.type.shape == m.root.type.shape else None
+    return (
+        op(m.x) if alike and equal_shapes(m.x.type.shape, m.root.type.shape) else None
+    )
 
 
 def _labeled(m: Match) -> Tensor | None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.types import equal_shapes
 from treadle.graph.tensor import Tensor
 from treadle.ops.join import Concat
 from treadle.ops.slice import Unslice
@@ -51,7 +52,7 @@ def _given_back(m: Match) -> Any:
 def _whole(m: Match) -> Any:
     """A part that fills all of what it is put into, front to back."""
     op: Any = m.root.op
-    same = m.root.inputs[-1].type.shape == m.root.type.shape
+    same = equal_shapes(m.root.inputs[-1].type.shape, m.root.type.shape)
     return m.root.inputs[-1] if same and all(c > 0 for c in op.steps) else None
 
 
@@ -64,7 +65,11 @@ def _adjacent(m: Match) -> Tensor | None:
         a, b, left, right = b, a, right, left
     pairs = zip(a.starts, a.stops, b.starts, b.stops, strict=True)
     other = [k for k, (i, j, p, q) in enumerate(pairs) if (i, j) != (p, q)]
-    if a.shape != b.shape or len(other) != 1 or {*a.steps, *b.steps} != {1}:
+    if (
+        not equal_shapes(a.shape, b.shape)
+        or len(other) != 1
+        or {*a.steps, *b.steps} != {1}
+    ):
         return None
     (k,) = other
     if a.stops[k] != b.starts[k]:
