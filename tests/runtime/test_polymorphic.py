@@ -135,6 +135,39 @@ def test_numbers_that_come_from_sizes_are_of_the_size() -> None:
     misses_of(graph, [(n,) for n in (20, 30, 25, 41, 9, 8, 7, 3, 2, 27)])
 
 
+MADE_INSIDE: list[tuple[str, Callable[[Any], Any]]] = [
+    ("matrix", td.linalg.cholesky),
+    ("matrix", lambda a: td.linalg.solve(a, a[0])),
+    ("matrix", lambda a: td.tril(td.exp(a), 1)),
+    ("matrix", lambda a: td.linalg.qr(a)[1]),
+    ("vector", lambda v: td.sort(v)[:3] - td.top_k(v, 3)[0]),
+    ("vector", lambda v: v.at[2].multiply(v[0])),
+]
+
+
+@pytest.mark.parametrize(("kind", "rule"), MADE_INSIDE)
+def test_arrays_that_rules_make_of_sizes_are_of_the_size(
+    kind: str, rule: Callable[[Any], Any]
+) -> None:
+    """A mask, or a folded constant, of one size leaves a program a size."""
+    w = td.param("w", init=np.float32(1.5))
+    opt = td.optim.SGD([w], lr=0.0)
+
+    def loss(n: int) -> Any:
+        x = data(n)
+        if kind == "matrix":
+            x = data(n, n) @ data(n, n).T / n + np.eye(n, dtype=np.float32)
+        return (rule(td.asarray(x) * w) ** 2).mean()
+
+    sizes = [21, 34, 27, 30, 25, 33, 23]
+    before = td.cache_info().misses
+    found = [float(opt.step(loss(n))) for n in sizes]
+    assert td.cache_info().misses - before <= 4
+    for n, value in zip(sizes, found, strict=True):
+        td.clear_cache()
+        assert float(opt.step(loss(n))) == value
+
+
 def test_slices_that_reach_an_end_are_of_the_size() -> None:
     def graph(n: int) -> Any:
         x = td.exp(td.asarray(data(n, 5)))

@@ -145,10 +145,20 @@ def _triangle(x: Any, k: int, lower: bool) -> Tensor:
     if node.type.ndim < 2:
         raise ShapeError(f"{node.type} is no matrix").located(name)
     rows, columns = node.type.shape[-2:]
-    ones = np.ones((rows, columns), dtype=bool)
-    mask = np.tril(ones, k) if lower else np.triu(ones, k)
-    kept = functions.where(as_tensor(mask), functions.unname(node), 0)
+    sizes = rows, columns
+    mask = constant_node(array_of(_below if lower else _above, sizes, *sizes, k))
+    kept = functions.where(mask, functions.unname(node), 0)
     return functions.reshape(kept, node.type.shape, axes=node.type.axes)
+
+
+def _below(rows: int, columns: int, k: int) -> Any:
+    """The mask of what is not above the k-th diagonal."""
+    return np.tri(rows, columns, k, dtype=bool)
+
+
+def _above(rows: int, columns: int, k: int) -> Any:
+    """The mask of what is not below the k-th diagonal."""
+    return ~np.tri(rows, columns, k - 1, dtype=bool)
 
 
 @provide
@@ -182,4 +192,6 @@ def diag(x: Any) -> Tensor:
         return functions.diagonal(node)
     if node.type.ndim != 1:
         raise ShapeError(f"{node.type} is neither vector nor matrix").located("diag")
-    return functions.where(as_tensor(np.eye(node.type.size, dtype=bool)), node, 0)
+    n = node.type.size
+    mask = constant_node(array_of(np.eye, (n, n), n, None, 0, bool))
+    return functions.where(mask, node, 0)

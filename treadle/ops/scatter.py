@@ -121,7 +121,7 @@ class IndexFold(Family):
     ) -> tuple[Tensor, Tensor]:
         dtype, where = x.type.dtype, functions.where
         one = constant_node(np.ones((), dtype))
-        ones = constant_node(np.ones(x.type.shape, dtype))
+        ones = functions.broadcast_to(one, x.type.shape)
         # The product of the other values, without dividing by one that is 0; the
         # second derivative by a 0 among duplicates is not in it.
         zero = functions.equal(e, one - one)

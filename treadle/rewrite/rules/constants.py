@@ -83,18 +83,20 @@ def _folded(m: Match) -> Tensor | None:
             return None
     if any(a is None for a in arrays) or effect_of(op):
         return None
+    leaves: list[Any] = []
+    parts = tuple([_parted(getattr(op, f.name), leaves) for f in fields(op)])  # type: ignore[arg-type]
     try:
-        if SymbolicNumber in map(type, arrays):
-            return _of_sizes(op, t, arrays)
+        if {SymbolicNumber, Symbolic} & {type(x) for x in (*arrays, *leaves)}:
+            return _of_sizes(op, t, arrays, parts, leaves)
         return constant(np.array(compute(op, t, arrays)))
     except (TreadleError, ValueError, IndexError, ArithmeticError):
         return None  # it fails where it runs, with the user's line
 
 
-def _of_sizes(op: Op, t: Type, arrays: list[Any]) -> Tensor | None:
-    """The value of an op on arrays that are computed from sizes."""
-    leaves: list[Any] = []
-    parts = tuple([_parted(getattr(op, f.name), leaves) for f in fields(op)])  # type: ignore[arg-type]
+def _of_sizes(
+    op: Op, t: Type, arrays: list[Any], parts: Any, leaves: list[Any]
+) -> Tensor | None:
+    """The value of an op, of attributes in parts, that is computed from sizes."""
     if not all(isinstance(x, SINGLE) for x in leaves):
         return None
     function = _Computed(type(op), parts, len(arrays))
