@@ -266,6 +266,10 @@ ORDERS: dict[str, tuple[Any, Any]] = {
     "argmax": (td.argmax, np.argmax),
     "argmin": (td.argmin, np.argmin),
     "median": (td.median, np.median),
+    "quantile": (
+        lambda x: td.quantile(x, 0.3, method="nearest"),
+        lambda x: np.quantile(x, 0.3, method="nearest"),
+    ),
     "kth_value": (lambda x: td.kth_value(x, 2), lambda x: np.sort(x)[2]),
     "cumulative_max": (td.cumulative_max, np.maximum.accumulate),
     "max_pool": (

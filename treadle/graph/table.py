@@ -61,7 +61,7 @@ _OPS = {
     "normalization": "batch_norm group_norm instance_norm layer_norm "
     "local_response_norm normalize rms_norm standardize weight_norm",
     "norms": "l1_norm l2_norm norm squared_l2_norm",
-    "order": "argsort kth_value searchsorted sort top_k",
+    "order": "argsort kth_value quantile searchsorted sort top_k",
     "padding": "diag pad shift tril triu",
     "parts": "angle imag isfinite isinf isnan nextafter real signbit",
     "pick": "cols gather index_select one_hot pick pick_range scatter scatter_add take "

@@ -52,6 +52,8 @@ _SAME = {  # functions that have one name in both, by these
     "x / axis -out keepdims -initial -where": "max min",
     "x / axis -dtype -out keepdims -initial -where": "mean",
     "x / axis -out ~overwrite_input keepdims": "median",
+    "x q / axis -out ~overwrite_input method keepdims -weights "
+    "-interpolation": "quantile",
     "x source destination /": "moveaxis",
     "x / ~copy nan posinf neginf": "nan_to_num",
     "x / axes": "permute_dims fft.fftshift fft.ifftshift",
@@ -199,6 +201,11 @@ def _rounded(a: Any, decimals: int = 0, out: Any = None) -> Any:
     return as_tensor(a).__round__(decimals)
 
 
+def _percentile(a: Any, q: Any, axis: Any = None, **options: Any) -> Any:
+    _, named = _handed_on(FUNCTIONS["quantile"][1], (a, q), options)
+    return functions.array_namespace().quantile(a, np.divide(q, 100), axis, **named)
+
+
 def _in_columns(tup: Any, *, dtype: Any = None, casting: Any = None) -> Any:
     parts = [_at_least(1, x) for x in tup]
     return functions.concat(parts, 0 if parts[0].type.ndim == 1 else 1)
@@ -218,6 +225,7 @@ def _at_least(ndim: int, x: Any) -> Tensor:
 OWN: dict[str, Callable[..., Any]] = {
     "around": _rounded,
     "hstack": _in_columns,
+    "percentile": _percentile,
     "round": _rounded,
     "vstack": _in_rows,
 }

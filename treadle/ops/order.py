@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -10,19 +11,21 @@ import numpy as np
 from treadle.base.dtypes import int64
 from treadle.base.errors import ArgumentError, ShapeError
 from treadle.base.types import TupleType, Type, normalize_axis, resolve_axis
-from treadle.graph.leaves import SCALARS, as_tensor
+from treadle.graph.leaves import SCALARS, as_tensor, constant_node
 from treadle.graph.op import Array, Cotangents, Traits, family, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.rows import along_axes, widened
 from treadle.graph.tensor import Tensor
-from treadle.ops.cast import operands
+from treadle.ops.cast import as_float, operands
 from treadle.ops.compare import compared
 from treadle.ops.families import Composite, Family, outputs_of, same_dtype
 from treadle.ops.pick import PutAlong
+from treadle.ops.reduce import along
 
 __all__ = [
     "argsort",
     "kth_value",
+    "quantile",
     "searchsorted",
     "sort",
     "top_k",
@@ -186,6 +189,67 @@ def kth_value(x: Any, k: int, axis: Any = -1) -> Tensor:
         ).located("kth_value", repr(node.type))
     key = (slice(None),) * place + (k,)
     return sort(node, place)[key]
+
+
+# The weight of the greater neighbor, by where a quantile lies between two elements.
+_BETWEEN: dict[str, Any] = {
+    "linear": lambda at: at - np.floor(at),
+    "lower": np.zeros_like,
+    "higher": lambda at: np.ceil(at) - np.floor(at),
+    "nearest": lambda at: np.rint(at) - np.floor(at),
+    "midpoint": lambda at: (np.ceil(at) - np.floor(at)) / 2,
+}
+
+
+def quantile(
+    x: Any,
+    q: Any,
+    axis: Any = None,
+    *,
+    keepdims: bool = False,
+    method: str = "linear",
+) -> Tensor:
+    """The q-th quantiles along `axis`, or of all elements, in the shape of q before
+    the rest.
+
+    Between elements by `method`: "linear", "lower", "higher", "nearest" or "midpoint",
+    as NumPy's and torch's `interpolation`. NaN where an element is. Hyndman and Fan
+    1996, definition 7.
+
+    >>> td.quantile([4.0, 1.0, 2.0], [0.5, 0.75]).tolist()
+    [2.0, 3.0]
+    """
+    node, axes = along(as_float(x), axis)
+    if method not in _BETWEEN:
+        known = ", ".join(map(repr, _BETWEEN))
+        raise ArgumentError(f"method {method!r} is none of {known}").located("quantile")
+    levels = np.asarray(q, np.float64)
+    if not ((levels >= 0) & (levels <= 1)).all():
+        raise ArgumentError(f"q is {q}, not from 0 to 1").located("quantile")
+    rest = [k for k in range(node.type.ndim) if k not in axes]
+    left = [node.type.shape[k] for k in rest]
+    moved = functions.permute_dims(functions.unname(node), (*rest, *axes))
+    rows = functions.reshape(
+        moved, (*left, math.prod(node.type.shape[k] for k in axes))
+    )
+    count = rows.type.shape[-1]
+    if not count:
+        raise ShapeError(f"no quantile of no elements of {node.type}")
+    rising = sort(rows, -1)
+    at = levels * (count - 1)
+    low, high = (
+        functions.take(rising, f(at).astype(np.int64), -1) for f in (np.floor, np.ceil)
+    )
+    weight = constant_node(np.asarray(_BETWEEN[method](at), node.type.dtype))
+    between = low + functions.where(functions.equal(low, high), 0, high - low) * weight
+    last = rising[..., -1].reshape((*left, *[1] * levels.ndim))
+    result = functions.where(functions.isnan(last), last, between)
+    n = len(left)
+    result = functions.permute_dims(result, (*range(n, n + levels.ndim), *range(n)))
+    if not keepdims:
+        return result
+    kept = [1 if k in axes else m for k, m in enumerate(node.type.shape)]
+    return functions.reshape(result, (*levels.shape, *kept))
 
 
 @op(differentiable=False)

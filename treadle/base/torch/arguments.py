@@ -22,6 +22,7 @@ RENAMED: dict[str, tuple[str, ...]] = {
     "input": ("x", "logits", "prediction", "ids"),
     "input1": ("x1", "first"),
     "input2": ("x2", "second"),
+    "interpolation": ("method",),
     "keepdim": ("keepdims",),
     "kernel_size": ("kernel",),
     "log_probs": ("prediction",),

@@ -131,7 +131,6 @@ permute td.permute_dims
 pinverse td.linalg.pinv
 poisson ~ td.callback of a generator
 polar r * td.exp(1j * angle)
-quantile ~ td.kth_value
 rad2deg td.degrees
 rand td.random.uniform(shape)
 rand_like td.random.uniform(x.shape)

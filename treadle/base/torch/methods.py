@@ -8,8 +8,8 @@ from treadle.base.torch.functions import FUNCTIONS
 _FUNCTIONS = """
 addcdiv addcmul adjoint argwhere bernoulli bincount cholesky chunk det diag_embed diff
 dist erfinv exp2 fmax fmin histc index_put inverse is_complex isneginf isposinf logdet
-logit masked_scatter masked_select matrix_exp mode msort nanmean nansum narrow
-pinverse qr repeat_interleave renorm slogdet split_with_sizes svd tensor_split topk
+logit masked_scatter masked_select matrix_exp mode msort nanmean nansum narrow pinverse
+qr quantile repeat_interleave renorm slogdet split_with_sizes svd tensor_split topk
 unique xlogy arccos arccosh arcsin arcsinh arctan arctanh cov deg2rad diagflat fliplr
 flipud heaviside hsplit isreal nanmedian rad2deg vsplit corrcoef diagonal_scatter eig
 geqrf histogram index_reduce is_nonzero is_signed ldexp logaddexp2 narrow_copy
@@ -100,7 +100,6 @@ not_equal x != y
 outer td.outer(x, y)
 pin_memory x
 prelu td.prelu(x, slope)
-quantile ~ td.kth_value(x, k, axis)
 register_hook td.custom_gradient, or td.scale_gradient and its like,
 repeat td.tile(x, counts); NumPy's repeat is td.repeat(x, count, axis)
 requires_grad v.requires_grad, of a Variable,
