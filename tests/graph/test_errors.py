@@ -20,6 +20,7 @@ X = td.ones((2, 3))
         (lambda: X @ X, ["do not meet", "float32[2, 3], float32[2, 3]"]),
         (lambda: X.sum(axis=4), ["sum: axis 4", "float32[2, 3]"]),
         (lambda: X.mean("c"), ["mean: no axis is named 'c'", "float32[2, 3]"]),
+        (lambda: td.Tensor([1.0, 2.0]), ["not of list", "td.asarray"]),  # type: ignore[arg-type]
         (lambda: td.sin("a"), ["sin: 'a' holds no numbers"]),
         (lambda: X + None, ["add: None holds no numbers", "float32[2, 3]"]),
         (lambda: bool(X > 0), ["bool", "6 elements", "x.all()"]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Sequence
 from types import CodeType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 
@@ -74,11 +74,12 @@ class Tensor(Operand):
     def __new__(
         cls,
         op: Op,
-        inputs: tuple[Tensor, ...],
-        type_: Type,
+        inputs: tuple[Tensor, ...] = (),
+        type_: Type = cast(Any, None),
         stored: Stored | None = None,
         above: int = 2,
     ) -> Self:
+        # Defaults are for Tensor([1, 2]), which is refused below with the remedy.
         # `above`: how many frames up the user's may be, from where it is looked for.
         try:
             node: Any = new_node(op, inputs, type_, above + 1, stored, cls)
