@@ -14,7 +14,7 @@ from typing import Any, NoReturn, cast
 from treadle.base.dtypes import OWN, DType
 from treadle.base.errors import ArgumentError, AxisError, CallError, ShapeError
 from treadle.base.locks import lock
-from treadle.base.symbolic import Symbolic, whole
+from treadle.base.symbolic import Symbolic, is_same, whole
 
 __all__ = [
     "Axis",
@@ -227,10 +227,13 @@ def _bounded(extents: Shape) -> Shape:
 
 
 def equal_shapes(a: Shape, b: Shape) -> bool:
-    """Whether two shapes are equal: tuples compare extents before their number, and so
-    would leave guards for shapes of different ranks.
+    """Whether two shapes are equal for all sizes: no guard tells of those that are by
+    chance, and none of shapes of different ranks, whose extents tuples compare first.
+
+    >>> equal_shapes((2, 3), (2, 3)), equal_shapes((2, 3), (2, 3, 1))
+    (True, False)
     """
-    return len(a) == len(b) and a == b
+    return a is b or (len(a) == len(b) and all(map(is_same, a, b)))
 
 
 def broadcast_shapes(*shapes: Shape) -> Shape:

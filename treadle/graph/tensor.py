@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Sequence
 from types import CodeType
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -44,6 +44,9 @@ class Notes(dict[str, Any]):
 _PLAIN = (str, int, float, bool, type(None))
 
 
+_NO_TYPE: Any = None
+
+
 class Tensor(Operand):
     """The result of an op on inputs: immutable, typed, evaluated when it is asked for.
 
@@ -75,7 +78,7 @@ class Tensor(Operand):
         cls,
         op: Op,
         inputs: tuple[Tensor, ...] = (),
-        type_: Type = cast(Any, None),
+        type_: Type = _NO_TYPE,
         stored: Stored | None = None,
         above: int = 2,
     ) -> Self:

@@ -72,7 +72,8 @@ def _met(result: str, mixed: tuple[int, ...], types: tuple[Type, ...]) -> Type:
         dtype = bool_
     elif result == "real":
         dtype = real_of(dtype)
-    if dtype is first.dtype and shape == first.shape and axes == first.axes:
+    same = equal_shapes(shape, first.shape) and axes == first.axes
+    if same and dtype is first.dtype:
         return first
     return Type(shape, dtype, axes)
 

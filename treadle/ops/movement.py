@@ -19,6 +19,7 @@ from treadle.base.types import (
     as_names,
     as_shape,
     broadcast_shapes,
+    equal_shapes,
     is_axis,
     normalize_axes,
 )
@@ -109,6 +110,11 @@ def reshape(
     if extents == node.type.shape and names == node.type.axes:
         return node
     return Reshape(extents, names)(node)
+
+
+def in_shape(x: Tensor, shape: Shape) -> Tensor:
+    """A node in a shape of as many elements; itself if it has that for all sizes."""
+    return x if equal_shapes(x.type.shape, shape) else Reshape(shape)(x)
 
 
 @op()

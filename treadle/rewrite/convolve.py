@@ -15,7 +15,7 @@ from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
 from treadle.ops.contract import Contract
 from treadle.ops.convolution import Conv, ConvInputGradient, ConvWeightGradient
-from treadle.ops.movement import PermuteDims, Reshape
+from treadle.ops.movement import PermuteDims, Reshape, in_shape
 from treadle.ops.window import Fold, Unfold, windows_along
 
 # Letters: n images, g groups, o and c channels of a group, places x y z, taps i j k.
@@ -137,7 +137,7 @@ def _contract(a: str, b: str, out: str, x: Tensor, y: Tensor) -> Tensor:
     result_axes = out if sizes.get("g", 1) > 1 else out.replace("g", "")
     product = Contract(f"{a},{b}->{result_axes}")(x, y)
     shape = tuple(sizes.get(c, 1) for c in out)
-    return product if shape == product.type.shape else Reshape(shape)(product)
+    return in_shape(product, shape)
 
 
 def _forward(op: Conv, x: Tensor, w: Tensor, known: dict[Any, Tensor]) -> Tensor:

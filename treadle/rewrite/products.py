@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from math import prod
 from string import ascii_letters
 
-from treadle.base.types import Type, equal_shapes
 from treadle.graph.body import Body
 from treadle.graph.leaves import Argument
 from treadle.graph.rows import row_type
@@ -15,7 +14,7 @@ from treadle.graph.traversal import reach, rebuild
 from treadle.ops.contract import Contract, letters
 from treadle.ops.elementwise import Add
 from treadle.ops.loop import Scan
-from treadle.ops.movement import PermuteDims, Reshape
+from treadle.ops.movement import PermuteDims, in_shape
 from treadle.ops.reduce import Sum
 from treadle.ops.slice import Slice
 
@@ -151,7 +150,7 @@ def summed(x: Tensor, values: Mapping[int, Tensor], rows: Set[int]) -> Tensor:
     if isinstance(x.op, Sum):
         axes = (0, *[k + 1 for k in x.op.axes])
         total = Sum(axes)(values[x.inputs[0].serial])
-        return _shaped(total, x.type)
+        return in_shape(total, x.type.shape)
     a, b, out = letters(x.op.spec)  # type: ignore[attr-defined]
     step = next(c for c in ascii_letters if c not in x.op.spec)  # type: ignore[attr-defined]
     has_rows = [y.serial in rows for y in x.inputs]
@@ -161,11 +160,6 @@ def summed(x: Tensor, values: Mapping[int, Tensor], rows: Set[int]) -> Tensor:
     k = has_rows.index(True)
     operands[k] = Sum((0,))(operands[k])
     return Contract(x.op.spec)(*operands)  # type: ignore[attr-defined]
-
-
-def _shaped(x: Tensor, like: Type) -> Tensor:
-    """A sum with the dimensions that it keeps."""
-    return x if equal_shapes(x.type.shape, like.shape) else Reshape(like.shape)(x)
 
 
 def below(nodes: Sequence[Tensor], serials: Set[int]) -> set[int]:

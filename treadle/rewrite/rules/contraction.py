@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from treadle.base.types import equal_shapes
 from treadle.graph.tensor import Tensor
 from treadle.ops.contract import Contract, letters
 from treadle.ops.elementwise import Multiply, Negative
-from treadle.ops.movement import BroadcastTo, PermuteDims, Reshape
+from treadle.ops.movement import BroadcastTo, PermuteDims, Reshape, in_shape
 from treadle.ops.reduce import Sum
 from treadle.rewrite.facts import is_wide
 from treadle.rewrite.pattern import Over, captures, of
@@ -35,7 +34,7 @@ def placed(v: Tensor, axes: str, wanted: str) -> Tensor:
     permuted = v if order == tuple(range(len(axes))) else PermuteDims(order)(v)
     size = dict(zip(axes, v.type.shape, strict=True))
     shape = tuple(size.get(c, 1) for c in wanted)
-    return permuted if shape == permuted.type.shape else Reshape(shape)(permuted)
+    return in_shape(permuted, shape)
 
 
 def _permuted(m: Match) -> Tensor | None:
@@ -143,7 +142,7 @@ def _contracted(m: Match) -> Tensor | None:
     t = product.type
     if _is_named(m.x, m.y) or not is_wide(m.root) or t.dtype.kind != "f":
         return None
-    if t.size <= max(m.x.type.size, m.y.type.size) or t.ndim > len(POOL):
+    if any(t.size <= v.type.size for v in (m.x, m.y)) or t.ndim > len(POOL):
         return None
     op: Any = m.root.op
     names = POOL[: t.ndim]
@@ -152,7 +151,7 @@ def _contracted(m: Match) -> Tensor | None:
         lead = t.ndim - v.type.ndim
         kept = [k for k in range(t.ndim) if k >= lead and v.type.shape[k - lead] != 1]
         shape = tuple(t.shape[k] for k in kept)
-        flat = v if shape == v.type.shape else Reshape(shape)(v)
+        flat = in_shape(v, shape)
         operands.append(("".join(names[k] for k in kept), flat))
     (a, p), (b, q) = operands
     if any(not (names[k] in a and names[k] in b) for k in op.axes) or not op.axes:
@@ -160,11 +159,7 @@ def _contracted(m: Match) -> Tensor | None:
     out = "".join(c for k, c in enumerate(names) if k not in op.axes and c in a + b)
     contraction = Contract(f"{a},{b}->{out}")(p, q)
     shape = m.root.type.shape
-    return (
-        contraction
-        if equal_shapes(contraction.type.shape, shape)
-        else Reshape(shape)(contraction)
-    )
+    return in_shape(contraction, shape)
 
 
 def _cost(*letters_of: str, size: dict[str, int]) -> int:

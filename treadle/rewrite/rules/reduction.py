@@ -10,7 +10,7 @@ from treadle.base.symbolic import counted
 from treadle.base.types import equal_shapes
 from treadle.graph.tensor import Tensor
 from treadle.ops.families import Reduction
-from treadle.ops.movement import PermuteDims, Reshape
+from treadle.ops.movement import PermuteDims, Reshape, in_shape
 from treadle.rewrite.facts import is_wide
 from treadle.rewrite.pattern import Found, Pattern, captures, lift, of
 from treadle.rewrite.rule import Match, Rule, RuleSet
@@ -81,8 +81,7 @@ def _of_one(m: Match) -> Tensor | None:
         return None
     if m.x.type.dtype != m.root.type.dtype or m.x.type.axes:
         return None
-    shape = m.root.type.shape
-    return m.x if shape == m.x.type.shape else Reshape(shape)(m.x)
+    return in_shape(m.x, m.root.type.shape)
 
 
 def _without_ones(m: Match) -> Tensor | None:
@@ -92,10 +91,7 @@ def _without_ones(m: Match) -> Tensor | None:
     if axes == _axes(m.root) or not axes or m.x.type.axes:
         return None
     smaller: Tensor = _refold(m.root.op, axes, _keeps(m.root))(m.x)
-    shape = m.root.type.shape
-    return (
-        smaller if equal_shapes(smaller.type.shape, shape) else Reshape(shape)(smaller)
-    )
+    return in_shape(smaller, m.root.type.shape)
 
 
 def _spread(m: Match) -> tuple[int, tuple[int, ...], Tensor] | None:
@@ -118,11 +114,7 @@ def _spread(m: Match) -> tuple[int, tuple[int, ...], Tensor] | None:
     )
     kept = [n for k, n in enumerate(extents) if k not in _axes(m.root)]
     final = extents if _keeps(m.root) else tuple(kept)
-    return (
-        count,
-        rest,
-        base if equal_shapes(base.type.shape, final) else Reshape(final)(base),
-    )
+    return count, rest, in_shape(base, final)
 
 
 def _sum_of_broadcast(m: Match) -> Any:
@@ -165,12 +157,7 @@ def _same_along(m: Match) -> Any:
         return None
     total: Any = _refold(m.root.op, axes, True)(m.x)
     quotient = total / (m.y if not lead else Reshape(shape)(m.y))
-    wanted = m.root.type.shape
-    return (
-        quotient
-        if equal_shapes(quotient.type.shape, wanted)
-        else Reshape(wanted)(quotient)
-    )
+    return in_shape(quotient, m.root.type.shape)
 
 
 def _of_permuted(m: Match) -> Tensor | None:
@@ -192,8 +179,7 @@ def _of_reshaped(m: Match) -> Tensor | None:
     if len(_axes(m.root)) != m.y.type.ndim or m.root.type.axes:
         return None
     total: Tensor = _refold(m.root.op, tuple(range(m.x.type.ndim)), False)(m.x)
-    shape = m.root.type.shape
-    return total if equal_shapes(total.type.shape, shape) else Reshape(shape)(total)
+    return in_shape(total, m.root.type.shape)
 
 
 def _of_negative(m: Match) -> Any:
