@@ -164,6 +164,19 @@ def truncated_by_value(net: Net) -> None:
     net.seen.append(float(net.opt.step(loss)))
 
 
+def by_hand(net: Net) -> None:
+    for p, g in zip(net.own, td.grad(net.loss(), net.own), strict=True):
+        p.assign(p - 0.1 * g)
+    net.seen.append(float(net.own[0].numpy().sum()))
+
+
+def by_hand_and_evaluated(net: Net) -> None:
+    loss = net.loss()
+    for p, g in zip(net.own, td.grad(loss, net.own), strict=True):
+        p.assign(p - 0.1 * g)
+    net.seen += [float(x.sum()) for x in td.evaluate(loss, *net.own)]
+
+
 def counted(net: Net) -> None:
     net.norm.num_batches_tracked += 1.0
     net.seen.append(float(net.loss()))
@@ -176,14 +189,16 @@ SPELLINGS: dict[str, Callable[[Net], None]] = {
         *(logits_and_loss, as_function, normalized, normalized_and_looked_at),
         *(normalized_and_backward, normalized_twice),
         *(gradients, without_gradients, truncated, truncated_by_value, counted),
+        *(by_hand, by_hand_and_evaluated),
     )
 }
 
 
 def followed(net: Net) -> int:
     """How many runs went by a plan."""
-    steps = [x.plans.hits for x in net.step.traces.values() if x.plans is not None]
-    return int(net.opt._plans.hits + evaluate._plans.hits + sum(steps))
+    plans = [net.opt._plans, evaluate._plans, net.own[0].plans]
+    plans += [x.plans for x in net.step.traces.values()]
+    return sum(x.hits for x in plans if x is not None)
 
 
 def ran(spelling: Callable[[Net], None]) -> tuple[list[Any], list[float], int]:
