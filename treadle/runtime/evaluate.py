@@ -282,10 +282,10 @@ def work(wanted: list[Tensor]) -> tuple[list[Tensor], set[int]]:
 def settled(x: Operand) -> Tensor:
     """The node of a tensor, or of a Variable after the pending updates, evaluated."""
     if isinstance(x, Variable):
-        if top().pending:
-            run([])  # whoever else holds an update has it looked at as held
+        if x.persistent and top().pending:
+            run([])  # an update that is held would be looked at as held
         read = top().read(x)
-        if read.stored is None:
+        if top().pending or read.stored is None:
             run([read])
         return x.committed if read.stored is None else read
     node = x.node()
@@ -320,11 +320,11 @@ def evaluate(*tensors: Any) -> Any:
     leaves, structure = trees.flatten(tensors)
     variables = [x for x in leaves if isinstance(x, Variable)]
     nodes = [as_tensor(x) for x in leaves if not isinstance(x, Variable)]
-    if top().pending:
+    if top().pending and all(v.persistent for v in variables):
         run(nodes)
     read, rest = iter(top().read_all(variables)), iter(nodes)  # of one moment
     nodes = [next(read) if isinstance(x, Variable) else next(rest) for x in leaves]
-    if not all(x.stored is not None or read_part(x) for x in nodes):
+    if top().pending or not all(x.stored is not None or read_part(x) for x in nodes):
         run(nodes)
     # In a handler, while it is carried out, an update has none.
     nodes = [variable_of(x).committed if x.stored is None else x for x in nodes]  # type: ignore[union-attr]
