@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from treadle.base.caches import Cache
 from treadle.base.options import modes
-from treadle.graph.frame import top
+from treadle.graph.frame import TraceFrame, top
 from treadle.graph.look import assigned, look
 from treadle.graph.operators import Operand
 from treadle.graph.tensor import Tensor, watchers
@@ -105,17 +105,26 @@ def seen(
     ys: Sequence[Tensor], xs: Sequence[Operand] | None = None
 ) -> SeenResults | None:
     """The key of results that are derived by `xs`, or by all that is trained, with what
-    was recorded of it before; None without a key."""
+    was recorded of it before; None without a key. In a trace they are derived by what
+    it has made or read."""
     now, frame = modes.get(), top()
-    if frame.tracing or watchers or now.options.eager or not frame.alone():
+    if watchers or now.options.eager or not frame.alone():
+        return None
+    if isinstance(frame, TraceFrame) and not (xs and frame.has_made(xs)):
         return None
     pending = frame.pending
     wanted, more = _targets(xs, {x.serial for x in (*ys, *pending)}) if xs else ([], [])
     variables = tuple([isinstance(x, Variable) for x in xs or ()])
-    by = [] if xs is None or True in variables else [x.node() for x in xs]
+    one = frame.tracing or True not in variables  # version of each
+    by = [x.node() for x in xs] if xs is not None and one else []
     columns = look(ys, more, assigned(pending), True, pending, by=by)
     if columns is None:
         return None
+    if isinstance(frame, TraceFrame) and True in variables:
+        # What was there before the trace may come of other versions of them.
+        before = [x for x in columns.nodes if x.serial <= frame.start]
+        if any(x.inputs or variable_of(x) is not None for x in before):
+            return None
     places = None
     if xs is not None:
         roots = {x.serial: k for k, x in enumerate((*ys, *more, *pending))}

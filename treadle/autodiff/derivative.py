@@ -204,7 +204,8 @@ def recorded(
     groups = dependence.groups(targets)
     if not groups:
         return {}
-    if top().tracing or current().eager or dependence.computed_table:
+    inside = top().tracing and before is None
+    if inside or current().eager or dependence.computed_table:
         return pull(ys, gs, targets)
     chosen = []
     for k, nodes in sorted(groups.items()):

@@ -243,7 +243,6 @@ struct Datum {
 struct Written {
   size_t given = 0;
   int64_t form = OTHER;
-  bool traces = false;  // whether a trace would be another call
   std::vector<PyObject*> variables;  // or the number of an argument that is one
   std::vector<PyObject*> captured;
   std::vector<PyObject*> leaves;  // made anew, of the same values
@@ -386,7 +385,6 @@ PyObject* plan(PyObject*, PyObject* args) {
     PyErr_SetString(PyExc_ValueError, "a plan reads what is not there");
     return nullptr;
   }
-  own->traces = own->holds || !own->variables.empty();
   return made.release();
 }
 
@@ -619,9 +617,10 @@ PyObject* frame_of(PyObject* state) {
 }
 
 // The newest version of a Variable: one that was assigned and waits, or what is there,
-// which one of a class of its own may yet make.
-PyObject* newest(PyObject* variable, PyObject* versions) {
-  static PyObject* const committed = interned("committed");
+// which one of a class of its own may yet make; in a trace, what stands for it there.
+PyObject* newest(PyObject* variable, PyObject* frame, PyObject* versions) {
+  static PyObject *const committed = interned("committed"), *const node = interned("node");
+  if (states.tracing.of(frame) != Py_False) return PyObject_CallMethodNoArgs(variable, node);
   if (PyDict_GET_SIZE(versions)) {
     Ref id(PyLong_FromVoidPtr(variable));
     PyObject* waits = id ? PyDict_GetItemWithError(versions, id.get()) : nullptr;
@@ -633,7 +632,7 @@ PyObject* newest(PyObject* variable, PyObject* versions) {
 
 Answer holds(const Written& plan) {
   if (PyList_GET_SIZE(graph.watchers) || PyList_GET_SIZE(graph.holding)) return NO;
-  if (plan.traces) {
+  if (plan.holds) {  // in a trace it would be another call
     PyObject* state = own_state();
     if (!state) return RAISED;
     if (states.tracing.of(frame_of(state)) != Py_False) return NO;
@@ -753,13 +752,13 @@ PyObject* follow(const Written& plan, const Signature& call) {
   Site site;
   if (!state) return nullptr;
   Ref notes = Ref::to(states.notes.of(state));
-  Ref versions = Ref::to(states.versions.of(frame_of(state)));
+  Ref frame = Ref::to(frame_of(state)), versions = Ref::to(states.versions.of(frame.get()));
   if (!locate(site)) return nullptr;
   const bool plain = are_plain(notes.get());
   Values values;
   for (size_t k = 0; k < plan.given; k++) values.push(Py_NewRef(call.values[k]));
   for (PyObject* told : plan.variables) {
-    PyObject* version = newest(variable_of(told, call), versions.get());
+    PyObject* version = newest(variable_of(told, call), frame.get(), versions.get());
     if (!version) return nullptr;
     values.push(version);
   }

@@ -15,6 +15,7 @@ struct Known {
   PyTypeObject *update = nullptr, *cut = nullptr, *derivative = nullptr;
   PyTypeObject* row = nullptr;  // of a batched run
   PyTypeObject *tuple = nullptr, *resident = nullptr, *stand_in = nullptr;
+  PyTypeObject* argument = nullptr;
   PyObject *constant = nullptr, *literal = nullptr;  // ops
   PyObject *number = nullptr, *number_of = nullptr;  // of a type, of an op
   Slot op_number, type_number, committed, frozen, trainable;
@@ -26,11 +27,11 @@ Known known;
 PyObject* bind_look(PyObject*, PyObject* args) {
   Known k;
   PyObject* mark;
-  if (!PyArg_ParseTuple(args, "O!O!O!O!O!O!O!O!O!OOOOO", &PyType_Type, &k.op, &PyType_Type,
+  if (!PyArg_ParseTuple(args, "O!O!O!O!O!O!O!O!O!O!OOOOO", &PyType_Type, &k.op, &PyType_Type,
                         &k.type, &PyType_Type, &k.variable, &PyType_Type, &k.version,
                         &PyType_Type, &k.update, &PyType_Type, &k.cut, &PyType_Type,
                         &k.tuple, &PyType_Type, &k.resident, &PyType_Type, &k.stand_in,
-                        &k.constant, &k.literal, &k.number, &k.number_of, &mark))
+                        &PyType_Type, &k.argument, &k.constant, &k.literal, &k.number, &k.number_of, &mark))
     return nullptr;
   if (!k.op_number.find(reinterpret_cast<PyObject*>(k.op), "_number") ||
       !k.type_number.find(reinterpret_cast<PyObject*>(k.type), "_number") ||
@@ -56,7 +57,7 @@ PyObject* bind_look(PyObject*, PyObject* args) {
                   static_cast<void*>(k.update), static_cast<void*>(k.cut),
                   static_cast<void*>(k.tuple),
                   static_cast<void*>(k.resident), static_cast<void*>(k.stand_in),
-                  static_cast<void*>(k.constant),
+                  static_cast<void*>(k.argument), static_cast<void*>(k.constant),
                   static_cast<void*>(k.literal), static_cast<void*>(k.number),
                   static_cast<void*>(k.number_of), static_cast<void*>(mark)})
     Py_INCREF(static_cast<PyObject*>(x));
@@ -80,7 +81,7 @@ PyObject* bind_row(PyObject*, PyObject* kind) {
 
 // What begins the words of a node, beside a number (graph/look.py).
 enum Code { waiting, open, update, literal, data, carrying, fixed, trained, value,
-            carrying_value, own, constant, older };
+            carrying_value, own, constant, older, argument };
 constexpr int64_t codes = 16;
 
 // A number that only Python knows: of an op or a type.
@@ -136,6 +137,11 @@ class Looker {
       if (waits && serial <= ends_ && !root) {  // what it is made of leads to no target
         refused |= Py_TYPE(nodes.type.of(x)) != known.type;
         if (!refused) put(value, known.type_number, nodes.type.of(x));
+        continue;
+      }
+      if (waits && ends_ >= 0 && Py_TYPE(nodes.op.of(x)) == known.argument) {
+        refused |= Py_TYPE(nodes.type.of(x)) != known.type;
+        if (!refused) put(argument, known.type_number, nodes.type.of(x));
         continue;
       }
       bool opens = !waits && whole_ && PyTuple_GET_SIZE(inputs) && serial > floor_;

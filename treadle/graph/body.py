@@ -262,13 +262,20 @@ def trace(
     function: Callable[..., Sequence[Tensor]], types: Sequence[Type], name: str
 ) -> Trace:
     """Run `function` on arguments of these types and keep the graph it builds."""
+    return close(*traced(function, types, name))
+
+
+def traced(
+    function: Callable[..., Sequence[Tensor]], types: Sequence[Type], name: str
+) -> tuple[TraceFrame, list[Tensor], list[Tensor]]:
+    """The frame of a trace, its arguments and what `function` builds of them."""
     frame = TraceFrame(name)
     arguments = [Tensor(Argument(k), (), t) for k, t in enumerate(types)]
     for argument in arguments:
         argument.mark = {"trace": name}
     with pushed(frame):
         outputs = list(function(*arguments))
-    return close(frame, arguments, outputs)
+    return frame, arguments, outputs
 
 
 def close(frame: TraceFrame, arguments: list[Tensor], outputs: list[Tensor]) -> Trace:

@@ -6,11 +6,11 @@ import _signal  # type: ignore[import-not-found]
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
-from types import FrameType
+from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
 from treadle.base.locks import lock
@@ -22,6 +22,7 @@ from treadle.graph.tensor import Notes, Tensor, track, watchers
 from treadle.graph.thread import Frame, local, thread_state
 
 if TYPE_CHECKING:
+    from treadle.graph.operators import Operand
     from treadle.graph.variable import Variable
 
 __all__ = [
@@ -42,10 +43,20 @@ def _depth() -> int:
     return depth
 
 
-def in_handler(depth: int = 0) -> bool:
+def in_handler(depth: int = 0, plain: dict[int, CodeType] | None = None) -> bool:
     """Return True if a signal handler is running, called by a frame so deep or deeper:
-    what it does has nothing to do with what it has interrupted."""
+    what it does has nothing to do with what it has interrupted. Code that was looked at
+    before and is that of no handler is `plain`, by id: hashing code takes long."""
     if threading.current_thread() is not threading.main_thread():
+        return False
+    running: dict[int, CodeType] = {}
+    at: FrameType | None = sys._getframe()
+    for _ in range(_depth() - depth):
+        if at is None:
+            break
+        running[id(at.f_code)] = at.f_code
+        at = at.f_back
+    if plain is not None and running.keys() <= plain.keys():
         return False
     codes = set()
     for handler in set(map(_getsignal, range(1, signal.NSIG))):
@@ -53,37 +64,39 @@ def in_handler(depth: int = 0) -> bool:
             handler = handler.func
         if callable(handler):
             function = handler if hasattr(handler, "__code__") else handler.__call__
-            codes.add(getattr(function, "__code__", None))
-    codes.discard(None)
-    at: FrameType | None = sys._getframe()
-    for _ in range(_depth() - depth):
-        if at is None or at.f_code in codes:
-            return at is not None
-        at = at.f_back
-    return False
+            codes.add(id(getattr(function, "__code__", None)))
+    found = not codes.isdisjoint(running)
+    if plain is not None and not found:
+        plain |= running
+    return found
 
 
 class TraceFrame(Frame):
     """A frame in which Variables are read as arguments of the traced body."""
 
-    __slots__ = ("depth", "name", "reads", "start")
+    __slots__ = ("depth", "name", "plain", "reads", "start")
 
     def __init__(self, name: str) -> None:
         super().__init__()
         self.tracing = True
         self.name = name
         self.depth = _depth() - 4  # of who opens it, by `tracing` or in a trace
+        self.plain: dict[int, CodeType] = {}
         self.start = newest_serial()
         self.reads: dict[int, tuple[Variable, Tensor]] = {}
 
     def record(self, variable: Variable, update: Tensor) -> None:
-        if in_handler(self.depth):
+        if in_handler(self.depth, self.plain):
             thread_state().frames[0].record(variable, update)
         else:
             super().record(variable, update)
 
+    def has_made(self, xs: Iterable[Operand]) -> bool:
+        """Return True if all of these are nodes of this trace, which assigns nothing."""
+        return not self.versions and all(x.node().serial > self.start for x in xs)
+
     def read(self, variable: Variable) -> Tensor:
-        if in_handler(self.depth):
+        if in_handler(self.depth, self.plain):
             return thread_state().frames[0].read(variable)
         known = self.versions.get(id(variable))
         if known is not None:
@@ -99,7 +112,7 @@ def top() -> Frame:
     """The frame that reads and assignments of this thread go to."""
     frames = local.state.frames
     frame = frames[-1]
-    if frame.tracing and in_handler(getattr(frame, "depth", 0)):
+    if isinstance(frame, TraceFrame) and in_handler(frame.depth, frame.plain):
         return frames[0]
     return frame
 

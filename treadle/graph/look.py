@@ -13,7 +13,7 @@ from treadle.base.types import TupleType, Type
 from treadle.core import native
 from treadle.graph import serials
 from treadle.graph.claim import StandIn
-from treadle.graph.leaves import CONSTANT, LITERAL, Cut, Version
+from treadle.graph.leaves import CONSTANT, LITERAL, Argument, Cut, Version
 from treadle.graph.marks import NO_GRAD, PART
 from treadle.graph.numbers import number, number_of, number_of_type
 from treadle.graph.op import Op
@@ -39,9 +39,9 @@ _RECIPE = {"carried", "program"}  # the marks of what has run
 # the Variable of an update; the type of what is written in the program, whose bytes
 # follow; of data, and of what trained Variables lie behind; of a version that is fixed
 # or trained; of a value; a Variable of the caller; an op without gradients;
-# or an older version of a Variable of the caller.
+# an older version of a Variable of the caller; or an argument of a trace.
 WAITS, OPEN, UPDATE, WRITTEN, DATA, CARRYING, FIXED, TRAINED = range(8)
-VALUE, CARRYING_VALUE, OWN, WITHOUT, OLDER = range(8, 13)
+VALUE, CARRYING_VALUE, OWN, WITHOUT, OLDER, ARGUMENT = range(8, 14)
 CODES = 16
 _assigned = itertools.count()  # Variables so far
 
@@ -100,6 +100,15 @@ def look(
         return None
     nodes, others, held, key = seen
     return Look(nodes, wanted, [*updates], others, held, key)
+
+
+def look_inside(asked: Sequence[Tensor], start: int) -> Look | None:
+    """How what a trace has made since the serial `start` looks: arguments, what was
+    there before, and data are its leaves."""
+    if is_grown(asked) or any(y.serial <= start for y in asked):
+        return None
+    seen = _look([*asked], len(asked), 0, {}, False, False, MOST, start)
+    return None if seen is None else Look(seen[0], len(asked), [], *seen[1:])
 
 
 def is_grown(asked: Sequence[Tensor]) -> bool:
@@ -176,6 +185,10 @@ def _read(roots: list[Tensor], asked: int, updates: int, owned: Owned, derived: 
         ended = node.serial <= ends and (k in unread or k >= len(roots))
         waits = node.stored is None and not ended
         marked = node.mark is not None and node.mark is not NO_GRAD
+        if waits and ends >= 0 and type(node.op) is Argument:
+            refused = refused or not isinstance(node.type, Type)
+            words += [] if refused else [number_of_type(node.type) * CODES + ARGUMENT]
+            continue
         if (waits and (marked or not node.inputs)) or k >= most:
             return None
         part = whole and not waits and node.mark is PART
@@ -390,6 +403,6 @@ _look = _looked if native is None else native.look
 if native is not None:
     native.bind_look(
         *(Op, Type, Variable, Version, Update, Cut, TupleType, Resident),
-        StandIn,
+        *(StandIn, Argument),
         *(CONSTANT, LITERAL, number_of_type, number_of, PART),
     )

@@ -70,9 +70,9 @@ class _Recorded(Called):
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Run the function, and put down what it made, the second time."""
-        frame = thread_state().frames[-1]  # a handler's call in a trace may be as long
+        frame = thread_state().frames[-1]
         things = (*args, *kwargs.values())
-        busy = watchers or holding or frame.tracing
+        busy = watchers or holding
         if frame.versions and not busy:  # Variables are read as what was assigned
             busy = any(id(x) in frame.versions for x in things_of(things))
         key = None
@@ -116,7 +116,7 @@ def _meet(args: Iterable[Any]) -> bool:
     tell which."""
     things = list(things_of(args))
     nodes = {x.serial for x in things if isinstance(x, Tensor)}
-    read = {id(x): x.committed.serial for x in things if isinstance(x, Variable)}
+    read = {id(x): x.node().serial for x in things if isinstance(x, Variable)}
     return len(nodes.union(read.values())) < len(nodes) + len(read)
 
 
@@ -160,7 +160,7 @@ def _plan(args: Sequence[Any], result: Any, start: int, key: bytes) -> NodePlan 
     numbers = [k for k, x in enumerate(operands) if not isinstance(x, Operand)]
     data: list[tuple[int, Any]] = []
     for n, k in enumerate(variables, len(operands)):
-        place.setdefault(operands[k].committed.serial, n)
+        place.setdefault(operands[k].node().serial, n)
     results = result if type(result) in (tuple, list) else (result,)
     if not all(type(y) in TENSORS for y in results):
         return None

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from treadle.base.caches import Cache
+from treadle.base.options import current
 from treadle.base.types import Type
 from treadle.graph.body import Body
 from treadle.graph.frame import apart
-from treadle.graph.leaves import Argument
+from treadle.graph.leaves import LITERAL, Argument, Draw
+from treadle.graph.look import look_inside
 from treadle.graph.op import Op
 from treadle.graph.operators import functions
 from treadle.graph.serials import newest_serial
-from treadle.graph.tensor import Tensor
-from treadle.graph.traversal import reach
+from treadle.graph.tensor import Tensor, remade
+from treadle.graph.traversal import reach, rebuild
 
 HasRows = Sequence[bool]
+KNOWN = 256  # functions whose nodes for rows are kept
 
 
 def row_count(has_rows: HasRows, xs: Sequence[Tensor]) -> int:
@@ -128,7 +132,12 @@ def batched(body: Body, has_rows: HasRows, n: int) -> Body | None:
     return body.memo[key]
 
 
-def _batched(body: Body, has_rows: HasRows, n: int) -> Body | None:
+def _batched(
+    body: Body,
+    has_rows: HasRows,
+    n: int,
+    otherwise: Callable[..., Tensor | None] = lambda op, has_rows, *xs: None,
+) -> Body | None:
     arguments, rows = list(body.arguments), set()
     for k, (x, g) in enumerate(zip(body.arguments, has_rows, strict=True)):
         if g:
@@ -138,11 +147,105 @@ def _batched(body: Body, has_rows: HasRows, n: int) -> Body | None:
             rows.add(x.serial)
     pairs = zip(body.arguments, arguments, strict=True)
     values = {x.serial: argument for x, argument in pairs}
-    if follow(body.outputs, values, rows) is not None:
+    if follow(body.outputs, values, rows, otherwise) is not None:
         return None
     return Body(
         f"{body.name} by rows", arguments, rows_made(body.outputs, values, rows, n)
     )
+
+
+@dataclass(frozen=True)
+class RowsPlan:
+    """The nodes that come of a function done for rows, by the places of what they read:
+    first its inputs, then `leaves` of which each is made anew, then the steps. Of these
+    each has an op, what it reads, a type, the place of the node of the function whose
+    line it has, and a mark."""
+
+    leaves: tuple[Tensor, ...]
+    steps: tuple[tuple[Op, tuple[int, ...], Any, int, Any], ...]
+    results: tuple[int, ...]
+
+    def made(self, inputs: Sequence[Tensor], nodes: Sequence[Tensor]) -> list[Tensor]:
+        """The results for these inputs, of a function that has made these nodes."""
+        values = [*inputs, *[Tensor(x.op, (), x.type, x.stored) for x in self.leaves]]
+        for op, places, type_, at, mark in self.steps:
+            read = tuple([values[k] for k in places])
+            node = remade(nodes[at], op, read, type_)
+            if mark is not None:
+                node.mark = mark
+            values.append(node)
+        return [values[k] for k in self.results]
+
+
+_plans: Cache[Any, RowsPlan | None] = Cache("functions of rows", KNOWN)
+
+
+def known_rows(
+    outputs: Sequence[Tensor],
+    start: int,
+    rows: Container[int],
+    stand_in: Mapping[int, Tensor],
+    n: int,
+    otherwise: Callable[..., Tensor | None],
+) -> list[Tensor] | None:
+    """What a function that was traced from the serial `start` on comes to for n rows, by
+    how it looks; None where a trace is to be closed for that.
+
+    By serial, `rows` are the arguments that have a row each, and `stand_in` tells what
+    an argument becomes.
+    """
+    seen = look_inside(outputs, start)
+    if seen is None:
+        return None
+    nodes = seen.nodes
+    leaves = [
+        k
+        for k, x in enumerate(nodes)
+        if (x.serial <= start or not x.inputs) and x.op is not LITERAL
+    ]
+    has_rows = tuple([nodes[k].serial in rows for k in leaves])
+    key = seen.key, current().compilation, n, has_rows
+    plan: RowsPlan | bool | None = _plans.get(key, False)
+    if isinstance(plan, bool):
+        with apart():  # it is made for all later calls, whatever scope this one is in
+            plan = _planned(nodes, outputs, leaves, has_rows, n, otherwise)
+        _plans[key] = plan
+    if plan is None:
+        return None
+    leaf_nodes = [nodes[k] for k in leaves]
+    return plan.made([stand_in.get(x.serial, x) for x in leaf_nodes], nodes)
+
+
+def _planned(
+    nodes: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    leaves: Sequence[int],
+    has_rows: HasRows,
+    n: int,
+    otherwise: Callable[..., Tensor | None],
+) -> RowsPlan | None:
+    """The plan of a function that has made these nodes; None of one that draws."""
+    if any(isinstance(nodes[k].op, Draw) for k in leaves):
+        return None
+    arguments = [Tensor(Argument(j), (), nodes[k].type) for j, k in enumerate(leaves)]
+    pairs = [(nodes[k], x) for k, x in zip(leaves, arguments, strict=True)]
+    for node, x in pairs:
+        x.mark = node.mark
+    body = Body("rows", arguments, rebuild(outputs, {k.serial: x for k, x in pairs}))
+    made = _batched(body, has_rows, n, otherwise)
+    assert made is not None  # each op is done in some way
+    place = {x.serial: k for k, x in enumerate(made.arguments)}
+    rest = [x for x in made.nodes if x.serial not in place]
+    anew = [x for x in rest if not x.inputs]
+    rest = [x for x in rest if x.inputs]
+    place |= {x.serial: k for k, x in enumerate((*anew, *rest), len(place))}
+    lines = {x.origin: k for k, x in enumerate(nodes)}
+    steps = []
+    for x in rest:
+        read = tuple([place[y.serial] for y in x.inputs])
+        steps.append((x.op, read, x.type, lines.get(x.origin, 0), x.mark))
+    results = tuple([place[y.serial] for y in made.outputs])
+    return RowsPlan(tuple(anew), tuple(steps), results)
 
 
 def rows_made(

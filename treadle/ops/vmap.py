@@ -9,10 +9,10 @@ from typing import Any
 from treadle.base import trees
 from treadle.base.errors import ArgumentError, AxisError, ShapeError, TreadleError
 from treadle.base.types import Axis, Type, resolve_axis
-from treadle.graph.body import Trace, trace
+from treadle.graph.body import Trace, close, traced
 from treadle.graph.leaves import as_tensor, draw_node
 from treadle.graph.op import Op
-from treadle.graph.rows import follow, rows_made
+from treadle.graph.rows import follow, known_rows, rows_made
 from treadle.graph.tensor import Tensor
 from treadle.ops.call import called
 from treadle.ops.families import outputs_of
@@ -51,14 +51,11 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Any:
     def mapped(*args: Any) -> Any:
         try:
             rows = _Rows(args, in_axes)
-            result, traced = rows.traced(f)
-            results = rows.done(traced)
+            result, outputs, results = rows.done(f)
             places = _places(out_axes, result)
             leaves = [
                 rows.placed(y, one.type, place)
-                for y, one, place in zip(
-                    results, traced.body.outputs, places, strict=True
-                )
+                for y, one, place in zip(results, outputs, places, strict=True)
             ]
         except TreadleError as error:
             raise error.located("vmap") from None
@@ -136,8 +133,9 @@ class _Rows:
         self.types.append(Type(shape, t.dtype, names if names and any(names) else None))
         self.operands.append(moveaxis(unname(x), k, 0))
 
-    def traced(self, f: Callable[..., Any]) -> tuple[Any, Trace]:
-        """The results of f for one row, and the trace of it."""
+    def done(self, f: Callable[..., Any]) -> tuple[Any, list[Tensor], list[Tensor]]:
+        """The results of f for one row, the tensors in them, and these for all rows."""
+        assert self.count is not None
         result: list[Any] = []
 
         def run(*rows: Tensor) -> list[Tensor]:
@@ -147,11 +145,21 @@ class _Rows:
             result[:] = [f(*trees.unflatten(self.structure, leaves))]
             return [as_tensor(y) for y in trees.flatten(result[0])[0]]
 
-        traced = trace(run, self.types, getattr(f, "__name__", "vmap"))
-        refuse_assignment([v for v, _ in traced.assigned], "vmap")
-        return result[0], traced
+        frame, arguments, outputs = traced(
+            run, self.types, getattr(f, "__name__", "vmap")
+        )
+        refuse_assignment([x.op.variable for x in frame.versions.values()], "vmap")  # type: ignore[attr-defined]
+        pairs = zip(arguments, self.operands, strict=True)
+        inputs = {x.serial: operand for x, operand in pairs}
+        rows = inputs.keys() | ()
+        inputs |= {x.serial: v.node() for v, x in frame.reads.values()}
+        known = rows, inputs, self.count, one_by_one
+        results = known_rows(outputs, frame.start, *known)
+        if results is None:
+            results = self._closed(close(frame, arguments, outputs))
+        return result[0], outputs, results
 
-    def done(self, traced: Trace) -> list[Tensor]:
+    def _closed(self, traced: Trace) -> list[Tensor]:
         """The outputs of the body for all rows; each row has draws of its own."""
         assert self.count is not None
         body = traced.body
