@@ -76,6 +76,14 @@ class SeenResults:
         result = derivative.op, derivative.type, places, kept, positions, single
         _known[self.key] = KnownDerivative(*result)
 
+    def note_rows(self, loop: Tensor, given: int) -> None:
+        """Remember the loop that computes all rows, which reads what these results are
+        computed from, but for what it is `given` first."""
+        places = [self.place.get(x.serial, -1) for x in loop.inputs[given:]]
+        if -1 not in places:
+            result = loop.op, loop.type, places
+            _known[self.key] = KnownDerivative(*result, [], [], False)
+
 
 def _variables(
     known: KnownDerivative, targets: Sequence[Tensor], chosen: Sequence[bool]
@@ -101,12 +109,18 @@ def _has_versions(group: TargetGroup) -> bool:
     return len({x.serial for x in nodes}) > 1
 
 
+def _have_versions(nodes: Sequence[Tensor]) -> bool:
+    """Return True if some nodes are several versions of a Variable."""
+    of = [id(v) for x in nodes if (v := variable_of(x)) is not None]
+    return len(set(of)) < len(of)
+
+
 def seen(
-    ys: Sequence[Tensor], xs: Sequence[Operand] | None = None
+    ys: Sequence[Tensor], xs: Sequence[Operand] | None = None, rows: bool = False
 ) -> SeenResults | None:
     """The key of results that are derived by `xs`, or by all that is trained, with what
     was recorded of it before; None without a key. In a trace they are derived by what
-    it has made or read."""
+    it has made or read. All `rows` of a Jacobian are known apart from a derivative."""
     now, frame = modes.get(), top()
     if watchers or now.options.eager or not frame.alone():
         return None
@@ -129,14 +143,17 @@ def seen(
     if xs is not None:
         roots = {x.serial: k for k, x in enumerate((*ys, *more, *pending))}
         places = tuple([roots[n] for n in wanted])
-    key = columns.key, now.options.compilation, bool(now.no_grad), places, variables
+    around = now.options.compilation, bool(now.no_grad), rows
+    key = columns.key, *around, places, variables
     known, nodes = _known.get(key), columns.nodes
+    if rows and not by and _have_versions(nodes):
+        return None
     if known is None or isinstance(known, str):
         place = {x.serial: k for k, x in enumerate(nodes)}
         return SeenResults(key, place, not by, late=known == LATE)
     _known.renew(key)
     targets = [nodes[n] for n in known.places]
-    if by:
+    if by or rows:
         return SeenResults(key, {}, False, known, targets)
     of = _variables(known, targets, variables)
     if len(set(map(id, of))) < len(of):  # they are two versions of one

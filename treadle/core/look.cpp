@@ -140,8 +140,8 @@ class Looker {
         continue;
       }
       if (waits && ends_ >= 0 && Py_TYPE(nodes.op.of(x)) == known.argument) {
-        refused |= Py_TYPE(nodes.type.of(x)) != known.type;
-        if (!refused) put(argument, known.type_number, nodes.type.of(x));
+        if (Py_TYPE(nodes.type.of(x)) != known.type) return Result::otherwise;
+        put(argument, known.type_number, nodes.type.of(x));
         continue;
       }
       bool opens = !waits && whole_ && PyTuple_GET_SIZE(inputs) && serial > floor_;

@@ -92,7 +92,7 @@ class TraceFrame(Frame):
             super().record(variable, update)
 
     def has_made(self, xs: Iterable[Operand]) -> bool:
-        """Return True if all of these are nodes of this trace, which assigns nothing."""
+        """Whether all of these are nodes of this trace, which assigns nothing."""
         return not self.versions and all(x.node().serial > self.start for x in xs)
 
     def read(self, variable: Variable) -> Tensor:

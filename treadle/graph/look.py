@@ -81,34 +81,27 @@ def look(
     updates: Sequence[Tensor] = (),
     whole: bool = False,
     by: Sequence[Tensor] = (),
+    start: int = -1,
 ) -> Look | None:
     """How the graph below what is asked for, and below `more` that its run reads and
     the `updates` that wait for it, looks; None if there is more to its run than these.
 
     Nodes are numbered as they are found from these roots. With `derived` a derivative
     is taken: then, and if it is to be the `whole`, that goes on behind values; where it
-    is `by` some nodes, to the oldest of these. Of the Variables in `owned` it matters
+    is `by` some nodes, to the oldest of these. Of what a trace has made arguments and
+    what is no newer than its `start` are leaves. Of the Variables in `owned` it matters
     which they are.
     """
     if is_grown(asked):
         return None
     roots, wanted, waiting = [*asked, *more, *updates], len(asked), len(updates)
-    ends = (oldest(by), oldest_data(by)) if by else ()
+    ends = (oldest(by), oldest_data(by)) if by else (start,)
     whole = whole or derived
     seen = _look(roots, wanted, waiting, owned, whole, derived, MOST, *ends)
     if seen is None:
         return None
     nodes, others, held, key = seen
     return Look(nodes, wanted, [*updates], others, held, key)
-
-
-def look_inside(asked: Sequence[Tensor], start: int) -> Look | None:
-    """How what a trace has made since the serial `start` looks: arguments, what was
-    there before, and data are its leaves."""
-    if is_grown(asked) or any(y.serial <= start for y in asked):
-        return None
-    seen = _look([*asked], len(asked), 0, {}, False, False, MOST, start)
-    return None if seen is None else Look(seen[0], len(asked), [], *seen[1:])
 
 
 def is_grown(asked: Sequence[Tensor]) -> bool:
@@ -186,8 +179,7 @@ def _read(roots: list[Tensor], asked: int, updates: int, owned: Owned, derived: 
         waits = node.stored is None and not ended
         marked = node.mark is not None and node.mark is not NO_GRAD
         if waits and ends >= 0 and type(node.op) is Argument:
-            refused = refused or not isinstance(node.type, Type)
-            words += [] if refused else [number_of_type(node.type) * CODES + ARGUMENT]
+            words.append(number_of_type(node.type) * CODES + ARGUMENT)
             continue
         if (waits and (marked or not node.inputs)) or k >= most:
             return None

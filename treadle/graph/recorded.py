@@ -72,7 +72,7 @@ class _Recorded(Called):
         """Run the function, and put down what it made, the second time."""
         frame = thread_state().frames[-1]
         things = (*args, *kwargs.values())
-        busy = watchers or holding
+        busy = bool(watchers or holding)
         if frame.versions and not busy:  # Variables are read as what was assigned
             busy = any(id(x) in frame.versions for x in things_of(things))
         key = None

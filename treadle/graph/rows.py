@@ -12,7 +12,7 @@ from treadle.base.types import Type
 from treadle.graph.body import Body
 from treadle.graph.frame import apart
 from treadle.graph.leaves import LITERAL, Argument, Draw
-from treadle.graph.look import look_inside
+from treadle.graph.look import look
 from treadle.graph.op import Op
 from treadle.graph.operators import functions
 from treadle.graph.serials import newest_serial
@@ -188,13 +188,15 @@ def known_rows(
     n: int,
     otherwise: Callable[..., Tensor | None],
 ) -> list[Tensor] | None:
-    """What a function that was traced from the serial `start` on comes to for n rows, by
-    how it looks; None where a trace is to be closed for that.
+    """What a function that was traced from the serial `start` on comes to for n rows,
+    by how it looks; None where a trace is to be closed for that.
 
     By serial, `rows` are the arguments that have a row each, and `stand_in` tells what
     an argument becomes.
     """
-    seen = look_inside(outputs, start)
+    if any(y.serial <= start for y in outputs):
+        return None
+    seen = look(outputs, (), {}, False, start=start)
     if seen is None:
         return None
     nodes = seen.nodes
