@@ -209,7 +209,7 @@ def recorded(
         return pull(ys, gs, targets)
     chosen = []
     for k, nodes in sorted(groups.items()):
-        reads = _reads(nodes, dependence)
+        reads = [] if top().tracing else _reads(nodes, dependence)
         chosen.append(TargetGroup(k, reads or nodes, bool(reads)))
     # Other derivatives that it goes on through are written out where it is.
     inner = _as_recorded(chosen, dependence)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Container, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -143,11 +143,13 @@ def written_derivatives(
     replaced: dict[int, Tensor] | None = None,
     targets: Container[int] = (),
     bare: bool = False,
+    anew: bool = False,
 ) -> dict[int, Tensor]:
     """The nodes that stand for others, by serial, once derivatives are written out.
 
     Those that are `targets` are not one, though they come to the same. If they are to
-    be `bare`, results have no values or names, but end derivatives as before.
+    be `bare`, results have no values or names, but end derivatives as before. All are
+    made `anew`, or those alone that read what was written out.
     """
     replaced = {} if replaced is None else replaced
     results: dict[int, list[Tensor]] = {}
@@ -172,7 +174,7 @@ def written_derivatives(
             if alone:
                 result = _copied(result.op, result.inputs, node)
             replaced[node.serial] = result
-        elif any(x.serial in replaced for x in node.inputs):
+        elif (anew and node.inputs) or any(x.serial in replaced for x in node.inputs):
             inputs = tuple(replaced.get(x.serial, x) for x in node.inputs)
             replaced[node.serial] = _copied(node.op, inputs, node)
     return replaced
@@ -200,6 +202,24 @@ def derived(
     wanted = [n for n in nodes if n.serial in keep and type(n.op) is not Derivative]
     serials = {n.serial: replaced.get(n.serial, n).serial for n in wanted}
     return pending([replaced.get(n.serial, n) for n in wanted]), serials
+
+
+@provide
+def written_in_order(
+    roots: Sequence[Tensor], outside: Callable[[Tensor], bool]
+) -> list[Tensor]:
+    """What a trace has made with each Derivative written out where it was recorded.
+
+    What came after it comes after what it stands for, as cotangents are summed in the
+    order of nodes.
+    """
+    nodes = [x for x in reach(roots, outside) if not outside(x)]
+    places = (k for k, x in enumerate(nodes) if type(x.op) is Derivative)
+    first = next(places, None)
+    if first is None:
+        return list(roots)
+    replaced = written_derivatives(nodes[first:], anew=True)
+    return [replaced.get(root.serial, root) for root in roots]
 
 
 @provide

@@ -293,6 +293,7 @@ def close(frame: TraceFrame, arguments: list[Tensor], outputs: list[Tensor]) -> 
         source = node.inputs[0] if several else node
         return source.serial < frame.start and node.serial not in argument_serials
 
+    everything = functions.written_in_order(everything, outside)
     nodes = reach(everything, outside)
     captured = [n for n in nodes if outside(n)]
     draws = [n for n in nodes if isinstance(n.op, Draw) and not outside(n)]

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from treadle.base.boundary import guarded
+from treadle.base.dtypes import float32, float64
 from treadle.base.errors import TreadleError
 from treadle.base.types import Type
 from treadle.graph.calls import PLANS, SINGLE, Called, NodePlan, PlanStep
@@ -193,6 +194,9 @@ def _plan(args: Sequence[Any], result: Any, start: int, key: bytes) -> NodePlan 
         steps.append(PlanStep(node.op, read, node.type))
     if any(y.serial not in place for y in results):
         return None
+    narrow = any(operands[k].type.dtype is float32 for k in variables)
+    if narrow and any(getattr(y.type, "dtype", None) is float64 for y in steps):
+        return None  # each call warns
     form = SINGLE if isinstance(result, Tensor) else told_as(result)
     return NodePlan(
         len(operands),

@@ -132,12 +132,7 @@ def batched(body: Body, has_rows: HasRows, n: int) -> Body | None:
     return body.memo[key]
 
 
-def _batched(
-    body: Body,
-    has_rows: HasRows,
-    n: int,
-    otherwise: Callable[..., Tensor | None] = lambda op, has_rows, *xs: None,
-) -> Body | None:
+def _batched(body: Body, has_rows: HasRows, n: int) -> Body | None:
     arguments, rows = list(body.arguments), set()
     for k, (x, g) in enumerate(zip(body.arguments, has_rows, strict=True)):
         if g:
@@ -147,7 +142,7 @@ def _batched(
             rows.add(x.serial)
     pairs = zip(body.arguments, arguments, strict=True)
     values = {x.serial: argument for x, argument in pairs}
-    if follow(body.outputs, values, rows, otherwise) is not None:
+    if follow(body.outputs, values, rows) is not None:
         return None
     return Body(
         f"{body.name} by rows", arguments, rows_made(body.outputs, values, rows, n)
@@ -210,7 +205,7 @@ def known_rows(
     plan: RowsPlan | bool | None = _plans.get(key, False)
     if isinstance(plan, bool):
         with apart():  # it is made for all later calls, whatever scope this one is in
-            plan = _planned(nodes, outputs, leaves, has_rows, n, otherwise)
+            plan = _planned(nodes, outputs, start, leaves, has_rows, n, otherwise)
         _plans[key] = plan
     if plan is None:
         return None
@@ -221,6 +216,7 @@ def known_rows(
 def _planned(
     nodes: Sequence[Tensor],
     outputs: Sequence[Tensor],
+    start: int,
     leaves: Sequence[int],
     has_rows: HasRows,
     n: int,
@@ -229,25 +225,38 @@ def _planned(
     """The plan of a function that has made these nodes; None of one that draws."""
     if any(isinstance(nodes[k].op, Draw) for k in leaves):
         return None
-    arguments = [Tensor(Argument(j), (), nodes[k].type) for j, k in enumerate(leaves)]
-    pairs = [(nodes[k], x) for k, x in zip(leaves, arguments, strict=True)]
-    for node, x in pairs:
-        x.mark = node.mark
-    body = Body("rows", arguments, rebuild(outputs, {k.serial: x for k, x in pairs}))
-    made = _batched(body, has_rows, n, otherwise)
-    assert made is not None  # each op is done in some way
-    place = {x.serial: k for k, x in enumerate(made.arguments)}
-    rest = [x for x in made.nodes if x.serial not in place]
-    anew = [x for x in rest if not x.inputs]
-    rest = [x for x in rest if x.inputs]
-    place |= {x.serial: k for k, x in enumerate((*anew, *rest), len(place))}
+    read = [nodes[k] for k in leaves]
+    outputs = functions.written_in_order(outputs, lambda x: x.serial <= start)
+    captured = [x for x in read if x.serial <= start]
+    copies = {x.serial: _argument(x, x.type) for x in captured}
+    outputs = rebuild(outputs, copies)  # first, as where a trace is closed
+    values, rows = dict[int, Tensor](), set[int]()
+    for node, g in zip(read, has_rows, strict=True):
+        t = Type((n, *node.type.shape), node.type.dtype) if g else node.type
+        serial = copies.get(node.serial, node).serial
+        values[serial] = _argument(node, t)
+        rows |= {serial} if g else set()
+    arguments = list(values.values())
+    follow(outputs, values, rows, otherwise)
+    results = rows_made(outputs, values, rows, n)
+    place = {x.serial: k for k, x in enumerate(arguments)}
+    made = [x for x in reach(results) if x.serial not in place]
+    anew = [x for x in made if not x.inputs]
+    made = [x for x in made if x.inputs]
+    place |= {x.serial: k for k, x in enumerate((*anew, *made), len(place))}
     lines = {x.origin: k for k, x in enumerate(nodes)}
     steps = []
-    for x in rest:
-        read = tuple([place[y.serial] for y in x.inputs])
-        steps.append((x.op, read, x.type, lines.get(x.origin, 0), x.mark))
-    results = tuple([place[y.serial] for y in made.outputs])
-    return RowsPlan(tuple(anew), tuple(steps), results)
+    for x in made:
+        places = tuple([place[y.serial] for y in x.inputs])
+        steps.append((x.op, places, x.type, lines.get(x.origin, 0), x.mark))
+    return RowsPlan(tuple(anew), tuple(steps), tuple([place[y.serial] for y in results]))
+
+
+def _argument(like: Tensor, t: Type) -> Tensor:
+    """What stands for a node in a plan."""
+    argument = Tensor(Argument(-1), (), t)
+    argument.mark = like.mark
+    return argument
 
 
 def rows_made(
