@@ -11,13 +11,13 @@ from treadle.base.options import current
 from treadle.base.types import Type
 from treadle.graph.body import Body
 from treadle.graph.frame import apart
-from treadle.graph.leaves import LITERAL, Argument, Draw
+from treadle.graph.leaves import LITERAL, Argument, Draw, draw_node
 from treadle.graph.look import look
 from treadle.graph.op import Op
 from treadle.graph.operators import functions
 from treadle.graph.serials import newest_serial
 from treadle.graph.tensor import Tensor, remade
-from treadle.graph.traversal import reach, rebuild
+from treadle.graph.traversal import by_serial, reach, rebuild
 
 HasRows = Sequence[bool]
 KNOWN = 256  # functions whose nodes for rows are kept
@@ -172,7 +172,7 @@ class RowsPlan:
         return [values[k] for k in self.results]
 
 
-_plans: Cache[Any, RowsPlan | None] = Cache("functions of rows", KNOWN)
+_plans: Cache[Any, RowsPlan] = Cache("functions of rows", KNOWN)
 
 
 def known_rows(
@@ -195,37 +195,31 @@ def known_rows(
     if seen is None:
         return None
     nodes = seen.nodes
-    leaves = [
-        k
-        for k, x in enumerate(nodes)
-        if (x.serial <= start or not x.inputs) and x.op is not LITERAL
-    ]
-    has_rows = tuple([nodes[k].serial in rows for k in leaves])
+    read = [x for x in nodes if x.serial <= start or not x.inputs]
+    read = [x for x in read if x.op is not LITERAL]
+    drawn = [x for x in read if isinstance(x.op, Draw) and x.serial > start]
+    lead = {x.serial: (n, *x.type.shape[:-1]) for x in sorted(drawn, key=by_serial)}
+    has_rows = tuple([x.serial in rows or x.serial in lead for x in read])
     key = seen.key, current().compilation, n, has_rows
-    plan: RowsPlan | bool | None = _plans.get(key, False)
-    if isinstance(plan, bool):
-        with apart():  # it is made for all later calls, whatever scope this one is in
-            plan = _planned(nodes, outputs, start, leaves, has_rows, n, otherwise)
-        _plans[key] = plan
+    plan = _plans.get(key)
     if plan is None:
-        return None
-    leaf_nodes = [nodes[k] for k in leaves]
-    return plan.made([stand_in.get(x.serial, x) for x in leaf_nodes], nodes)
+        with apart():  # it is made for all later calls, whatever scope this one is in
+            plan = _planned(nodes, outputs, start, read, has_rows, n, otherwise)
+        _plans[key] = plan
+    inputs = {**stand_in, **{k: draw_node(shape) for k, shape in lead.items()}}
+    return plan.made([inputs.get(x.serial, x) for x in read], nodes)
 
 
 def _planned(
     nodes: Sequence[Tensor],
     outputs: Sequence[Tensor],
     start: int,
-    leaves: Sequence[int],
+    read: Sequence[Tensor],
     has_rows: HasRows,
     n: int,
     otherwise: Callable[..., Tensor | None],
-) -> RowsPlan | None:
-    """The plan of a function that has made these nodes; None of one that draws."""
-    if any(isinstance(nodes[k].op, Draw) for k in leaves):
-        return None
-    read = [nodes[k] for k in leaves]
+) -> RowsPlan:
+    """The plan of a function that has made these nodes of those that it `read`."""
     outputs = functions.written_in_order(outputs, lambda x: x.serial <= start)
     captured = [x for x in read if x.serial <= start]
     copies = {x.serial: _argument(x, x.type) for x in captured}
@@ -249,7 +243,8 @@ def _planned(
     for x in made:
         places = tuple([place[y.serial] for y in x.inputs])
         steps.append((x.op, places, x.type, lines.get(x.origin, 0), x.mark))
-    return RowsPlan(tuple(anew), tuple(steps), tuple([place[y.serial] for y in results]))
+    ends = tuple([place[y.serial] for y in results])
+    return RowsPlan(tuple(anew), tuple(steps), ends)
 
 
 def _argument(like: Tensor, t: Type) -> Tensor:
