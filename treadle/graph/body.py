@@ -281,8 +281,7 @@ def traced(
 def close(frame: TraceFrame, arguments: list[Tensor], outputs: list[Tensor]) -> Trace:
     """Make a Body of what a frame has built: everything from outside is an argument."""
     count = len(outputs)
-    assigned = [_variable(update) for update in _last_updates(frame)]
-    everything = outputs + [update.inputs[1] for update in _last_updates(frame)]
+    everything = outputs + [update.inputs[1] for update in frame.versions.values()]
     argument_serials = {x.serial for x in arguments}
     reads = list(frame.reads.values())
     argument_serials |= {x.serial for _, x in reads}
@@ -310,17 +309,8 @@ def close(frame: TraceFrame, arguments: list[Tensor], outputs: list[Tensor]) -> 
         tuple(v for v, _ in reads),
         tuple(captured),
         len(draws),
-        tuple((v, count + k) for k, v in enumerate(assigned)),
+        tuple((v, count + k) for k, v in enumerate(frame.assigned)),
     )
-
-
-def _last_updates(frame: TraceFrame) -> list[Tensor]:
-    return list(frame.versions.values())
-
-
-def _variable(update: Tensor) -> Variable:
-    variable: Variable = update.op.variable  # type: ignore[attr-defined]
-    return variable
 
 
 def argument_error(node: Tensor) -> TraceError:

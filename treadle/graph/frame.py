@@ -65,10 +65,10 @@ def in_handler(depth: int = 0, plain: dict[int, CodeType] | None = None) -> bool
         if callable(handler):
             function = handler if hasattr(handler, "__code__") else handler.__call__
             codes.add(id(getattr(function, "__code__", None)))
-    found = not codes.isdisjoint(running)
-    if plain is not None and not found:
+    runs = not codes.isdisjoint(running)
+    if plain is not None and not runs:
         plain |= running
-    return found
+    return runs
 
 
 class TraceFrame(Frame):
@@ -90,6 +90,11 @@ class TraceFrame(Frame):
             thread_state().frames[0].record(variable, update)
         else:
             super().record(variable, update)
+
+    @property
+    def assigned(self) -> list[Variable]:
+        """The Variables that are assigned in this trace."""
+        return [x.op.variable for x in self.versions.values()]  # type: ignore[attr-defined]
 
     def has_made(self, xs: Iterable[Operand]) -> bool:
         """Whether all of these are nodes of this trace, which assigns nothing."""

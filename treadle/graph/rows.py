@@ -175,37 +175,41 @@ class RowsPlan:
 _plans: Cache[Any, RowsPlan] = Cache("functions of rows", KNOWN)
 
 
-def known_rows(
+def traced_rows(
     outputs: Sequence[Tensor],
     start: int,
     rows: Container[int],
     stand_in: Mapping[int, Tensor],
     n: int,
     otherwise: Callable[..., Tensor | None],
-) -> list[Tensor] | None:
-    """What a function that was traced from the serial `start` on comes to for n rows,
-    by how it looks; None where a trace is to be closed for that.
+) -> list[Tensor]:
+    """What a function that was traced from the serial `start` on comes to for n rows:
+    planned anew where no other one has looked so.
 
     By serial, `rows` are the arguments that have a row each, and `stand_in` tells what
-    an argument becomes.
+    an argument becomes. Each row has draws of its own.
     """
-    if any(y.serial <= start for y in outputs):
-        return None
-    seen = look(outputs, (), {}, False, start=start)
-    if seen is None:
-        return None
-    nodes = seen.nodes
-    read = [x for x in nodes if x.serial <= start or not x.inputs]
-    read = [x for x in read if x.op is not LITERAL]
+
+    def is_read(x: Tensor) -> bool:
+        # Of a node of several results each one is read, and not the node.
+        source = x.inputs[0] if x.op.family == "output" else x
+        return source.serial <= start or not x.inputs
+
+    seen = None
+    if all(y.serial > start for y in outputs):
+        seen = look(outputs, (), {}, False, start=start)
+    nodes = reach(outputs, is_read) if seen is None else seen.nodes
+    read = [x for x in nodes if is_read(x) and x.op is not LITERAL]
     drawn = [x for x in read if isinstance(x.op, Draw) and x.serial > start]
     lead = {x.serial: (n, *x.type.shape[:-1]) for x in sorted(drawn, key=by_serial)}
     has_rows = tuple([x.serial in rows or x.serial in lead for x in read])
-    key = seen.key, current().compilation, n, has_rows
-    plan = _plans.get(key)
+    key = seen and (seen.key, current().compilation, n, has_rows)
+    plan = _plans.get(key) if key else None
     if plan is None:
         with apart():  # it is made for all later calls, whatever scope this one is in
             plan = _planned(nodes, outputs, start, read, has_rows, n, otherwise)
-        _plans[key] = plan
+        if key:
+            _plans[key] = plan
     inputs = {**stand_in, **{k: draw_node(shape) for k, shape in lead.items()}}
     return plan.made([inputs.get(x.serial, x) for x in read], nodes)
 
@@ -221,9 +225,10 @@ def _planned(
 ) -> RowsPlan:
     """The plan of a function that has made these nodes of those that it `read`."""
     outputs = functions.written_in_order(outputs, lambda x: x.serial <= start)
-    captured = [x for x in read if x.serial <= start]
-    copies = {x.serial: _argument(x, x.type) for x in captured}
-    outputs = rebuild(outputs, copies)  # first, as where a trace is closed
+    # What reads these comes last, as where a trace is closed.
+    early = [x for x in read if x.serial <= start or isinstance(x.op, Draw)]
+    copies = {x.serial: _argument(x, x.type) for x in early}
+    outputs = rebuild(outputs, copies)
     values, rows = dict[int, Tensor](), set[int]()
     for node, g in zip(read, has_rows, strict=True):
         t = Type((n, *node.type.shape), node.type.dtype) if g else node.type
@@ -234,17 +239,17 @@ def _planned(
     follow(outputs, values, rows, otherwise)
     results = rows_made(outputs, values, rows, n)
     place = {x.serial: k for k, x in enumerate(arguments)}
-    made = [x for x in reach(results) if x.serial not in place]
-    anew = [x for x in made if not x.inputs]
-    made = [x for x in made if x.inputs]
-    place |= {x.serial: k for k, x in enumerate((*anew, *made), len(place))}
+    nodes_made = [x for x in reach(results) if x.serial not in place]
+    leaves = [x for x in nodes_made if not x.inputs]
+    computed = [x for x in nodes_made if x.inputs]
+    place |= {x.serial: k for k, x in enumerate((*leaves, *computed), len(place))}
     lines = {x.origin: k for k, x in enumerate(nodes)}
     steps = []
-    for x in made:
+    for x in computed:
         places = tuple([place[y.serial] for y in x.inputs])
         steps.append((x.op, places, x.type, lines.get(x.origin, 0), x.mark))
     ends = tuple([place[y.serial] for y in results])
-    return RowsPlan(tuple(anew), tuple(steps), ends)
+    return RowsPlan(tuple(leaves), tuple(steps), ends)
 
 
 def _argument(like: Tensor, t: Type) -> Tensor:

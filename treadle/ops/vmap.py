@@ -9,10 +9,10 @@ from typing import Any
 from treadle.base import trees
 from treadle.base.errors import ArgumentError, AxisError, ShapeError, TreadleError
 from treadle.base.types import Axis, Type, resolve_axis
-from treadle.graph.body import Trace, close, traced
-from treadle.graph.leaves import as_tensor, draw_node
+from treadle.graph.body import traced
+from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Op
-from treadle.graph.rows import follow, known_rows, rows_made
+from treadle.graph.rows import traced_rows
 from treadle.graph.tensor import Tensor
 from treadle.ops.call import called
 from treadle.ops.families import outputs_of
@@ -145,35 +145,17 @@ class _Rows:
             result[:] = [f(*trees.unflatten(self.structure, leaves))]
             return [as_tensor(y) for y in trees.flatten(result[0])[0]]
 
-        frame, arguments, outputs = traced(
-            run, self.types, getattr(f, "__name__", "vmap")
-        )
-        refuse_assignment([x.op.variable for x in frame.versions.values()], "vmap")  # type: ignore[attr-defined]
+        name = getattr(f, "__name__", "vmap")
+        frame, arguments, outputs = traced(run, self.types, name)
+        refuse_assignment(frame.assigned, "vmap")
         pairs = zip(arguments, self.operands, strict=True)
         inputs = {x.serial: operand for x, operand in pairs}
-        rows = inputs.keys() | ()
+        rows = set(inputs)
         inputs |= {x.serial: v.node() for v, x in frame.reads.values()}
-        known = rows, inputs, self.count, one_by_one
-        results = known_rows(outputs, frame.start, *known)
-        if results is None:
-            results = self._closed(close(frame, arguments, outputs))
+        results = traced_rows(
+            outputs, frame.start, rows, inputs, self.count, one_by_one
+        )
         return result[0], outputs, results
-
-    def _closed(self, traced: Trace) -> list[Tensor]:
-        """The outputs of the body for all rows; each row has draws of its own."""
-        assert self.count is not None
-        body = traced.body
-        shared = [*[v.node() for v in traced.variables], *traced.captured]
-        end = len(self.operands) + len(shared)
-        lead = (self.count,)
-        draws = [draw_node(lead + x.type.shape[:-1]) for x in body.arguments[end:]]
-        inputs = [*self.operands, *shared, *draws]
-        pairs = zip(body.arguments, inputs, strict=True)
-        values = {x.serial: operand for x, operand in pairs}
-        rows = {x.serial for x in body.arguments[: len(self.operands)]}
-        rows |= {x.serial for x in body.arguments[end:]}
-        follow(body.outputs, values, rows, one_by_one)
-        return rows_made(body.outputs, values, rows, self.count)
 
     def placed(self, y: Tensor, row: Type, place: Any) -> Tensor:
         """A result with its rows where they are asked for, named if all of it is."""
