@@ -35,25 +35,15 @@ __all__ = [
 _getsignal = _signal.getsignal
 
 
-def _depth() -> int:
-    """How many frames of Python there are."""
-    at, depth = sys._getframe(), 0
-    while at.f_back is not None:
-        at, depth = at.f_back, depth + 1
-    return depth
-
-
-def in_handler(depth: int = 0, plain: dict[int, CodeType] | None = None) -> bool:
-    """Return True if a signal handler is running, called by a frame so deep or deeper:
-    what it does has nothing to do with what it has interrupted. Code that was looked at
-    before and is that of no handler is `plain`, by id: hashing code takes long."""
+def in_handler(opener: int = 0, plain: dict[int, CodeType] | None = None) -> bool:
+    """Return True if a signal handler is running, called from within the frame of this
+    id: what it does has nothing to do with what it has interrupted. Code that was
+    looked at before and is that of no handler is `plain`, by id: hashing takes long."""
     if threading.current_thread() is not threading.main_thread():
         return False
     running: dict[int, CodeType] = {}
     at: FrameType | None = sys._getframe()
-    for _ in range(_depth() - depth):
-        if at is None:
-            break
+    while at is not None and id(at) != opener:
         running[id(at.f_code)] = at.f_code
         at = at.f_back
     if plain is not None and running.keys() <= plain.keys():
@@ -74,19 +64,23 @@ def in_handler(depth: int = 0, plain: dict[int, CodeType] | None = None) -> bool
 class TraceFrame(Frame):
     """A frame in which Variables are read as arguments of the traced body."""
 
-    __slots__ = ("depth", "name", "plain", "reads", "start")
+    __slots__ = ("name", "opener", "plain", "reads", "start")
 
     def __init__(self, name: str) -> None:
         super().__init__()
         self.tracing = True
         self.name = name
-        self.depth = _depth() - 4  # of who opens it, by `tracing` or in a trace
+        # Of who opens it, by `tracing` or in a trace, which goes on meanwhile.
+        at = sys._getframe()
+        for _ in range(3):
+            at = at.f_back or at
+        self.opener = id(at)
         self.plain: dict[int, CodeType] = {}
         self.start = newest_serial()
         self.reads: dict[int, tuple[Variable, Tensor]] = {}
 
     def record(self, variable: Variable, update: Tensor) -> None:
-        if in_handler(self.depth, self.plain):
+        if in_handler(self.opener, self.plain):
             thread_state().frames[0].record(variable, update)
         else:
             super().record(variable, update)
@@ -101,7 +95,7 @@ class TraceFrame(Frame):
         return not self.versions and all(x.node().serial > self.start for x in xs)
 
     def read(self, variable: Variable) -> Tensor:
-        if in_handler(self.depth, self.plain):
+        if in_handler(self.opener, self.plain):
             return thread_state().frames[0].read(variable)
         known = self.versions.get(id(variable))
         if known is not None:
@@ -117,7 +111,7 @@ def top() -> Frame:
     """The frame that reads and assignments of this thread go to."""
     frames = local.state.frames
     frame = frames[-1]
-    if isinstance(frame, TraceFrame) and in_handler(frame.depth, frame.plain):
+    if isinstance(frame, TraceFrame) and in_handler(frame.opener, frame.plain):
         return frames[0]
     return frame
 
