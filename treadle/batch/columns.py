@@ -13,6 +13,7 @@ from operator import attrgetter
 import numpy as np
 
 from treadle.base.arrays import Marks, Numbers
+from treadle.base.caches import lazy
 from treadle.core import native
 from treadle.graph.references import references
 from treadle.graph.tensor import Tensor
@@ -61,6 +62,15 @@ class Columns:
     references: Numbers
     sizes: Numbers
     operands: Numbers
+
+    @lazy
+    def starts(self) -> Numbers:
+        """Where the operands of each node begin, and where those of all end."""
+        return np.concatenate([[0], np.cumsum(self.sizes)])
+
+    def read(self, k: int) -> list[int]:
+        """The operands of a node."""
+        return self.operands[self.starts[k] : self.starts[k + 1]].tolist()
 
 
 def columns(

@@ -98,23 +98,6 @@ class Waiting:
         count = self.starts[ranks[0] + 1] - self.starts[ranks[0]]
         return self.operands[self.starts[ranks][:, None] + np.arange(count)]
 
-    def is_of_data(self, place: int) -> bool:
-        """Return True if a node is yet to be computed of more than Variables: it is no
-        row, and what reads it is none."""
-        nodes, waits = self.columns.nodes, self.columns.waiting
-        known, todo = {place}, [place]
-        while todo:
-            k = todo.pop()
-            if not waits[k]:
-                if nodes[k].op is not LITERAL and type(nodes[k].op) is not Version:
-                    return k != place
-                continue
-            rank = int(self.rank[k])
-            more = {*self.read(rank)} - known if rank >= 0 else set()
-            known |= more
-            todo += more
-        return False
-
 
 def _type(node: Any) -> Any:
     return node.type
@@ -135,6 +118,37 @@ def _equal(nodes: Any, numbers: Numbers, count: int, key: Any) -> Numbers:
     for k in np.flatnonzero(first >= 0).tolist():
         table[k] = known.setdefault(key(nodes[first[k]]), len(known))
     return table[numbers]
+
+
+def reads_of_steps(graph: Columns) -> bool:
+    """Return True if the steps of a loop may all read one node that is yet to be
+    computed of data: as many as a loop has read it, a step apart or beside another one.
+
+    A loop has to, and trees have no such node: they need no closer look.
+    """
+    count = len(graph.nodes)
+    read, readers = graph.operands, np.repeat(np.arange(count), graph.sizes)
+    first, last = np.zeros((2, count), np.int64)
+    last[read], first[read[::-1]] = readers, readers[::-1]  # the last written stays
+    wide = np.bincount(read[graph.sizes[readers] > 1], minlength=count) >= LEAST
+    often = np.bincount(read, minlength=count) >= LEAST
+    often &= graph.waiting & (wide | (last - first >= (LEAST - 1) * SMALLEST))
+    return any(is_of_data(graph, k) for k in np.flatnonzero(often).tolist())
+
+
+def is_of_data(graph: Columns, place: int) -> bool:
+    """Return True if a node is yet to be computed of more than Variables: it is no row,
+    and what reads it is none."""
+    nodes, known, todo = graph.nodes, {place}, [place]
+    while todo:
+        k = todo.pop()
+        if graph.waiting[k]:
+            more = {*graph.read(k)} - known
+            known |= more
+            todo += more
+        elif nodes[k].op is not LITERAL and type(nodes[k].op) is not Version:
+            return k != place
+    return False
 
 
 def repeated(waiting: Waiting) -> list[Steps]:

@@ -18,7 +18,14 @@ from treadle.base.types import Type
 from treadle.batch.bodies import body_of
 from treadle.batch.columns import Columns, Numbers, columns
 from treadle.batch.iterations import Iterations, RefusedError, Slices, slices_of
-from treadle.batch.repeats import LEAST, SMALLEST, Waiting, repeated
+from treadle.batch.repeats import (
+    LEAST,
+    SMALLEST,
+    Waiting,
+    is_of_data,
+    reads_of_steps,
+    repeated,
+)
 from treadle.graph.leaves import CONSTANT, LITERAL
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor, remade
@@ -52,7 +59,7 @@ def reroll(
 def _reroll(graph: Columns, listed: int) -> bool:
     """Make a loop of those steps that most nodes are in, and of others that do the
     same."""
-    if len(graph.nodes) < LEAST * SMALLEST:
+    if len(graph.nodes) < LEAST * SMALLEST or not reads_of_steps(graph):
         return False
     # Depths that occur: how deep the versions lie that it reads is history.
     if len(graph.nodes) > WIDE * len(np.unique(graph.depths)):
@@ -99,7 +106,8 @@ class _Loop:
         self.operands = [self._read(v) for v in self._inner]
         if like is not None and self.operands != like.operands:
             raise RefusedError
-        if not any(map(members.waiting.is_of_data, [*self.fixed, *self._sources])):
+        graph = members.waiting.columns
+        if not any(is_of_data(graph, k) for k in [*self.fixed, *self._sources]):
             raise RefusedError
 
     @property

@@ -30,7 +30,7 @@ class Walk:
         self.sizes = columns.sizes
         self.operands = columns.operands
         self.depths = columns.depths
-        self.starts = np.concatenate([[0], np.cumsum(columns.sizes)])
+        self.starts = columns.starts
 
     def forget(self) -> None:
         """Let go of the nodes; the numbers stay."""
