@@ -156,10 +156,7 @@ def test_a_symbolic_number_of_rows_gives_what_compiling_for_it_gives() -> None:
     for n in (33, 64, 90, 254, 17, 16, 8, 5, 2, 1000):
         (like, ours), made = rows.at(n), parts._Alone(rows.make(n))
         alone, theirs = made.like(n), made.numbers
-        assert np.array_equal(like.records(ours), alone.records(theirs)), n
-        assert np.array_equal(like.table(ours), alone.table(theirs)), n
-        assert np.array_equal(like.shifts(ours), alone.shifts(theirs)), n
-        assert like.scratch(ours) == alone.scratch(theirs)
+        assert np.array_equal(ours, theirs) and like.ends == alone.ends, n
         assert like.arena >= alone.arena
     assert not rows.variants.failed and len(rows.variants.all) < 6
 
@@ -176,7 +173,6 @@ def test_numbers_of_rows_at_once_are_those_one_by_one() -> None:
             alone = rows.at(int(counts[k]))
             assert like.arena >= alone[0].arena
             assert np.array_equal(found, alone[1])
-            assert not np.shares_memory(found, alone[1])
     assert sorted(seen) == list(range(len(counts)))
 
 

@@ -137,21 +137,22 @@ class DeviceAssembly:
         self,
         order: Numbers,
         like: DeviceBody,
-        numbers: Numbers,
-        arguments: Numbers,
-        results: Numbers,
-        sizes: Numbers,
+        numbers: Sequence[Numbers],
+        places: Numbers,
+        counts: Numbers,
+        sizes: Sequence[int],
         origin: Origin | None = None,
     ) -> None:
-        """A body for each group: a row a group of the addresses of its arguments, and
-        of its results and their bytes."""
+        """A body for each group: a row a group of the addresses of its results, then of
+        its arguments; results have so many rows of `sizes`."""
         self._arena = max(self._arena, like.linked.plan.size)
         for g, turn in enumerate(order.tolist()):
-            places, launches = like.placed(arguments[g], results[g])
+            results, arguments = places[g, : len(sizes)], places[g, len(sizes) :]
+            where, launches = like.placed(arguments, results)
             self._steps += [(turn, ready, own) for ready, own in launches]
             for k in like.copied:
-                ends = places[like.results[k]], int(results[g, k])
-                self.copy(np.array([turn]), *ends, sizes[g, k])
+                ends = where[like.results[k]], int(results[k])
+                self.copy(np.array([turn]), *ends, counts[g] * sizes[k])
 
     def table(self, index: Addresses = NO_INDEX) -> DeviceTable | None:
         """All launches, if there are any, which ask for the places of an `index`."""

@@ -128,10 +128,10 @@ class Backward:
         steps.part(
             self._last(program),
             like,
-            numbers[None].copy(),
-            np.array([arguments], np.int64),
-            np.array([results], np.int64),
-            np.array([[t.nbytes for t in types]], np.int64),
+            [numbers],
+            np.array([[*results, *arguments]], np.int64),
+            np.ones(1, np.int64),
+            [t.nbytes for t in types],
             instance.signature.origin,
         )
         for serial, source, t in more:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from treadle.base.arrays import Numbers
 from treadle.engines.base import are_below
 from treadle.engines.native.execution.linked import Linked
 from treadle.engines.native.execution.timing import StepNote
+from treadle.engines.native.forest.bases import ARENA, SCRATCH, STATUS
 from treadle.program.program import Fallback, Program
 
 Source = int | np.ndarray[Any, Any]  # an argument of a body, or an array within it
@@ -27,8 +29,9 @@ class Compiled:
     addresses in the table's `slots` are, and bytes of scratch memory. The same body
     for another number of rows may differ in these alone.
 
-    `arguments` are the buffers of the body's arguments, -1 for one that is not read;
-    `results` those of its outputs, of which some are `copied`.
+    Addresses begin at those that are `fixed`, or, of slots that are `given`, at the
+    results and arguments that `which` tells, arguments behind all results. Results that
+    are `copied` lie where others do, or, if that is told by -1, where `constants` say.
     """
 
     possible: bool
@@ -52,47 +55,41 @@ class Compiled:
         self.alive: list[Any] = [linked.constants]
         # Bytes and operations are those for some number of rows.
         self.notes = [StepNote(x.name, x.origins) for x in linked.about()]
-        self.slots, self.which = linked.slots, linked.which
+        self.slots = linked.slots
         records = linked.records[:, :OWN].ravel()
         every = records, linked.table, linked.shifts, [linked.scratch]
         self.numbers = np.concatenate(every)
-        sizes = [len(x) for x in every]
-        self.ends: list[int] = np.cumsum(sizes)[:-1].tolist()
+        # Where its table begins among them, its shifts, and what comes behind.
+        ends = accumulate([len(x) for x in every[:3]])
+        self.ends = tuple(ends)
         # Whether a step may find a position out of range: it gets the status.
-        self.checks = bool((self.which == len(linked.fixed) - 1).any())
-        known = [k for k in order if isinstance(k, int)]
-        self.arguments = np.full(max(known, default=-1) + 1, -1, np.int64)
-        self.arrays: list[tuple[int, np.ndarray[Any, Any]]] = []
+        self.checks = bool((linked.which == len(linked.fixed) - 1).any())
+        where = [n for _, n, _ in program.results]
+        results = [where[k] for k in outputs]
+        copied = copied_of(program, results)
+        # Of each buffer: which result or argument it is, and where it lies if none.
+        given, fixed = np.full(len(linked.fixed), -1, np.int64), linked.fixed.copy()
         for k, number in zip(order, program.arguments, strict=True):
             if isinstance(k, int):
-                self.arguments[k] = number
+                given[number] = len(results) + k
             else:
-                self.arrays.append((number, k))
-        self.needs = needs_of(linked.needs, order)
-        where = [n for _, n, _ in program.results]
-        self.results = np.array([where[k] for k in outputs], np.int64)
-        self.copied = copied_of(program, self.results.tolist())
-        self.fixed = linked.fixed
+                self.alive.append(k)
+                fixed[number] = k.ctypes.data
+        for k, number in enumerate(results):
+            if k not in copied:
+                given[number] = k
+        self.copied = {k: int(given[results[k]]) for k in copied}
+        self.constants = {k: int(fixed[results[k]]) for k in copied}
         self.arena = linked.plan.size
-        self.placed = linked.placed
-        self.offsets = linked.plan.table[linked.places] if len(linked.places) else None
-
-    def records(self, numbers: Numbers) -> Numbers:
-        """The records among its numbers, or in each row of them."""
-        words = numbers[..., : self.ends[0]]
-        return words.reshape(*words.shape[:-1], -1, OWN)
-
-    def table(self, numbers: Numbers) -> Numbers:
-        """The table among its numbers, or in each row of them."""
-        return numbers[..., self.ends[0] : self.ends[1]]
-
-    def shifts(self, numbers: Numbers) -> Numbers:
-        """The shifts of addresses among its numbers, or in each row of them."""
-        return numbers[..., self.ends[1] : self.ends[2]]
-
-    def scratch(self, numbers: Numbers) -> int:
-        """Bytes of scratch memory that its numbers tell, or the most of all rows."""
-        return int(numbers[..., -1].max(initial=0))
+        if len(linked.places):
+            fixed[linked.placed] = ARENA + linked.plan.table[linked.places]
+        fixed[-2:] = SCRATCH, STATUS
+        given[linked.placed] = given[-2:] = -1
+        begins = given[linked.which]
+        self.given = np.flatnonzero(begins >= 0)
+        self.which = begins[self.given]
+        self.fixed = np.where(begins >= 0, 0, fixed[linked.which])
+        self.needs = needs_of(linked.needs, order)
 
 
 def copied_of(program: Program, results: Sequence[int]) -> list[int]:

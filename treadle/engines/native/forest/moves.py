@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from functools import cache
 
+import numpy as np
+
 from treadle.base.dtypes import DType, float32, float64
 from treadle.engines.native.codegen.builder import (
     F32,
@@ -20,10 +22,15 @@ from treadle.engines.native.codegen.builder import (
     vector,
 )
 from treadle.engines.native.codegen.jit import compile_functions
+from treadle.engines.native.execution.timing import StepNote
 
 GATHER_BYTES = 65_536  # that one part of a gathering step moves at least
 ADD_GRAIN = 8_192  # elements that one part of an adding step adds at least
 LANES = 16
+# By the number of rows: columns that one part of an adding step has at least.
+ADD_GRAINS = np.array(
+    [ADD_GRAIN, *(-(-ADD_GRAIN // n // 16) * 16 for n in range(1, 513))], np.int64
+)
 
 PARAMETERS = [("arguments", PTR), ("first", I64), ("last", I64), ("worker", I64)]
 
@@ -90,9 +97,13 @@ def adds(dtype: DType) -> bool:
 
 
 @cache
-def moves() -> dict[str, int]:
-    """The functions by what they do: "gather", "copy", and "add" by dtype name."""
-    functions = {"gather": _gather(), "copy": _copy()}
-    functions |= {f"add {t.name}": _add(t.name, *kind) for t, kind in _KINDS.items()}
+def moves() -> dict[str | DType, tuple[int, StepNote]]:
+    """The functions by what they do: "gather", "copy", and add by dtype; with what is
+    told of their steps."""
+    functions: dict[str | DType, Builder] = {"gather": _gather(), "copy": _copy()}
+    functions |= {t: _add(t.name, *kind) for t, kind in _KINDS.items()}
     addresses = compile_functions({b.name: b.text() for b in functions.values()})
-    return {what: addresses[b.name] for what, b in functions.items()}
+    return {
+        what: (addresses[b.name], StepNote(b.name.removeprefix("treadle_")))
+        for what, b in functions.items()
+    }

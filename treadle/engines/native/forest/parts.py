@@ -217,16 +217,17 @@ class RowKernels:
         """Return True if the engine has steps for these numbers of rows."""
         return all(self.at(n)[0].possible for n in dict.fromkeys(counts.tolist()))
 
-    def alike(self, counts: Numbers) -> Iterator[tuple[Any, Numbers, Any]]:
+    def alike(self, counts: Numbers) -> Iterator[tuple[Any, list[Numbers], Any]]:
         """The steps for some numbers of rows, where these differ in numbers alone: what
-        they are like, a row of numbers for each, and which of the counts these are.
+        they are like, the numbers of each, and which of the counts these are.
         """
-        filled = [self._at(n) for n in counts.tolist()]
+        every = counts.tolist()
+        filled = [self._at(n) for n in every]
         families = {id(steps): steps for steps, _ in filled}
         for steps in families.values():
             members: Any = [k for k, x in enumerate(filled) if x[0] is steps]
-            numbers = np.array([filled[k][1] for k in members])
-            most = int(counts[members].max())
+            numbers = [filled[k][1] for k in members]
+            most = max(every[k] for k in members)
             if len(families) == 1:
                 members = slice(None)
             yield steps.like(most), numbers, members

@@ -47,12 +47,10 @@ class Placed:
     ) -> None:
         self.rows = program.part(part)
         self.origin = program.forest.instances[number].signature.origin
-        every = [*part.sources, *places]
-        self.count = len(part.sources)
+        every = [*places, *part.sources]
         pairs = [program.address(number, s) for s in every]
         self.starts, self.shifts = np.array(pairs, np.int64).reshape(-1, 2).T
-        sizes = [y.type.nbytes for y in part.body.outputs]
-        self.sizes = np.array(sizes, np.int64)
+        self.sizes = [y.type.nbytes for y in part.body.outputs]
         # Which arguments are positions, and what they have to be below, if that is all
         # that can be wrong with what was put.
         self.needs: Needs = ()
@@ -62,15 +60,13 @@ class Placed:
     ) -> None:
         """The part for each group; `firsts` has where its first results lie."""
         self.needs = ()
-        addresses = self.starts + groups.starts[:, None] * self.shifts
-        results = addresses[:, self.count :]
+        places = self.starts + groups.starts[:, None] * self.shifts
         if firsts:
-            results = np.concatenate([np.stack(firsts, 1), results], 1)
-        sizes = groups.counts[:, None] * self.sizes
+            places = np.concatenate([np.stack(firsts, 1), places], 1)
         for like, numbers, k in self.rows.alike(groups.counts):
-            places = addresses[k, : self.count], results[k]
             self._ask(like.needs)
-            steps.part(groups.turns[k], like, numbers, *places, sizes[k], self.origin)
+            of_groups = places[k], groups.counts[k], self.sizes
+            steps.part(groups.turns[k], like, numbers, *of_groups, self.origin)
 
     def _ask(self, needs: Needs) -> None:
         """Other numbers of rows may need something else."""

@@ -1,0 +1,65 @@
+"""The core lays out the steps of rows as Python does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.core.twins import in_python, needs_core
+from treadle.engines.native.forest import layout
+from treadle.engines.native.forest.bases import Addresses, block
+from treadle.engines.native.forest.layout import Bodies, Moves, laid_out
+
+OWN, PLACE = 4, 1
+
+
+def _moves(draw: Any, number: int) -> Moves:
+    groups = int(draw.integers(1, 5))
+    each = draw.integers(0, 99, (4, groups))
+    words = block(3) + each[0], block(int(draw.integers(1, 20))), each[1], 7
+    rest = 11, each[2], int(draw.integers(1, 9)), number, bool(draw.integers(2))
+    return Moves(each[3] % 6, words[: int(draw.integers(3, 5))], *rest)
+
+
+def _bodies(draw: Any, number: int) -> Bodies:
+    groups, steps, table, slots = (int(draw.integers(1, 5)) for _ in range(4))
+    slots = min(slots, table)
+    ends = OWN * steps, OWN * steps + table, OWN * steps + table + slots
+    numbers = list(draw.integers(0, 99, (groups, ends[2] + 1)))
+    own = draw.permutation(table)[:slots]
+    mine = np.flatnonzero(draw.integers(0, 2, slots))
+    places = block(2) + draw.integers(0, 99, (groups, 3))
+    fixed = np.where(np.isin(np.arange(slots), mine), 0, block(4) + 8)
+    rest = ends, own, fixed, mine, draw.integers(0, 3, len(mine)), number
+    order = draw.integers(0, 6, groups)
+    return Bodies(order, numbers, places, *rest, bool(draw.integers(2)))
+
+
+@needs_core
+@settings(deadline=None, max_examples=200)
+@given(st.integers(0, 1 << 30), st.integers(0, 5), st.integers(0, 5))
+def test_steps_are_laid_out_alike(seed: int, moves: int, bodies: int) -> None:
+    draw = np.random.default_rng(seed)
+    if moves + bodies == 0:
+        return
+    numbers = draw.permutation(moves + bodies).tolist()
+    every = [_moves(draw, n) for n in numbers[:moves]]
+    others = [_bodies(draw, n) for n in numbers[moves:]]
+    index = Addresses.of(block(5) + draw.integers(0, 99, 4))
+    with in_python(layout):
+        python = laid_out(every, others, index)
+    machine = laid_out(every, others, index)
+    for name, a, b in zip(python._fields, python, machine, strict=True):
+        np.testing.assert_array_equal(a, b, name)
+
+
+def test_steps_of_one_turn_go_as_they_were_added() -> None:
+    zero = np.zeros(1, np.int64)
+    every = [Moves(zero, (0, 0, n), n, 1, 1, n, n == 1) for n in (2, 0, 1)]
+    layout = laid_out(every, [], Addresses.of(zero[:0]))
+    assert layout.records.reshape(3, -1)[:, 0].tolist() == [0, 1, 2]
+    assert layout.turns.tolist() == [1, 2, 0]
+    assert layout.sure == 2

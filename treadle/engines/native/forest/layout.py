@@ -1,0 +1,140 @@
+"""The layout of steps: the words that they are told, and their records in turn.
+
+The core does it where it was built (`core/steps.cpp`), with equal results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from treadle.base.arrays import Marks, Numbers
+from treadle.batch.columns import order_of
+from treadle.core import native
+from treadle.engines.native.execution.run import FIELDS
+from treadle.engines.native.forest.bases import Addresses, split
+from treadle.engines.native.forest.compiled import OWN, PLACE
+
+WORDS = 4  # of a step that moves rows: two addresses, then sizes
+
+
+class Moves(NamedTuple):
+    """Steps that move rows, one for each group; what is said of a group is a number, or
+    an array with one for each.
+
+    `order` has their turns; those of one turn go by the `number` of what was added.
+    Some are wanted `now`, as early as positions are checked.
+    """
+
+    order: Numbers
+    words: Sequence[Any]
+    function: int
+    total: Any
+    grain: Any
+    number: int
+    now: bool
+
+
+class Bodies(NamedTuple):
+    """The steps of a body for each group, of which `numbers` has the body's integers,
+    and `places` the addresses of its results and arguments; the others are those of
+    `Compiled`."""
+
+    order: Numbers
+    numbers: Sequence[Numbers]
+    places: Numbers
+    ends: Sequence[int]
+    slots: Numbers
+    fixed: Numbers
+    given: Numbers
+    which: Numbers
+    number: int
+    checks: bool
+
+
+class Layout(NamedTuple):
+    """Words of steps, of which addresses are offsets in `blocks`, then of an index that
+    begins at a `place`, and of a status; records and their `turns` among all steps.
+
+    The steps from `sure` on check no positions, nor are they wanted as soon as those.
+    """
+
+    words: Numbers
+    blocks: Numbers
+    records: Numbers
+    turns: Numbers
+    place: int
+    sure: int
+    scratch: int
+
+
+def laid_out(
+    moves: Sequence[Moves], bodies: Sequence[Bodies], index: Addresses
+) -> Layout:
+    """The layout of all steps: those that move rows come first."""
+    if native is not None:
+        rest = index.offsets, index.blocks, FIELDS
+        return Layout(*native.laid_out(moves, bodies, *rest))
+    words: list[Numbers] = []
+    addresses: list[Marks] = []
+    records: list[Numbers] = []
+    keys: list[Numbers] = []  # turn, number and whether it checks positions
+    place, scratch = 0, 0
+    for x in moves:
+        groups = len(x.order)
+        _put(
+            words, addresses, _columns(groups, *x.words, *[0] * (WORDS - len(x.words)))
+        )
+        addresses[-1][:, :2] = True
+        places = np.arange(place, place + WORDS * groups, WORDS)
+        records.append(_columns(groups, x.function, places, x.total, x.grain))
+        keys.append(_columns(groups, x.order, x.number, x.now))
+        place += WORDS * groups
+    for y in bodies:
+        groups, numbers = len(y.order), np.array(y.numbers)
+        mine, table, shifts = np.split(numbers, y.ends, 1)[:3]
+        shifts = shifts + y.fixed
+        shifts[:, y.given] += y.places[:, y.which]
+        _put(words, addresses, table)
+        words[-1][:, y.slots], addresses[-1][:, y.slots] = shifts, True
+        own = mine.reshape(groups, -1, OWN).copy()
+        size = table.shape[1]
+        own[:, :, PLACE] += np.arange(place, place + groups * size, size)[:, None]
+        records.append(own.reshape(-1, OWN))
+        steps = np.repeat(y.order, own.shape[1])
+        keys.append(_columns(len(steps), steps, y.number, y.checks))
+        scratch = max(scratch, int(numbers[:, -1].max(initial=0)))
+        place += groups * size
+    every = np.concatenate([x.ravel() for x in words])
+    known = np.concatenate([x.ravel() for x in addresses])
+    bases, offsets = split(every)
+    key, every_record = np.concatenate(keys), np.concatenate(records)
+    turns = order_of(key[:, 0] * (len(moves) + len(bodies)) + key[:, 1])
+    whole = np.zeros((len(key), FIELDS), np.int64)
+    whole[:, :OWN] = every_record[turns]
+    status = np.zeros(1, np.int64)
+    return Layout(
+        np.concatenate([np.where(known, offsets, every), index.offsets, status]),
+        np.concatenate([np.where(known, bases, 0), index.blocks, status]),
+        whole.ravel(),
+        turns,
+        place,
+        1 + int(np.flatnonzero(key[turns, 2]).max(initial=-1)),
+        scratch,
+    )
+
+
+def _put(words: list[Numbers], addresses: list[Marks], table: Numbers) -> None:
+    """More words, none of which is an address yet."""
+    words.append(table.copy())
+    addresses.append(np.zeros(table.shape, np.bool_))
+
+
+def _columns(groups: int, *values: Any) -> Numbers:
+    """A row for each group, of numbers or of an array with one for each."""
+    table = np.empty((groups, len(values)), np.int64)
+    for k, x in enumerate(values):
+        table[:, k] = x
+    return table
