@@ -126,15 +126,11 @@ def _cells(
 def _once(read: Numbers) -> tuple[Numbers, Iterator[int]]:
     """The operands of cells without those that all of them share, and the index of each
     operand."""
-    kept: list[int] = []
-    which: list[int] = []
-    for k, column in enumerate(read.T):
-        same = (n for n, j in enumerate(kept) if (read[:, j] == column).all())
-        number = next(same, len(kept))
-        which.append(number)
-        if number == len(kept):
-            kept.append(k)
-    return read[:, kept], iter(which)
+    columns = [column.tobytes() for column in read.T]
+    place = {column: k for k, column in reversed([*enumerate(columns)])}
+    kept = sorted(place.values())
+    number = {k: n for n, k in enumerate(kept)}
+    return read[:, kept], iter([number[place[column]] for column in columns])
 
 
 def _rewire(walk: Walk, ops: Ops, every: Sequence[Cells]) -> None:

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from treadle.base.arrays import Marks
+from treadle.base.caches import lazy
 from treadle.batch.signature import apart
 from treadle.batch.walk import Walk
 from treadle.graph.body import sign_of
+from treadle.graph.leaves import Version
 from treadle.ops.call import Call
 from treadle.ops.families import Movement, Output
 
@@ -36,6 +38,11 @@ class Ops:
         self.position = np.array(places, np.int64)[self.which]
         self.constant = self._constant(walk)
         self.sign = 2 * self.sign + self.constant  # they are no rows of one op
+
+    @lazy
+    def versions(self) -> Marks:
+        """The nodes that are versions of Variables."""
+        return self.marked(lambda op: type(op) is Version)
 
     @staticmethod
     def _constant(walk: Walk) -> Marks:

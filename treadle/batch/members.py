@@ -105,7 +105,9 @@ def _shortened(graph: CellGraph, members: Members, cells: Numbers) -> Numbers | 
         return None
     alike, sizes = _alike(members), np.diff(members.starts)
     last = members.nodes[members.starts[1:] - 1]
-    odd = ~alike & (last != members.began) & np.isin(sizes - 1, sizes[alike])
+    known = np.zeros(int(sizes.max()) + 1, np.bool_)
+    known[sizes[alike]] = True
+    odd = ~alike & (last != members.began) & known[sizes - 1]
     odd &= graph.roles[last] & ENDS - 1 != RESULT  # which stays with what has several
     if not odd.any():
         return None

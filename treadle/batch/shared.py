@@ -11,7 +11,7 @@ from treadle.base.types import TupleType
 from treadle.batch.columns import classes, split
 from treadle.batch.kinds import MOVE, PLAIN, WIDE, Ops
 from treadle.batch.walk import Walk
-from treadle.graph.leaves import LITERAL, Version
+from treadle.graph.leaves import LITERAL
 from treadle.graph.tensor import Tensor
 
 
@@ -20,7 +20,7 @@ class Shared:
     what is computed of them alone."""
 
     def __init__(self, walk: Walk, ops: Ops, asked: Container[int]) -> None:
-        self.versions = ops.marked(lambda op: type(op) is Version) & ~walk.waiting
+        self.versions = ops.versions & ~walk.waiting
         self.literals = ops.marked(lambda op: op is LITERAL) & ~walk.waiting
         self.content = np.zeros(len(walk.nodes), np.int64)
         known: dict[bytes, int] = {}

@@ -165,7 +165,8 @@ def collect(
     cells = join_cells(walk, ops, shared.numbers(), lone, ends, asked)
     within = views_of_rows(walk, ops, asked)
     kept = [k for k in held.tolist() if k in within]
-    held = np.union1d(held, np.array([within[k][0] for k in kept], np.int64))
+    if kept:
+        held = np.union1d(held, np.array([within[k][0] for k in kept], np.int64))
     parts = [(int(x.nodes[0]), x.signature, x.nodes, x.rows) for x in cells]
     possible = np.zeros(len(walk.nodes), np.bool_)
     fits = walk.waiting & (walk.sizes > 0) & (walk.sizes <= WIDE)

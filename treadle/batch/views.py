@@ -34,9 +34,8 @@ def views_of_leaves(walk: Walk, ops: Ops, asked: Container[int]) -> Inside:
     (some,) = np.nonzero(walk.waiting & ops.marked(lambda op: type(op) in _MOVES))
     if not len(some):
         return {}
-    versions = ops.marked(lambda op: type(op) is Version)
     first = walk.operands[walk.starts[some]]
-    leaf = (~walk.waiting & ~versions)[first]
+    leaf = (~walk.waiting & ~ops.versions)[first]
     parts = leaf
     while True:  # a part of a part is known one turn later
         more = leaf | np.isin(first, some[parts])
@@ -120,7 +119,7 @@ def parts_of_data(walk: Walk, ops: Ops, asked: Container[int]) -> None:
     moves = walk.waiting & (ops.kind == MOVE)
     if not moves.any():
         return
-    ends = ~walk.waiting & ~ops.marked(lambda op: type(op) is Version)
+    ends = ~walk.waiting & ~ops.versions
     while True:  # a part of a part is known one turn later
         wanted = walk.of_operands(moves, ends | moves)
         if (wanted == moves).all():

@@ -8,7 +8,7 @@ of their results.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -179,10 +179,16 @@ class Plans:
         self._table[key], self._latest = plan, None
 
     def note(
-        self, key: Any, look: Look, owned: Owned, spends: bool = True
+        self,
+        key: Any,
+        look: Look,
+        owned: Owned,
+        spends: bool = True,
+        nodes: Callable[[], list[Tensor]] | None = None,
     ) -> PlanRecording | None:
         """Who is to be told of the run of a graph that looks like this; its nodes are
-        let go of. One that `spends` what it reads may write over it.
+        let go of: `nodes` has them where they were before. One that `spends` what it
+        reads may write over it.
         """
         seen = self._table.get(key)
         first = seen is None
@@ -191,9 +197,10 @@ class Plans:
             seen = self._table.credit > 0 or self._sizes.is_known(look.family)
             self._table.credit = max(self._table.credit - 1, 0)
             self._put(key, True)
-        recording = (
-            PlanRecording(key, look, owned, spends, first) if seen is True else None
-        )
+        recording = None
+        if seen is True:
+            look.nodes = look.nodes if nodes is None else nodes()
+            recording = PlanRecording(key, look, owned, spends, first)
         look.nodes, look.updates = [], []  # what it holds would count as asked for
         return recording
 

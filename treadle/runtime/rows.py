@@ -76,7 +76,8 @@ def irregular(table: Columns, once: bool) -> bool:
 
 def _distinct(codes: Numbers) -> int:
     """How many different numbers there are, of at least one."""
-    return len(_repeats(codes))
+    ordered = np.sort(codes)
+    return 1 + int(np.count_nonzero(ordered[1:] != ordered[:-1]))
 
 
 def _repeats(codes: Numbers) -> Numbers:
@@ -165,10 +166,8 @@ def _run_if_it_pays(
     if declined is not None and looks in declined:
         return False
     planned: AbstractContextManager[None] = nullcontext()
-    if seen is not None and (same := look(roots, (), {}, False)) is not None:
-        seen[1].nodes = same.nodes
-        del same
-        planned = _plans.kept(_plans.note(*seen, {}, False))
+    if seen is not None:
+        planned = _plans.kept(_plans.note(*seen, {}, False, lambda: _nodes(roots)))
     try:
         with planned:
             if _run_rows(roots, table, asked, once):
@@ -192,6 +191,13 @@ def _seen(
     seen.asked = 0
     wanted = [k for k, x in enumerate(seen.nodes) if x.serial in asked] if asked else ()
     return (seen.key, around, once, *wanted), seen
+
+
+def _nodes(roots: Sequence[Tensor]) -> list[Tensor]:
+    """The nodes of a graph that was looked at before."""
+    seen = look(roots, (), {}, False)
+    assert seen is not None
+    return seen.nodes
 
 
 def costs(roots: Sequence[Tensor]) -> tuple[int, int] | None:

@@ -193,4 +193,4 @@ def adds_up(forest: Forest) -> bool:
     """
     types = [t for x in forest.instances for t in x.signature.body.types]
     types += [t for t, _ in forest.all.leaves.types]
-    return all(adds(t.dtype) for t in types if is_float(t.dtype))
+    return all(adds(t.dtype) or not is_float(t.dtype) for t in types)
