@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core.twins import in_python, needs_core
+from treadle.batch import repeats
 from treadle.engines.native.forest import layout
 from treadle.engines.native.forest.bases import Addresses, block
 from treadle.engines.native.forest.layout import Bodies, Moves, laid_out
@@ -63,3 +64,16 @@ def test_steps_of_one_turn_go_as_they_were_added() -> None:
     assert layout.records.reshape(3, -1)[:, 0].tolist() == [0, 1, 2]
     assert layout.turns.tolist() == [1, 2, 0]
     assert layout.sure == 2
+
+
+@needs_core
+@settings(deadline=None, max_examples=200)
+@given(st.lists(st.lists(st.integers(0, 99), max_size=3), max_size=60))
+def test_what_steps_may_read_is_found_alike(read: list[list[int]]) -> None:
+    sizes = np.array([len(x) if k else 0 for k, x in enumerate(read)], np.int64)
+    edges = [x % k for k, every in enumerate(read) if k for x in every]
+    waiting = np.arange(len(read)) % 5 != 0
+    fields = np.array(edges, np.int64) // 8, sizes, waiting
+    with in_python(repeats):
+        python = repeats.read_often(*fields)
+    np.testing.assert_array_equal(python, repeats.read_often(*fields))

@@ -11,7 +11,8 @@ import numpy as np
 
 from treadle.base.arrays import Numbers
 
-FAR = 16  # a table of so many times as many values is counted in
+FAR = 16  # a table of so many times as many values is counted in,
+SMALL = 4096  # and one of so many whatever is in it
 
 
 def agenda(
@@ -68,7 +69,7 @@ def _different(values: Numbers) -> tuple[Numbers, Numbers, Numbers]:
     None is negative. They are counted where they are not far apart, sorted where they
     are.
     """
-    if values.max(initial=0) > FAR * len(values):
+    if values.max(initial=0) > max(FAR * len(values), SMALL):
         return np.unique(values, return_inverse=True, return_counts=True)
     counts = np.bincount(values)
     (codes,) = np.nonzero(counts)

@@ -69,9 +69,7 @@ class Forest:
         unit_kinds, first = units.signatures, units.first
         readers, read = _edges(units)
         self.first = first
-        makers = np.repeat(
-            np.arange(len(unit_kinds)), np.diff(first, append=units.count)
-        )
+        makers = first.searchsorted(np.arange(units.count), "right") - 1
         self._makers = np.concatenate([makers, makers[units.parts.values]])
         makers = self.makers(read)
         step = agenda(unit_kinds, units.walk.depths[units.nodes], readers, makers)
@@ -207,7 +205,8 @@ class Forest:
         """Return True if rows of an instance that multiply matrices read several others
         of it, as in trees."""
         instance = self.instances[number]
-        if len(instance.units) < OFTEN or not instance.signature.multiplies:
+        few = len(instance.units) < OFTEN or len(instance.sources) < 2
+        if few or not instance.signature.multiplies:
             return False
         read = np.stack(list(instance.sources.values()))
         makers = self.makers(np.maximum(read, 0))
@@ -247,9 +246,10 @@ def _those(sources: dict[int, Numbers], places: Sequence[int]) -> dict[int, Numb
 
 def _groups(steps: Numbers) -> Groups:
     """Rows of one step each, by the steps of all rows in order."""
-    (ends,) = np.nonzero(np.diff(steps, append=-1))
-    starts = np.concatenate([[0], ends[:-1] + 1])
-    return Groups(steps[ends], starts, ends + 1 - starts)
+    ends = np.flatnonzero(steps[1:] != steps[:-1]) + 1
+    starts = np.concatenate([[0], ends])
+    counts = np.concatenate([ends, [len(steps)]]) - starts
+    return Groups(steps[starts], starts, counts)
 
 
 def _derived(leaves: Leaves, whole: Marks, asked: Container[int]) -> Marks:

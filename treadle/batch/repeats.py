@@ -15,6 +15,7 @@ import numpy as np
 from treadle.base.arrays import Marks, Numbers
 from treadle.base.caches import lazy
 from treadle.batch.columns import Columns, order_of
+from treadle.core import native
 from treadle.graph.body import sign_of
 from treadle.graph.leaves import CONSTANT, LITERAL, Version, bits_of
 from treadle.ops.slice import Slice
@@ -122,18 +123,28 @@ def _equal(nodes: Any, numbers: Numbers, count: int, key: Any) -> Numbers:
 
 def reads_of_steps(graph: Columns) -> bool:
     """Return True if the steps of a loop may all read one node that is yet to be
-    computed of data: as many as a loop has read it, a step apart or beside another one.
+    computed of data.
 
     A loop has to, and trees have no such node: they need no closer look.
     """
-    count = len(graph.nodes)
-    read, readers = graph.operands, np.repeat(np.arange(count), graph.sizes)
-    first, last = np.zeros((2, count), np.int64)
-    last[read], first[read[::-1]] = readers, readers[::-1]  # the last written stays
-    wide = np.bincount(read[graph.sizes[readers] > 1], minlength=count) >= LEAST
-    often = np.bincount(read, minlength=count) >= LEAST
-    often &= graph.waiting & (wide | (last - first >= (LEAST - 1) * SMALLEST))
-    return any(is_of_data(graph, k) for k in np.flatnonzero(often).tolist())
+    fields = graph.operands, graph.sizes, graph.waiting
+    return any(is_of_data(graph, k) for k in read_often(*fields).tolist())
+
+
+def read_often(operands: Numbers, sizes: Numbers, waiting: Marks) -> Numbers:
+    """The waiting nodes that as many nodes read as a loop has steps, a step apart or
+    beside other operands."""
+    apart = (LEAST - 1) * SMALLEST
+    if native is not None:
+        return native.read_often(operands, sizes, waiting, LEAST, apart)
+    count = len(sizes)
+    readers = np.repeat(np.arange(count), sizes)
+    wide = np.bincount(operands[sizes[readers] > 1], minlength=count) >= LEAST
+    often = np.bincount(operands, minlength=count) >= LEAST
+    first, last = np.full(count, count), np.zeros(count, np.int64)
+    np.minimum.at(first, operands, readers)
+    np.maximum.at(last, operands, readers)
+    return np.flatnonzero(waiting & often & (wide | (last - first >= apart)))
 
 
 def is_of_data(graph: Columns, place: int) -> bool:

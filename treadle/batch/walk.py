@@ -65,7 +65,9 @@ class Walk:
     def has(self, family: str) -> bool:
         """Return True if an op of a family is there."""
         first = _first(self.columns.kinds, self.columns.count)
-        return any(self.nodes[k].op.family == family for k in first if k >= 0)
+        return any(
+            self.nodes[k].op.family == family for k in first[first >= 0].tolist()
+        )
 
     def ops(self) -> tuple[list[Any], Numbers]:
         """The different op objects, as they come first, and which one each node has."""

@@ -460,6 +460,45 @@ PyObject* equals(PyObject*, PyObject* args) {
   return one.release();
 }
 
+// -- what loops may read ---------------------------------------------------------------
+
+PyObject* read_often(PyObject*, PyObject* args) {
+  PyObject *operands_, *sizes_, *waiting_;
+  long long least, apart;
+  if (!PyArg_ParseTuple(args, "OOO!LL", &operands_, &sizes_, &PyArray_Type, &waiting_,
+                        &least, &apart))
+    return nullptr;
+  Given operands(operands_), sizes(sizes_);
+  if (!operands || !sizes) return nullptr;
+  PyArrayObject* waiting = array_of(waiting_);
+  if (PyArray_TYPE(waiting) != NPY_BOOL || !PyArray_IS_C_CONTIGUOUS(waiting) ||
+      PyArray_SIZE(waiting) != static_cast<npy_intp>(sizes.size))
+    return PyErr_BadArgument(), nullptr;
+  struct Readers {
+    int64_t all = 0, wide = 0, first = 0, last = 0;  // wide: they read others, too
+  };
+  std::vector<Readers> readers(sizes.size);
+  size_t edge = 0;
+  for (size_t k = 0; k < sizes.size; k++)
+    for (int64_t j = 0; j < sizes[k]; j++, edge++) {
+      if (edge >= operands.size || operands[edge] < 0 ||
+          operands[edge] >= static_cast<int64_t>(sizes.size))
+        return PyErr_BadArgument(), nullptr;
+      Readers& x = readers[static_cast<size_t>(operands[edge])];
+      if (!x.all++) x.first = static_cast<int64_t>(k);
+      x.last = static_cast<int64_t>(k);
+      x.wide += sizes[k] > 1;
+    }
+  const auto* marks = static_cast<const npy_bool*>(PyArray_DATA(waiting));
+  std::vector<int64_t> often;
+  for (size_t k = 0; k < sizes.size; k++) {
+    const Readers& x = readers[k];
+    if (marks[k] && x.all >= least && (x.wide >= least || x.last - x.first >= apart))
+      often.push_back(static_cast<int64_t>(k));
+  }
+  return Numbers(often).release();
+}
+
 }  // namespace
 
 PyMethodDef row_functions[] = {
@@ -470,6 +509,8 @@ PyMethodDef row_functions[] = {
      "Members in turn."},
     {"equals", equals, METH_VARARGS,
      "equals(kinds, starts, sizes, words, nodes): of each node the first equal one."},
+    {"read_often", read_often, METH_VARARGS,
+     "read_often(operands, sizes, waiting, least, apart): as batch/repeats.py."},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace treadle

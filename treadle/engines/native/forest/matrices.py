@@ -186,7 +186,7 @@ def aligned(size: Any) -> Any:
     >>> aligned(65)
     128
     """
-    return -(-size // LINE) * LINE
+    return (size + (LINE - 1)) & -LINE
 
 
 def outputs(forest: Forest, matrices: Matrices) -> Numbers:
