@@ -110,38 +110,44 @@ def run_as_rows(
     if not _may_be_rows():
         return False
     with running_rows:
-        table = _behind_values(roots, floor) if floor < NEWEST else None
-        if table is not None and _run_if_it_pays(roots, table, asked, once, None):
-            return True
-        del table  # what it lists would count as asked for
-        return _run_as_rows(roots, asked, once)
+        return _run_as_rows(roots, asked, once, floor)
 
 
-def _behind_values(roots: Sequence[Tensor], floor: int) -> Columns | None:
+def _behind_values(roots: Sequence[Tensor], floor: int) -> tuple[Columns, bool]:
     """The columns of nodes behind values that a derivative goes on behind, but of those
-    that are few of a kind; None where there are none."""
+    that are few of a kind; and whether there are any behind values."""
     ends: frozenset[int] = frozenset()
     while True:
         table = columns(roots, floor, ends)
         known = np.flatnonzero(table.waiting & (table.values != 0))
         if not len(known):
-            return None
+            return table, False
         codes = table.types * table.count + table.kinds
         ordered = np.sort(codes[table.waiting])
         first, last = (ordered.searchsorted(codes[known], x) for x in ("left", "right"))
         few = known[last - first < OFTEN]
         if not len(few):
-            return table
+            return table, True
         ends |= set(table.serials[few].tolist())
 
 
-def _run_as_rows(roots: Sequence[Tensor], asked: Container[int], once: bool) -> bool:
+def _run_as_rows(
+    roots: Sequence[Tensor], asked: Container[int], once: bool, floor: int = NEWEST
+) -> bool:
     seen = _seen(roots, asked, once)
-    if seen is not None and _plans.run(*seen) is not None:
-        return True
-    if seen is not None:  # what it lists would count as asked for
-        seen[1].nodes = []
-    table = columns(roots)
+    known = seen is not None and _plans.find(*seen) is not None
+    if known and floor < NEWEST:
+        known = not _behind_values(roots, floor)[1]
+    if seen is not None:
+        if known and _plans.run(*seen) is not None:
+            return True
+        seen[1].nodes = []  # what it lists would count as asked for
+    table, behind = _behind_values(roots, floor)
+    if behind:
+        if _run_if_it_pays(roots, table, asked, once, None):
+            return True
+        del table  # what it lists would count as asked for
+        return _run_as_rows(roots, asked, once)
     if recorder() is None and reroll(roots, table=table):
         del table  # what it lists would count as asked for
         return _run_as_rows(roots, asked, once)
