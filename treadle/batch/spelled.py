@@ -21,7 +21,7 @@ def join_spelled(walk: Walk, ops: Ops, asked: Container[int]) -> dict[int, Body]
     more; what somebody holds is no row: it overflows, and asked for by itself it is put
     right as any expression.
     """
-    if not ops.marked(lambda op: isinstance(op, GROWS)).any():
+    if not any(isinstance(op, GROWS) for op in ops.ops):
         return {}
     ends = walk.waiting & (ops.kind == PLAIN)
     ends &= ops.marked(lambda op: isinstance(op, ENDS))

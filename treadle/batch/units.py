@@ -310,7 +310,7 @@ def _numbered(
     value[nodes] = first
     (selected,) = np.nonzero(walk.waiting & (ops.kind == OUTPUT))
     makers = walk.operands[walk.starts[selected]]
-    mine = possible[makers]
+    mine = np.flatnonzero(possible[makers])
     value[selected[mine]] = value[makers[mine]] + ops.position[selected[mine]]
     count = int(outputs.sum())
     views_of = _parts(walk, value, count, within, one)

@@ -49,8 +49,7 @@ class Placed:
         self.origin = program.forest.instances[number].signature.origin
         every = [*places, *part.sources]
         pairs = [program.address(number, s) for s in every]
-        starts, shifts = zip(*pairs, strict=True)
-        self.starts, self.shifts = np.array(starts), np.array(shifts)
+        self.starts, self.shifts = np.array(pairs, np.int64).reshape(-1, 2).T
         self.sizes = [y.type.nbytes for y in part.body.outputs]
         # Which arguments are positions, and what they have to be below, if that is all
         # that can be wrong with what was put.
