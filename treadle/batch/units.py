@@ -187,9 +187,8 @@ def collect(
         results = held[ops.kind[held] == OUTPUT]
         free[held] = free[walk.operands[walk.starts[results]]] = False
         read = [(nodes, rows) for _, _, nodes, rows in parts]
-        views = [
-            {k: x[k] for k in x.keys() - set(held.tolist())} for x in (inside, within)
-        ]
+        mine = set(held.tolist())
+        views = [{k: x[k] for k in x.keys() - mine} for x in (inside, within)]
         one = equals(walk, ops, read, free, *views)
         parts = [(k, sign, nodes, one[rows]) for k, sign, nodes, rows in parts]
         walk.operands = one[walk.operands]
