@@ -308,3 +308,35 @@ def test_minibatches_never_seen_compile_nothing() -> None:
     for lengths in ((10, 15), (16, 9), (12, 17)):
         step(*lengths)
     assert td.cache_info().misses == before
+
+
+@pytest.mark.parametrize("length", [4, 6])
+def test_what_is_read_after_all_steps_makes_a_loop(length: int) -> None:
+    """One node of data is read beside the value of each step, by nodes side by side."""
+    net = _Net()
+    memory = td.tanh(td.asarray(_data(1)[:, 0]) @ net.v)
+    h, states = td.zeros((BATCH, HIDDEN), td.float64), []
+    for _ in range(length):
+        h = td.tanh(h + net.b) + td.sigmoid(h)
+        states.append(h)
+    loss = td.concat([x * memory for x in states]).sum()
+    del h, states
+    assert reroll([loss])
+    assert "Scan" in [type(x.op).__name__ for x in pending([loss])]
+
+
+def test_trees_are_not_searched_for_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their nodes repeat, too, and read nothing that is computed of data together."""
+    net = _Net()
+
+    def tree(depth: int) -> Any:
+        if not depth:
+            return td.tanh(td.asarray(_data(1)[:, 0]) @ net.v)
+        left, right = tree(depth - 1), tree(depth - 1)
+        gates = td.split(td.concat([left, right], 1) @ both, HIDDEN, 1)
+        return td.concat([td.tanh(x) for x in gates], 1)
+
+    (both,) = _weights(2, (2 * HIDDEN, HIDDEN))
+    loss = tree(5).sum()
+    monkeypatch.delattr("treadle.batch.reroll.repeated")
+    assert not reroll([loss])
