@@ -42,8 +42,6 @@ class Notes(dict[str, Any]):
 
 
 _PLAIN = (str, int, float, bool, type(None))
-
-
 _NO_TYPE: Any = None
 
 
@@ -82,8 +80,8 @@ class Tensor(Operand):
         stored: Stored | None = None,
         above: int = 2,
     ) -> Self:
-        # Defaults are for Tensor([1, 2]), which is refused below with the remedy.
-        # `above`: how many frames up the user's may be, from where it is looked for.
+        # Tensor([1, 2]) is refused below. `above`: how many frames up the user's may
+        # be, from where it is looked for.
         try:
             node: Any = new_node(op, inputs, type_, above + 1, stored, cls)
         except (AttributeError, TypeError):

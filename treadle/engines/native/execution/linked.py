@@ -160,10 +160,11 @@ class Linked:
         kernels = self.inner.keys().isdisjoint
         apart = [r for r in regions if not kernels(range(r.first, r.stop))]
         # One by one; as few as can be with branches and loops by NumPy's rule, which
-        # regions with some of them are taken apart for; and all.
+        # regions with some of them are taken apart for; and all, if there is a core.
         self.pieces = pieces(by_rule, regions, apart)
         self.watched = merged(self.pieces)
-        self.runs = merged(pieces(self.spans, regions))
+        whole = all(self.spans[k][1] for k in self.inner)
+        self.runs = merged(pieces(self.spans, regions, () if whole else apart))
         self.tables: list[Tables] = []  # of no run at this moment
         self.copies = {
             step.written[0]: self.spans[k][0]
