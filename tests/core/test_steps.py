@@ -12,7 +12,7 @@ from tests.core.twins import in_python, needs_core
 from treadle.batch import repeats
 from treadle.engines.native.forest import layout
 from treadle.engines.native.forest.bases import Addresses, block
-from treadle.engines.native.forest.layout import Bodies, Moves, laid_out
+from treadle.engines.native.forest.layout import BodySteps, Moves, laid_out
 
 OWN, PLACE = 4, 1
 
@@ -25,7 +25,7 @@ def _moves(draw: Any, number: int) -> Moves:
     return Moves(each[3] % 6, words[: int(draw.integers(3, 5))], *rest)
 
 
-def _bodies(draw: Any, number: int) -> Bodies:
+def _bodies(draw: Any, number: int) -> BodySteps:
     groups, steps, table, slots = (int(draw.integers(1, 5)) for _ in range(4))
     slots = min(slots, table)
     ends = OWN * steps, OWN * steps + table, OWN * steps + table + slots
@@ -36,7 +36,7 @@ def _bodies(draw: Any, number: int) -> Bodies:
     fixed = np.where(np.isin(np.arange(slots), mine), 0, block(4) + 8)
     rest = ends, own, fixed, mine, draw.integers(0, 3, len(mine)), number
     order = draw.integers(0, 6, groups)
-    return Bodies(order, numbers, places, *rest, bool(draw.integers(2)))
+    return BodySteps(order, numbers, places, *rest, bool(draw.integers(2)))
 
 
 @needs_core

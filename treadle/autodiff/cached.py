@@ -76,10 +76,10 @@ class SeenResults:
         result = derivative.op, derivative.type, places, kept, positions, single
         _known[self.key] = KnownDerivative(*result)
 
-    def note_rows(self, loop: Tensor, given: int) -> None:
+    def note_rows(self, loop: Tensor, first: int) -> None:
         """Remember the loop that computes all rows, which reads what these results are
-        computed from, but for what it is `given` first."""
-        places = [self.place.get(x.serial, -1) for x in loop.inputs[given:]]
+        computed from, from the `first` operand on."""
+        places = [self.place.get(x.serial, -1) for x in loop.inputs[first:]]
         if -1 not in places:
             result = loop.op, loop.type, places
             _known[self.key] = KnownDerivative(*result, [], [], False)

@@ -325,9 +325,9 @@ def _exits(forest: Forest, roots: Sequence[Tensor], held: Numbers) -> Exits:
             joined.append((node, places))
         else:
             wanted[read] = True
-    made = np.zeros(len(wanted), np.bool_)
-    made[forest.all.makers(np.flatnonzero(wanted))] = True
-    every = np.flatnonzero(made)
+    makers = np.zeros(len(wanted), np.bool_)
+    makers[forest.all.makers(np.flatnonzero(wanted))] = True
+    every = np.flatnonzero(makers)
     every = every[~walk.several(every)]
     places, rows = forest.places(every)
     single = np.flatnonzero(rows)

@@ -24,7 +24,7 @@ from treadle.engines.native.forest.bases import (
     number,
 )
 from treadle.engines.native.forest.compiled import Compiled
-from treadle.engines.native.forest.layout import Bodies, Moves, laid_out
+from treadle.engines.native.forest.layout import BodySteps, Moves, laid_out
 from treadle.engines.native.forest.moves import ADD_GRAINS, GATHER_BYTES, moves
 from treadle.graph.origin import Origin
 
@@ -113,7 +113,7 @@ class Assembly:
 
     def __init__(self) -> None:
         self.moves: list[Moves] = []
-        self.bodies: list[Bodies] = []
+        self.bodies: list[BodySteps] = []
         self.made: list[Compiled] = []
         # What is told of steps, where, and of how many groups.
         self.notes: list[Told] = []
@@ -178,9 +178,9 @@ class Assembly:
         results, then of its arguments. A result has rows of `sizes`, so many as
         `counts`. `origin` is the line that is told, if not those of the body.
         """
-        told = like.ends, like.slots, like.fixed, like.given, like.which
-        rest = *told, self._number(), like.checks
-        self.bodies.append(Bodies(order, numbers, places, *rest))
+        words = like.ends, like.slots, like.fixed, like.passed, like.which
+        rest = *words, self._number(), like.checks
+        self.bodies.append(BodySteps(order, numbers, places, *rest))
         self.body_notes.append((like.notes, origin, len(order)))
         self.made.append(like)
         for k, where in like.copied.items():

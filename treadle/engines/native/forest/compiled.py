@@ -29,7 +29,7 @@ class Compiled:
     addresses in the table's `slots` are, and bytes of scratch memory. The same body
     for another number of rows may differ in these alone.
 
-    Addresses begin at those that are `fixed`, or, of slots that are `given`, at the
+    Addresses begin at those that are `fixed`, or, of slots that are `passed`, at the
     results and arguments that `which` tells, arguments behind all results. Results that
     are `copied` lie where others do, or, if that is told by -1, where `constants` say.
     """
@@ -68,26 +68,26 @@ class Compiled:
         results = [where[k] for k in outputs]
         copied = copied_of(program, results)
         # Of each buffer: which result or argument it is, and where it lies if none.
-        given, fixed = np.full(len(linked.fixed), -1, np.int64), linked.fixed.copy()
+        passed, fixed = np.full(len(linked.fixed), -1, np.int64), linked.fixed.copy()
         for k, number in zip(order, program.arguments, strict=True):
             if isinstance(k, int):
-                given[number] = len(results) + k
+                passed[number] = len(results) + k
             else:
                 self.alive.append(k)
                 fixed[number] = k.ctypes.data
         for k, number in enumerate(results):
             if k not in copied:
-                given[number] = k
-        self.copied = {k: int(given[results[k]]) for k in copied}
+                passed[number] = k
+        self.copied = {k: int(passed[results[k]]) for k in copied}
         self.constants = {k: int(fixed[results[k]]) for k in copied}
         self.arena = linked.plan.size
         if len(linked.places):
             fixed[linked.placed] = ARENA + linked.plan.table[linked.places]
         fixed[-2:] = SCRATCH, STATUS
-        given[linked.placed] = given[-2:] = -1
-        begins = given[linked.which]
-        self.given = np.flatnonzero(begins >= 0)
-        self.which = begins[self.given]
+        passed[linked.placed] = passed[-2:] = -1
+        begins = passed[linked.which]
+        self.passed = np.flatnonzero(begins >= 0)
+        self.which = begins[self.passed]
         self.fixed = np.where(begins >= 0, 0, fixed[linked.which])
         self.needs = needs_of(linked.needs, order)
 

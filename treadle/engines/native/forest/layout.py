@@ -37,7 +37,7 @@ class Moves(NamedTuple):
     now: bool
 
 
-class Bodies(NamedTuple):
+class BodySteps(NamedTuple):
     """The steps of a body for each group, of which `numbers` has the body's integers,
     and `places` the addresses of its results and arguments; the others are those of
     `Compiled`."""
@@ -48,13 +48,13 @@ class Bodies(NamedTuple):
     ends: Sequence[int]
     slots: Numbers
     fixed: Numbers
-    given: Numbers
+    passed: Numbers
     which: Numbers
     number: int
     checks: bool
 
 
-class Layout(NamedTuple):
+class StepLayout(NamedTuple):
     """Words of steps, of which addresses are offsets in `blocks`, then of an index that
     begins at a `place`, and of a status; records and their `turns` among all steps.
 
@@ -71,12 +71,12 @@ class Layout(NamedTuple):
 
 
 def laid_out(
-    moves: Sequence[Moves], bodies: Sequence[Bodies], index: Addresses
-) -> Layout:
+    moves: Sequence[Moves], bodies: Sequence[BodySteps], index: Addresses
+) -> StepLayout:
     """The layout of all steps: those that move rows come first."""
     if native is not None:
         rest = index.offsets, index.blocks, FIELDS
-        return Layout(*native.laid_out(moves, bodies, *rest))
+        return StepLayout(*native.laid_out(moves, bodies, *rest))
     words: list[Numbers] = []
     addresses: list[Marks] = []
     records: list[Numbers] = []
@@ -96,14 +96,14 @@ def laid_out(
         groups, numbers = len(y.order), np.array(y.numbers)
         mine, table, shifts = np.split(numbers, y.ends, 1)[:3]
         shifts = shifts + y.fixed
-        shifts[:, y.given] += y.places[:, y.which]
+        shifts[:, y.passed] += y.places[:, y.which]
         _put(words, addresses, table)
         words[-1][:, y.slots], addresses[-1][:, y.slots] = shifts, True
-        own = mine.reshape(groups, -1, OWN).copy()
+        rows = mine.reshape(groups, -1, OWN).copy()
         size = table.shape[1]
-        own[:, :, PLACE] += np.arange(place, place + groups * size, size)[:, None]
-        records.append(own.reshape(-1, OWN))
-        steps = np.repeat(y.order, own.shape[1])
+        rows[:, :, PLACE] += np.arange(place, place + groups * size, size)[:, None]
+        records.append(rows.reshape(-1, OWN))
+        steps = np.repeat(y.order, rows.shape[1])
         keys.append(_columns(len(steps), steps, y.number, y.checks))
         scratch = max(scratch, int(numbers[:, -1].max(initial=0)))
         place += groups * size
@@ -115,7 +115,7 @@ def laid_out(
     whole = np.zeros((len(key), FIELDS), np.int64)
     whole[:, :OWN] = every_record[turns]
     status = np.zeros(1, np.int64)
-    return Layout(
+    return StepLayout(
         np.concatenate([np.where(known, offsets, every), index.offsets, status]),
         np.concatenate([np.where(known, bases, 0), index.blocks, status]),
         whole.ravel(),
