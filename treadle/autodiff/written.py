@@ -208,7 +208,7 @@ def derived(
 def written_in_order(
     roots: Sequence[Tensor], outside: Callable[[Tensor], bool]
 ) -> list[Tensor]:
-    """What a trace has made with each Derivative written out where it was recorded.
+    """The nodes of a trace with each Derivative written out where it was recorded.
 
     What came after it comes after what it stands for, as cotangents are summed in the
     order of nodes.

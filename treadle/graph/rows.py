@@ -183,7 +183,7 @@ def traced_rows(
     n: int,
     otherwise: Callable[..., Tensor | None],
 ) -> list[Tensor]:
-    """What a function that was traced from the serial `start` on comes to for n rows:
+    """The results for n rows of a function that was traced from the serial `start` on,
     planned anew where no other one has looked so.
 
     By serial, `rows` are the arguments that have a row each, and `stand_in` tells what

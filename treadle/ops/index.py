@@ -277,13 +277,13 @@ def _column_step(x: Tensor, items: tuple[Any, ...]) -> Step | None:
     data = [integer_node(int(x)) if _is_number(x) else x for x in items]
     try:
         plan = planned(tuple(data), x.type)
-        given = planned(items, x.type)  # which checks the numbers
+        checked = planned(items, x.type)  # which checks the numbers
     except TreadleError:
         return None
     index = Index(plan.axes, plan.place)
     view = plan.view(x)
     t = index.infer(view.type, *[INTEGER] * len(places))
-    return (index, (view, *plan.ids), t) if t.shape == given.shape else None
+    return (index, (view, *plan.ids), t) if t.shape == checked.shape else None
 
 
 @cached(4096)

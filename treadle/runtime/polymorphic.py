@@ -28,6 +28,7 @@ from treadle.runtime.steps import RunPlan
 FAMILIES = 64  # of one caller
 SEEN = 8  # graphs of a family
 KINDS = 24  # of programs of a family
+SURE = 3  # graphs that tell that an extent is a multiple of another one
 
 Extents = tuple[int, ...]
 _Constants = list[tuple[Array, Extents]]  # with the numbers in each
@@ -171,17 +172,23 @@ def _table(seen: Sequence[tuple[Extents, Extents]]) -> IntegerTable | None:
     moves = [x for x in dict.fromkeys(graphs) if len(set(x)) > 1]
     trace = SymbolicTrace([x[-1] for x in moves])
     symbols: dict[Extents, Any] = dict(zip(moves, trace.symbols, strict=True))
-    for x in programs if len(seen) > 2 else ():
-        times = {(y, x[-1] // y[-1]) for y in moves if y[-1]} if len(set(x)) > 1 else ()
-        for y, n in times:
-            if x not in symbols and x == tuple([n * k for k in y]):
-                symbols[x] = n * symbols[y]
-    if any(len(set(x)) > 1 and x not in symbols for x in programs):
-        return None
+    for x in programs:
+        if len(set(x)) == 1 or x in symbols:
+            continue
+        of = next((y for y in moves if y[-1] and _is_multiple(x, y)), None)
+        if of is None or len(seen) < SURE:
+            return None
+        symbols[x] = x[-1] // of[-1] * symbols[of]
     inputs, wanted = (
         [symbols.get(x, x[-1]) for x in columns] for columns in (graphs, programs)
     )
     return compiled(trace, wanted, inputs=inputs)
+
+
+def _is_multiple(xs: Extents, ys: Extents) -> bool:
+    """True if x is always so many times y."""
+    times = xs[-1] // ys[-1]
+    return xs == tuple([times * y for y in ys])
 
 
 def _is_sized(plan: RunPlan) -> bool:

@@ -125,7 +125,7 @@ def _product(step: Product, layout: Layout, scratch_limit: int) -> Code:
     arguments.append(("scratch", 0))
     arguments += _called(plan.functions)
     arguments += plan.arguments
-    arguments += _own(finish)
+    arguments += _epilogue_arguments(finish)
     return Code(
         plan.name,
         texts,
@@ -141,7 +141,7 @@ def _called(functions: Sequence[FunctionText | FunctionChoice]) -> list[Argument
     return [f if isinstance(f, FunctionChoice) else f.name for f in functions]
 
 
-def _own(finish: Launch | None) -> list[Argument]:
+def _epilogue_arguments(finish: Launch | None) -> list[Argument]:
     """The arguments of an epilogue: its pointers and integers."""
     if finish is None:
         return []
@@ -197,7 +197,7 @@ def _convolution(step: Product, problem: Convolution) -> tuple[Code, ...]:
             arguments.append(place)
         arguments += _called(part.functions)
         arguments += part.arguments
-        arguments += _own(finish if part.finishes else None)
+        arguments += _epilogue_arguments(finish if part.finishes else None)
         texts = {part.name: part.text} | _texts((*part.functions, *part.parts))
         sizes = part.total, part.grain, part.scratch, plan.workspace
         packs = weights if part.constant and few else None

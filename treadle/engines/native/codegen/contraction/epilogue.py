@@ -91,14 +91,14 @@ def _lanes(b: Builder, kind: str, site: Site) -> tuple[Value, Value]:
     return b.offset(site.c, steps, "i8"), mask
 
 
-def own_arguments(
+def epilogue_arguments(
     b: Builder, args: Value, pointers: int, integers: int
 ) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
     """So many pointers and integers of an epilogue, which lie at `args`."""
     kinds = ["ptr"] * pointers + ["i64"] * integers
     places = [b.offset(args, b.i64(k), "i64") for k in range(len(kinds))]
-    own = tuple(b.load(k, at, 8) for k, at in zip(kinds, places, strict=True))
-    return own[:pointers], own[pointers:]
+    values = tuple(b.load(k, at, 8) for k, at in zip(kinds, places, strict=True))
+    return values[:pointers], values[pointers:]
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,9 @@ def _finish(
     """The function under construction."""
     b = Builder("NAME", _PARAMETERS)
     arg, lanes = b.arguments, machine.lanes(structure.dtype)
-    own = own_arguments(b, arg["args"], structure.pointers, structure.integers)
+    arguments = epilogue_arguments(
+        b, arg["args"], structure.pointers, structure.integers
+    )
     size = b.i64(size_of(structure.dtype))
     step = size if structure.adjacent else arg["column_c"]
     whole = b.sub(arg["columns"], b.srem(arg["columns"], b.i64(lanes)))
@@ -153,7 +155,7 @@ def _finish(
         to = b.offset(c, b.mul(along, step), "i8")
         column = b.add(arg["column"], along)
         apart = None if structure.adjacent else step
-        site = Site(arg["batch"], row, column, mask, to, apart, *own)
+        site = Site(arg["batch"], row, column, mask, to, apart, *arguments)
         if structure.accumulate:
             x = b.plus(x, read(b, kind, site))
         emit(b, x, site)

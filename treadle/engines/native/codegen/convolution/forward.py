@@ -18,7 +18,7 @@ from treadle.engines.native.codegen.builder import Builder, Value, lanes, vector
 from treadle.engines.native.codegen.contraction.epilogue import (
     Epilogue,
     Site,
-    own_arguments,
+    epilogue_arguments,
     store,
 )
 from treadle.engines.native.codegen.contraction.frame import KernelFrame
@@ -148,8 +148,8 @@ class _Kernel:
         self.b, self.g = frame.b, frame.values
         self.runs = frame.beyond(self.b.i64(0))
         # the list of runs comes after FIELDS and before what is the epilogue's own
-        own = frame.beyond(self.g["table"])
-        self.own = own_arguments(self.b, own, structure.pointers, structure.integers)
+        place, s = frame.beyond(self.g["table"]), structure
+        self.arguments = epilogue_arguments(self.b, place, s.pointers, s.integers)
         self.sums = frame.on(frame.scratch, "at_sums")
         self.spare = frame.on(frame.scratch, "at_spare")
         self.square = frame.on(frame.scratch, "at_square")
@@ -268,7 +268,7 @@ class _Kernel:
             mask,
             place,
             None if structure.adjacent else g["y_o" if outputs else "y_q"],
-            *self.own,
+            *self.arguments,
         )
 
     def _finish_outputs(self, item: _Item, panel: _Panel) -> None:
