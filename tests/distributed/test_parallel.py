@@ -84,6 +84,20 @@ def test_sharded_states_come_to_the_bits_of_one_rank(count: int, bucket: int) ->
     # Each has its part; those of sparse parameters all have.
     assert sum(s["images"] for _, s in every) < 1.1 * whole["images"]
 
+COUNTED = """
+from tests.distributed.workloads import digest, trained
+makes = [
+    lambda: td.optim.SGD(lr=0.01, momentum=0.9, dampening=0.5, maximize=True),
+    lambda: td.optim.Adagrad(lr=0.01, lr_decay=0.5, weight_decay=0.1),
+]
+tell([digest(*trained("words", 4, 4, make, sharded=size() > 1)) for make in makes])
+"""
+
+
+@NEEDS_MPI
+def test_states_that_count_steps_are_those_of_one_rank_where_sharded() -> None:
+    assert ranks(2, COUNTED) == ranks(1, COUNTED) * 2
+
 
 BESIDE = """
 from treadle.distributed import derived, exchange, layout

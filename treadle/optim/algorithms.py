@@ -1,107 +1,39 @@
 """The optimizers by name: a rule, its defaults and where they come from.
 
 All take the keywords of Optimizer as well: clipping, accumulation, sparse updates and
-so on.
+so on. With `maximize` rules see the negative gradient, so that the loss goes up.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Unpack
 
-from treadle.base.errors import ArgumentError
-from treadle.optim import rules
+from treadle.optim.composed import (
+    adadelta,
+    adagrad,
+    adam,
+    exponentiated_gradient,
+    rmsprop,
+    sgd,
+)
 from treadle.optim.groups import Rate
 from treadle.optim.keywords import (
+    DampedSettings,
     DecayedSettings,
     DecoupledSettings,
     MovingSettings,
     OptimizerSettings,
 )
-from treadle.optim.moves import exponentiated
 from treadle.optim.optimizer import Optimizer
 from treadle.optim.schedules import cyclic
-from treadle.optim.transform import Transform, chain, identity
-
-
-def _decayed(weight_decay: Any, decoupled: bool, rule: Transform) -> Transform:
-    """`rule` with weight decay: in the gradient, or beside the direction."""
-    if isinstance(weight_decay, (int, float)):
-        if weight_decay < 0:
-            raise ArgumentError(f"weight decay is not negative, got {weight_decay}")
-        if weight_decay == 0:
-            return rule
-    decay = rules.add_decayed_weights(weight_decay)
-    return chain(rule, decay) if decoupled else chain(decay, rule)
-
-
-def _fraction(**settings: Any) -> None:
-    for name, value in settings.items():
-        if isinstance(value, (int, float)) and not 0.0 <= value <= 1.0:
-            raise ArgumentError(f"{name} is from 0 to 1, got {value}")
-
-
-def sgd(momentum: Any, nesterov: bool, weight_decay: Any, decoupled: bool) -> Transform:
-    """The rule of SGD."""
-    _fraction(momentum=momentum)
-    still = isinstance(momentum, (int, float)) and momentum == 0
-    if nesterov and still:
-        raise ArgumentError("Nesterov's rule needs a momentum above 0")
-    rule = identity() if still else rules.trace(momentum, nesterov)
-    return _decayed(weight_decay, decoupled, rule)
-
-
-def adagrad(
-    eps: Any, eps_inside: bool, initial: float, weight_decay: Any, decoupled: bool
-) -> Transform:
-    """The rule of Adagrad."""
-    rule = rules.scale_by_adagrad(eps, eps_inside, initial)
-    return _decayed(weight_decay, decoupled, rule)
-
-
-def adadelta(rho: Any, eps: Any, weight_decay: Any, decoupled: bool) -> Transform:
-    """The rule of Adadelta."""
-    _fraction(rho=rho)
-    return _decayed(weight_decay, decoupled, rules.scale_by_adadelta(rho, eps))
-
-
-def rmsprop(
-    alpha: Any,
-    eps: Any,
-    momentum: Any,
-    centered: bool,
-    eps_inside: bool,
-    initial: float,
-    weight_decay: Any,
-    decoupled: bool,
-) -> Transform:
-    """The rule of RMSProp."""
-    _fraction(alpha=alpha, momentum=momentum)
-    rule = rules.scale_by_rms(alpha, eps, centered, eps_inside, initial)
-    if not isinstance(momentum, (int, float)) or momentum:
-        rule = chain(rule, rules.trace(momentum))
-    return _decayed(weight_decay, decoupled, rule)
-
-
-def adam(
-    betas: tuple[Any, Any],
-    eps: Any,
-    amsgrad: bool,
-    weight_decay: Any,
-    decoupled: bool,
-) -> Transform:
-    """The rule of Adam, AdamW and AMSGrad."""
-    beta1, beta2 = betas
-    _fraction(beta1=beta1, beta2=beta2)
-    rule = rules.scale_by_adam(beta1, beta2, eps, amsgrad)
-    return _decayed(weight_decay, decoupled, rule)
 
 
 class SGD(Optimizer):
     """p = p - lr v with v = momentum v + g (Nesterov: g + momentum v in v's place).
 
-    `weight_decay` adds weight_decay p to g; with `decoupled` to the direction instead.
-    Robbins and Monro 1951.
+    `dampening` takes (1 - dampening) g in v, but for the first v, which is g, as in
+    torch. `weight_decay` adds weight_decay p to g; with `decoupled` to the direction
+    instead. Robbins and Monro 1951.
 
     >>> x = td.param("x", init=2.0)
     >>> _ = td.optim.SGD(lr=0.1).step(x * x); f"{float(x):.1f}"
@@ -113,17 +45,21 @@ class SGD(Optimizer):
         params: Any = None,
         lr: Rate = 1e-3,
         momentum: Any = 0.0,
-        *,
-        nesterov: bool = False,
+        dampening: Any = 0.0,
         weight_decay: Any = 0.0,
+        nesterov: bool = False,
+        *,
         decoupled: bool = False,
+        maximize: bool = False,
         **controls: Unpack[OptimizerSettings],
     ) -> None:
         settings = {
             "momentum": momentum,
+            "dampening": dampening,
             "nesterov": nesterov,
             "weight_decay": weight_decay,
             "decoupled": decoupled,
+            "maximize": maximize,
         }
         super().__init__(params, lr, sgd, settings, **controls)
 
@@ -141,7 +77,7 @@ class Momentum(SGD):
         params: Any = None,
         lr: Rate = 1e-2,
         momentum: Any = 0.9,
-        **settings: Unpack[DecayedSettings],
+        **settings: Unpack[DampedSettings],
     ) -> None:
         super().__init__(params, lr, momentum, **settings)
 
@@ -189,8 +125,9 @@ class CyclicalSGD(SGD):
 class Adagrad(Optimizer):
     """G = G + g²; p = p - lr g / (sqrt(G) + eps), as Marian and torch write it.
 
-    `eps_inside` divides by sqrt(G + eps), as DyNet and Nervana Graph do. `initial` is
-    the first G. Duchi, Hazan and Singer 2011.
+    `lr_decay` divides lr by 1 + lr_decay t after t steps of a parameter. `eps_inside`
+    divides by sqrt(G + eps), as DyNet and Nervana Graph do. `initial` is the first G.
+    Duchi, Hazan and Singer 2011.
 
     >>> x = td.param("x", init=2.0)
     >>> _ = td.optim.Adagrad(lr=0.1).step(x * x); f"{float(x):.1f}"
@@ -201,20 +138,24 @@ class Adagrad(Optimizer):
         self,
         params: Any = None,
         lr: Rate = 1e-2,
+        lr_decay: Any = 0.0,
+        weight_decay: Any = 0.0,
         *,
         eps: Any = 1e-10,
-        weight_decay: Any = 0.0,
         eps_inside: bool = False,
         initial: float = 0.0,
         decoupled: bool = False,
+        maximize: bool = False,
         **controls: Unpack[OptimizerSettings],
     ) -> None:
         settings = {
+            "lr_decay": lr_decay,
             "eps": eps,
             "eps_inside": eps_inside,
             "initial": initial,
             "weight_decay": weight_decay,
             "decoupled": decoupled,
+            "maximize": maximize,
         }
         super().__init__(params, lr, adagrad, settings, **controls)
 
@@ -237,6 +178,7 @@ class Adadelta(Optimizer):
         weight_decay: Any = 0.0,
         *,
         decoupled: bool = False,
+        maximize: bool = False,
         **controls: Unpack[OptimizerSettings],
     ) -> None:
         settings = {
@@ -244,6 +186,7 @@ class Adadelta(Optimizer):
             "eps": eps,
             "weight_decay": weight_decay,
             "decoupled": decoupled,
+            "maximize": maximize,
         }
         super().__init__(params, lr, adadelta, settings, **controls)
 
@@ -272,6 +215,7 @@ class RMSProp(Optimizer):
         eps_inside: bool = False,
         initial: float = 0.0,
         decoupled: bool = False,
+        maximize: bool = False,
         **controls: Unpack[OptimizerSettings],
     ) -> None:
         settings = {
@@ -283,6 +227,7 @@ class RMSProp(Optimizer):
             "initial": initial,
             "weight_decay": weight_decay,
             "decoupled": decoupled,
+            "maximize": maximize,
         }
         super().__init__(params, lr, rmsprop, settings, **controls)
 
@@ -308,6 +253,7 @@ class Adam(Optimizer):
         amsgrad: bool = False,
         *,
         decoupled: bool = False,
+        maximize: bool = False,
         **controls: Unpack[OptimizerSettings],
     ) -> None:
         settings = {
@@ -316,6 +262,7 @@ class Adam(Optimizer):
             "amsgrad": amsgrad,
             "weight_decay": weight_decay,
             "decoupled": decoupled,
+            "maximize": maximize,
         }
         super().__init__(params, lr, adam, settings, **controls)
 
@@ -362,11 +309,6 @@ class AMSGrad(Adam):
         **settings: Unpack[DecoupledSettings],
     ) -> None:
         super().__init__(params, lr, betas, eps, weight_decay, True, **settings)
-
-
-def exponentiated_gradient(momentum: Any) -> Transform:
-    """The rule of ExponentiatedGradient."""
-    return replace(rules.trace(momentum), move=exponentiated)
 
 
 class ExponentiatedGradient(Optimizer):

@@ -25,9 +25,10 @@ class OptimizerSettings(TypedDict, total=False):
 
 
 class DecoupledSettings(OptimizerSettings, total=False):
-    """And whether weight decay is beside the direction."""
+    """And whether weight decay is beside the direction and the loss is to grow."""
 
     decoupled: bool
+    maximize: bool
 
 
 class DecayedSettings(DecoupledSettings, total=False):
@@ -36,7 +37,13 @@ class DecayedSettings(DecoupledSettings, total=False):
     weight_decay: Any
 
 
-class MovingSettings(DecayedSettings, total=False):
+class DampedSettings(DecayedSettings, total=False):
+    """And how little a moving mean takes of a gradient."""
+
+    dampening: Any
+
+
+class MovingSettings(DampedSettings, total=False):
     """And those of a moving mean of gradients."""
 
     momentum: Any

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from treadle.optim.transform import Initial, States, Transform, stateless
 
 __all__ = [
     "add_decayed_weights",
+    "decay_rate",
     "scale",
     "scale_by_adadelta",
     "scale_by_adagrad",
@@ -44,7 +46,8 @@ def scale(factor: Number) -> Transform:
     >>> float(scale(-2.0).update(x, {}, x, x)[0])
     -2.0
     """
-    return stateless(lambda gradient, parameter, step: gradient * factor)
+    rule = stateless(lambda gradient, parameter, step: gradient * factor)
+    return replace(rule, resting=True)
 
 
 def add_decayed_weights(weight_decay: Number) -> Transform:
@@ -61,28 +64,62 @@ def add_decayed_weights(weight_decay: Number) -> Transform:
     )
 
 
-def trace(momentum: Number, nesterov: bool = False) -> Transform:
+def decay_rate(decay: Number) -> Transform:
+    """g / (1 + decay t) at a parameter's step t, counted from 0: after other rules.
+
+    >>> g = td.asarray(3.0)
+    >>> direction, states = decay_rate(0.5).update(g, {"steps": g * 0 + 1}, g, g)
+    >>> float(direction), float(states["steps"])
+    (2.0, 2.0)
+    """
+
+    def init(t: Type) -> Initial:
+        return {"steps": np.zeros((), np.float64)}
+
+    def update(
+        g: Tensor, states: Mapping[str, Tensor], parameter: Tensor, step: Tensor
+    ) -> tuple[Tensor, States]:
+        t = states["steps"]
+        return g / (1.0 + t * decay).astype(g.type.dtype), {"steps": t + 1.0}
+
+    return Transform(init, update, True, fixed=True, counts=("steps",), resting=True)
+
+
+def trace(
+    momentum: Number, nesterov: bool = False, dampening: Number = 0.0
+) -> Transform:
     """v = momentum v + g; the direction is v, or g + momentum v with `nesterov`.
 
-    Polyak 1964; Sutskever et al., On the importance of initialization and momentum,
-    2013.
+    `dampening` takes (1 - dampening) g in the place of g, but at a parameter's first
+    step. Polyak 1964; Sutskever et al., On the importance of initialization and
+    momentum, 2013.
 
     >>> g = td.asarray(1.0)
     >>> direction, states = trace(0.5).update(g, {"momentum": g}, g, g)
     >>> float(direction)
     1.5
     """
+    damped = not isinstance(dampening, (int, float)) or dampening != 0
 
     def init(t: Type) -> Initial:
-        return {"momentum": _filled(t)}
+        first = {"begun": np.zeros((), np.float64)} if damped else {}
+        return {"momentum": _filled(t), **first}
 
     def update(
         g: Tensor, states: Mapping[str, Tensor], parameter: Tensor, step: Tensor
     ) -> tuple[Tensor, States]:
-        v = states["momentum"] * momentum + g
-        return (g + v * momentum if nesterov else v), {"momentum": v}
+        part, new = g, dict[str, Tensor]()
+        if damped:
+            taken = 1.0 - states["begun"] * dampening
+            part, new = (
+                g * taken.astype(g.type.dtype),
+                {"begun": states["begun"] * 0 + 1},
+            )
+        v = states["momentum"] * momentum + part
+        return (g + v * momentum if nesterov else v), {"momentum": v, **new}
 
-    return Transform(init, update, rowwise=True, fixed=True)
+    counts = ("begun",) if damped else ()
+    return Transform(init, update, rowwise=True, fixed=True, counts=counts)
 
 
 def scale_by_adagrad(
