@@ -47,6 +47,28 @@ CALLS: dict[str, tuple[Any, Callable[[], tuple[Any, ...]]]] = {
     "split": (td.split, lambda: (x(6), 3)),
     "a row": (td.embedding, lambda: (TABLE, 4)),
     "a row of a tensor": (td.embedding, lambda: (x(5, 3), 2)),
+    "norm": (td.norm, lambda: (x(2, 3),)),
+    "norm of an order": (td.norm, lambda: (x(2, 3), 1.5, 1)),
+    "stack": (td.stack, lambda: ([x(3), x(3)], 1)),
+    "unstack": (td.unstack, lambda: (x(3, 2),)),
+    "einsum": (td.einsum, lambda: ("ij,jk->ki", x(2, 3), x(3, 4))),
+    "vecdot": (td.vecdot, lambda: (x(2, 3), x(3))),
+    "outer": (td.outer, lambda: (x(2), x(3))),
+    "std": (td.std, lambda: (x(2, 3), 1)),
+    "diff": (td.diff, lambda: (td.exp(x(4)),)),
+    "tile": (td.tile, lambda: (x(4), 2)),
+    "nan_to_num": (td.nan_to_num, lambda: (x(4),)),
+    "take_along_axis": (
+        td.take_along_axis,
+        lambda: (x(2, 3), td.constant(np.zeros((2, 1), np.int64))),
+    ),
+    "elu": (td.elu, lambda: (x(3), 0.5)),
+    "leaky_relu": (td.leaky_relu, lambda: (x(3),)),
+    "mse_loss": (td.mse_loss, lambda: (x(3), x(3), "sum")),
+    "huber_loss": (td.huber_loss, lambda: (x(3), x(3))),
+    "kl_div": (td.kl_div, lambda: (x(3), x(3))),
+    "cosine_similarity": (td.cosine_similarity, lambda: (x(2, 3), x(2, 3))),
+    "logistic loss": (td.binary_cross_entropy_with_logits, lambda: (x(3), x(3))),
 }
 
 

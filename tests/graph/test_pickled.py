@@ -45,6 +45,11 @@ def test_a_tensor_is_its_value(dtype: str) -> None:
     assert again(td.ones(3) * 2).tolist() == [2.0] * 3
 
 
+@pytest.mark.parametrize("f", [td.relu, td.mse_loss, td.norm, td.einsum])
+def test_a_function_whose_calls_are_planned_is_its_name(f: Any) -> None:
+    assert again(f) is f and copy.deepcopy(f) is f
+
+
 def test_a_variable_keeps_what_was_set() -> None:
     v = td.Parameter([1.0, 2.0], name="v")
     v.metadata["layer"] = 3

@@ -198,9 +198,13 @@ def test_arguments_stand_in_torchs_order() -> None:
         f.nll_loss(td.log_softmax(logits), labels, weight),
     ):
         assert float(loss) == pytest.approx(want)
-    for optimizer in (td.optim.SGD, td.optim.Adagrad):  # dampening, lr_decay
-        with pytest.raises(TypeError):
-            optimizer([td.Parameter(x)], 0.1, 0.9, 0.5)
+    by_place = [
+        (td.optim.SGD, (0.9, 0.5, 0.25), ("momentum", "dampening", "weight_decay")),
+        (td.optim.Adagrad, (0.9, 0.5), ("lr_decay", "weight_decay")),
+    ]
+    for optimizer, given, names in by_place:
+        (group,) = optimizer([td.Parameter(x)], 0.1, *given).param_groups
+        assert tuple(group[name] for name in names) == given
 
 
 def test_rms_norm_has_the_epsilon_of_its_dtype() -> None:

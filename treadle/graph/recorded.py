@@ -69,6 +69,9 @@ class _Recorded(Called):
         self.open: set[bytes] = set()  # of those that have no plan
         update_wrapper(self, f)
 
+    def __reduce__(self) -> str:
+        return self.f.__qualname__  # as any function, by where it is found
+
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Run the function, and put down what it made, the second time."""
         frame = thread_state().frames[-1]

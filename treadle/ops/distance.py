@@ -11,6 +11,7 @@ from treadle.base.dtypes import accumulator
 from treadle.base.errors import ArgumentError, ShapeError, TreadleError
 from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import functions
+from treadle.graph.recorded import recorded
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import align
 from treadle.ops.cast import as_float, astype, carried_wide, operands
@@ -86,6 +87,7 @@ def _weighted(values: Tensor, weight: Any, reduction: str, name: str) -> Tensor:
     return reduced(values * weights, reduction, name, weights)
 
 
+@recorded
 @carried_wide
 def mse_loss(
     prediction: Any, target: Any, reduction: str = "mean", weight: Any = None
@@ -100,6 +102,7 @@ def mse_loss(
     return _weighted(squared_modulus(a - b), weight, reduction, "mse_loss")
 
 
+@recorded
 @carried_wide
 def l1_loss(
     prediction: Any, target: Any, reduction: str = "mean", weight: Any = None
@@ -113,6 +116,7 @@ def l1_loss(
     return _weighted(abs(a - b), weight, reduction, "l1_loss")
 
 
+@recorded
 @carried_wide
 def huber_loss(
     prediction: Any,
@@ -137,6 +141,7 @@ def huber_loss(
     return reduced(values, reduction, "huber_loss")
 
 
+@recorded
 @carried_wide
 def smooth_l1_loss(
     prediction: Any, target: Any, reduction: str = "mean", beta: Any = 1.0
@@ -178,6 +183,7 @@ def poisson_nll_loss(
     return reduced(values, reduction, "poisson_nll_loss")
 
 
+@recorded
 @carried_wide
 def kl_div(
     prediction: Any, target: Any, reduction: str = "mean", log_target: bool = False
@@ -227,6 +233,7 @@ def l1_distance(x: Any, y: Any, axis: Any = None) -> Tensor:
     return sum(abs(a - b), axis)
 
 
+@recorded
 @carried_wide
 def cosine_similarity(x: Any, y: Any, axis: Any = -1, eps: Any = 1e-8) -> Tensor:
     """The cosine of the angle between x and y along `axis`: x·y / (|x| |y|).

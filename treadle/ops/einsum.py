@@ -22,6 +22,7 @@ from treadle.graph.leaves import as_tensor, constant_node
 from treadle.graph.op import Array, Cotangents, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.origin import capture, describe
+from treadle.graph.recorded import recorded
 from treadle.graph.tensor import Tensor
 from treadle.ops.align import located
 from treadle.ops.cast import factors
@@ -171,6 +172,7 @@ def _contracted(spec: str, nodes: Sequence[Tensor]) -> Tensor:
 
 
 @provide
+@recorded
 def einsum(subscripts: str, *values: Any) -> Tensor:
     """The sum of products over the letters that are not in the result.
 
@@ -192,6 +194,7 @@ def einsum(subscripts: str, *values: Any) -> Tensor:
 
 
 @provide
+@recorded
 def tensordot(x: Any, y: Any, axes: Any = 2) -> Tensor:
     """The sum of products over the last `axes` of x with the first of y, or over pairs.
 
@@ -230,6 +233,7 @@ def _over(a: Tensor, b: Tensor, pairs: Sequence[tuple[int, int]]) -> Tensor:
 
 
 @provide
+@recorded
 def dot(x: Any, y: Any) -> Tensor:
     """The sum of products over all axes that x and y share by name.
 
@@ -257,6 +261,7 @@ def dot(x: Any, y: Any) -> Tensor:
 
 
 @provide
+@recorded
 def outer(x: Any, y: Any) -> Tensor:
     """x[i] y[j] of vectors; other shapes are flattened.
 
@@ -268,6 +273,7 @@ def outer(x: Any, y: Any) -> Tensor:
 
 
 @provide
+@recorded
 def inner(x: Any, y: Any) -> Tensor:
     """The sum of products over the last dimensions; the others of x, then of y, remain.
 
@@ -281,6 +287,7 @@ def inner(x: Any, y: Any) -> Tensor:
 
 
 @provide
+@recorded
 def vecdot(x: Any, y: Any, axis: int = -1) -> Tensor:
     """The sum of conj(x) y along `axis`; the other dimensions broadcast.
 

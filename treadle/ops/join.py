@@ -157,6 +157,7 @@ def _bare(nodes: Sequence[Tensor]) -> bool:
 
 
 @provide
+@recorded
 def stack(xs: Any, axis: Any = 0) -> Tensor:
     """The tensors of one shape side by side along a new dimension: a place, or the name
     of a new axis in front.
@@ -236,6 +237,7 @@ def split(x: Any, parts: Any, axis: Any = 0) -> list[Tensor]:
 
 
 @provide
+@recorded
 def unstack(x: Any, axis: Any = 0) -> tuple[Tensor, ...]:
     """The slices along `axis`, that dimension dropped.
 

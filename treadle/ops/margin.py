@@ -10,6 +10,7 @@ from treadle.base.errors import TreadleError
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Array, Cotangents, op
 from treadle.graph.operators import functions, provide
+from treadle.graph.recorded import recorded
 from treadle.graph.tensor import Tensor
 from treadle.ops.activation import relu, sigmoid, softplus
 from treadle.ops.cast import carried_wide
@@ -58,6 +59,7 @@ class BinaryCrossEntropy(Elementwise, arity=2, takes="float"):
 
 
 @provide
+@recorded
 @carried_wide
 def binary_cross_entropy(
     prediction: Any, target: Any, weight: Any = None, *, reduction: str = "mean"
@@ -102,6 +104,7 @@ class LogisticLoss(Elementwise, arity=2, takes="float"):
 
 
 @provide
+@recorded
 @carried_wide
 def binary_cross_entropy_with_logits(
     logits: Any,

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from treadle.graph.operators import functions, provide
+from treadle.graph.recorded import recorded
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import as_float, carried_wide
 from treadle.ops.power import squared_modulus
@@ -27,6 +28,7 @@ def squared_l2_norm(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tens
 
 
 @provide
+@recorded
 @carried_wide
 def l2_norm(
     x: Any, axis: Any = None, *, epsilon: Any = 0.0, keepdims: bool = False
@@ -58,6 +60,7 @@ def greatest(x: Any, axis: Any, *, keepdims: bool = False) -> Tensor:
     return fold(node, axes, keepdims=keepdims)
 
 
+@recorded
 @carried_wide
 def norm(x: Any, ord: Any = 2, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     """The vector norm of an order: sum(|x|**ord)**(1/ord).

@@ -15,6 +15,7 @@ from treadle.base.types import Type, broadcast_shapes, normalize_axis, resolve_a
 from treadle.graph.leaves import as_tensor, integer_node
 from treadle.graph.op import Array, Cotangents, common_axes, op
 from treadle.graph.operators import provide
+from treadle.graph.recorded import recorded
 from treadle.graph.rows import along_axes
 from treadle.graph.tensor import Tensor
 from treadle.ops.at import At
@@ -170,6 +171,7 @@ class PutAlong(Family):
 
 
 @provide
+@recorded
 def take_along_axis(x: Any, indices: Any, axis: Any = -1) -> Tensor:
     """The elements of `x` at `indices` along `axis`, matched in all other dimensions.
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import functions, provide
+from treadle.graph.recorded import recorded
 from treadle.graph.tensor import Tensor
 from treadle.ops.activation import sigmoid
 from treadle.ops.cast import as_float, carried_wide
@@ -53,6 +54,7 @@ def between(x: Tensor, low: Any, high: Any) -> Tensor:
     return y
 
 
+@recorded
 def leaky_relu(x: Any, slope: Any = 0.01) -> Tensor:
     """x where it is positive, else slope x; slope is a number or a tensor (PReLU).
 
@@ -86,6 +88,7 @@ def thresholded_relu(x: Any, threshold: Any = 1.0) -> Tensor:
     return functions.where(node <= threshold, 0, node)  # NaN stays NaN
 
 
+@recorded
 def elu(x: Any, alpha: Any = 1.0) -> Tensor:
     """x where it is positive, else alpha (e**x - 1) (Clevert et al., 2015).
 

@@ -18,6 +18,7 @@ from treadle.base.types import (
 from treadle.graph.leaves import as_tensor
 from treadle.graph.op import Array, Cotangents, op
 from treadle.graph.operators import functions, provide
+from treadle.graph.recorded import recorded
 from treadle.graph.rows import along_axes
 from treadle.graph.tensor import Tensor
 from treadle.ops.families import Movement
@@ -153,6 +154,7 @@ def _repeated(node: Tensor, counts: Array, k: int) -> Tensor:
 
 
 @provide
+@recorded
 def tile(x: Any, counts: Any) -> Tensor:
     """The whole tensor repeated `counts` times along each dimension, as np.tile.
 

@@ -16,6 +16,7 @@ from treadle.base.types import Type, as_integer, normalize_axis, resolve_axis
 from treadle.graph.leaves import as_tensor, constant_node
 from treadle.graph.op import Array, Cotangents, family, op
 from treadle.graph.operators import functions, provide
+from treadle.graph.recorded import recorded
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import as_float, astype, summand
 from treadle.ops.elementwise import conj
@@ -263,6 +264,7 @@ def cumulative_max(
 
 
 @provide
+@recorded
 def diff(
     x: Any, *, axis: Any = -1, n: int = 1, prepend: Any = None, append: Any = None
 ) -> Tensor:

@@ -133,6 +133,7 @@ def clip(x: Any, min: Any = None, max: Any = None) -> Tensor:
 
 
 @provide
+@recorded
 def nan_to_num(
     x: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Tensor:

@@ -161,6 +161,7 @@ def var(
 
 
 @provide
+@recorded
 @carried_wide
 def std(
     x: Any, axis: Any = None, *, correction: float = 0, keepdims: bool = False
@@ -242,6 +243,7 @@ def logsumexp(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     return LogSumExp(axes, keepdims)(node)
 
 
+@recorded
 def count_nonzero(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     """The number of nonzero elements over `axis`: int64.
 
