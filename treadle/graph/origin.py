@@ -222,7 +222,7 @@ def _has_constant_key(code: CodeType, offset: int) -> bool:
             break
         if x.opname not in ("CACHE", "EXTENDED_ARG"):
             known.append((x.opname, x.arg))
-    if not known or not known[-1][0].startswith("BINARY"):
+    if not known or not known[-1][0].startswith(("BINARY", "STORE_SUBSCR")):
         return True
     wanted = 1  # constants yet to come, from the last one on
     for name, count in reversed(known[:-1]):

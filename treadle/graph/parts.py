@@ -57,7 +57,8 @@ def settle_part(part: Tensor, whole: Tensor, key: Any) -> None:
         return
     if top().tracing or current().engine != "auto":
         return
-    value = stored[key if type(key) is tuple else (key, ...)]
+    # NumPy gives an element as a scalar, which is no array that a run can read.
+    value = np.asarray(stored[key if type(key) is tuple else (key, ...)])
     small = value.nbytes <= SMALL
     if value.shape != part.type.shape or not (small or value.flags.c_contiguous):
         return

@@ -9,27 +9,34 @@ import numpy as np
 from treadle.base.dtypes import bool_, kind, promote
 from treadle.base.errors import AxisError, DTypeError, ShapeError, TreadleError
 from treadle.base.types import Type
-from treadle.graph.leaves import as_tensor, weak_operand
+from treadle.graph.leaves import as_tensor, integer_node, weak_operand
+from treadle.graph.op import shared
 from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.origin import capture, describe
-from treadle.graph.tensor import Tensor
-from treadle.ops.gather import Unindex, indexed
-from treadle.ops.index import getitem, plan_of
+from treadle.graph.tensor import Tensor, new_node
+from treadle.ops.gather import Index, Unindex, indexed
+from treadle.ops.index import getitem, plan_of, planned
 from treadle.ops.movement import broadcast_to, reshape
+from treadle.ops.positions import has_data, is_number, part_at, places
 from treadle.ops.scatter import IndexFold, IndexSet
 
 
 class At:
-    """`x.at`: choose a part, then say what becomes of it; x itself stays."""
+    """`x.at`: choose a part, then say what becomes of it; x itself stays.
 
-    __slots__ = ("_key", "_x")
+    Whole numbers in the key that were computed are data: a loop that changes another
+    element each time is one program.
+    """
 
-    def __init__(self, x: Tensor, key: Any = Ellipsis) -> None:
+    __slots__ = ("_data", "_key", "_x")
+
+    def __init__(self, x: Tensor, key: Any = Ellipsis, data: bool = False) -> None:
         self._x = x
         self._key = key
+        self._data = data  # whole numbers in the key are
 
     def __getitem__(self, key: Any) -> At:
-        return At(self._x, key)
+        return At(self._x, key, has_data(key))
 
     def get(self) -> Tensor:
         """The part itself."""
@@ -78,13 +85,24 @@ class At:
             lead = mask.type.shape + (1,) * (x.type.ndim - mask.type.ndim)
             wide = reshape(mask, lead)
             return functions.where(wide, _combined(mode, x, e), x)
-        plan = plan_of(self._key, x, "at")
+        key = self._key
+        ids = places(key, x.type) if self._data else None
+        if ids:
+            take, t = part_at(x.type, len(ids))
+            e = self._fitted(e, t)
+            if mode != "set":
+                e = _combined(mode, new_node(take, (x, *ids), t), e)
+            return new_node(shared(IndexSet, take.axes), (x, e, *ids), x.type)
+        plan = plan_of(_as_data(key, x.type) if self._data else key, x, "at")
         view = plan.view(x)
         if not plan.ids:
             old = reshape(view, view.type.shape)
             return plan.put(x, _combined(mode, old, self._fitted(e, view.type)))
         want = indexed(view.type, plan.axes, plan.place, [i.type for i in plan.ids])
         e = self._fitted(e, want)
+        if mode != "set" and not any(i.type.ndim for i in plan.ids):  # one place
+            old = Index(plan.axes, plan.place)(view, *plan.ids)
+            mode, e = "set", _combined(mode, old, e)
         if mode == "add":
             put = Unindex(view.type.shape, plan.axes, plan.place)(e, *plan.ids)
             return plan.put(x, view + reshape(put, plan.shape, axes=plan.names))
@@ -126,6 +144,17 @@ class At:
         if not isinstance(key, (Operand, np.ndarray)) or key.dtype != bool_:
             return False
         return key.shape == self._x.type.shape[: key.ndim] and key.ndim > 0
+
+
+def _as_data(key: Any, t: Type) -> Any:
+    """The key with whole numbers as data; what is out of range is as it was, for an
+    error to say so."""
+    items = key if type(key) is tuple else (key,)
+    try:
+        planned(items, t)
+    except TreadleError:
+        return key
+    return tuple([integer_node(int(x)) if is_number(x) else x for x in items])
 
 
 def _combined(mode: str, x: Tensor, e: Tensor) -> Tensor:

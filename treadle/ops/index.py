@@ -24,12 +24,10 @@ from treadle.graph.tensor import Tensor, new_node
 from treadle.ops.families import some
 from treadle.ops.gather import Index
 from treadle.ops.movement import Reshape, reshape
+from treadle.ops.positions import is_number, part_at, places
 from treadle.ops.slice import SetSlice, Slice, extents
 
 __all__ = ["IndexRangeError", "nonzero"]
-
-
-WHOLE = (int, np.integer)
 
 
 class IndexRangeError(ArgumentError, IndexError):
@@ -246,35 +244,30 @@ def _data_step(x: Tensor, key: Any) -> Step | None:
     if top().tracing:
         return None
     numbers = key if type(key) is tuple else (key,)
-    if not all(map(_is_number, numbers)):
+    if type(key) is not int and not all(map(is_number, numbers)):
         return _column_step(x, numbers)
-    if not 0 < len(numbers) <= x.type.ndim:
-        return None
     if not is_differentiable_part(x):
         element = len(numbers) == x.type.ndim
         waits = x.stored is None or (type(x.op) is Version and x.type.ndim > 1)
         if not (element and waits) or is_key_written(sys._getframe(1)):
             return None
-    shape, (op, t) = x.type.shape, _indexed(x.type, len(numbers))
-    if not all(-n <= k < n for k, n in zip(numbers, shape, strict=False)):
+    ids = places(numbers, x.type) if numbers else None
+    if ids is None:
         return None
-    return op, (x, *[integer_node(int(k)) for k in numbers]), t
-
-
-def _is_number(item: Any) -> bool:
-    return isinstance(item, WHOLE) and type(item) is not bool
+    op, t = part_at(x.type, len(numbers))
+    return op, (x, *ids), t
 
 
 def _column_step(x: Tensor, items: tuple[Any, ...]) -> Step | None:
     """The same of a Variable for numbers behind ranges: columns, say."""
-    places = [k for k, item in enumerate(items) if _is_number(item)]
+    places = [k for k, item in enumerate(items) if is_number(item)]
     if type(x.op) is not Version or not places or places[-1] < len(places):
         return None
-    if not all(_is_number(x) or type(x) is slice or x is Ellipsis for x in items):
+    if not all(is_number(x) or type(x) is slice or x is Ellipsis for x in items):
         return None
     if is_key_written(sys._getframe(2)):
         return None
-    data = [integer_node(int(x)) if _is_number(x) else x for x in items]
+    data = [integer_node(int(x)) if is_number(x) else x for x in items]
     try:
         plan = planned(tuple(data), x.type)
         checked = planned(items, x.type)  # which checks the numbers
@@ -284,13 +277,6 @@ def _column_step(x: Tensor, items: tuple[Any, ...]) -> Step | None:
     view = plan.view(x)
     t = index.infer(view.type, *[INTEGER] * len(places))
     return (index, (view, *plan.ids), t) if t.shape == checked.shape else None
-
-
-@cached(4096)
-def _indexed(t: Type, count: int) -> tuple[Op, Type]:
-    """A part of a type by positions along the first axes, and its type."""
-    op = Index(tuple(range(count)))
-    return op, op.infer(t, *[INTEGER] * count)
 
 
 def _plain(key: Any) -> Any:

@@ -67,6 +67,9 @@ class IndexSet(Family):
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         ids = xs[2:]
         zero = zeros_of(Type(xs[1].type.shape, g.type.dtype))
+        if not any(i.type.ndim for i in ids):  # one place, which no other value holds
+            ge = Index(self.axes, self.place)(g, *ids)
+            return self(g, zero, *ids), ge, *[None] * len(ids)
         flat = constant_node(arange(zero.type.size))
         number = functions.reshape(flat, zero.type.shape)
         # Which value holds each element in the end: the others have no gradient.
