@@ -40,23 +40,34 @@ LOOPS = 8  # of one graph
 WIDE = 64  # nodes of a depth: where there are more, much is done at once as it is
 
 
+# Of data of all steps that are rows of one array, by its identity: their serials.
+Stacks = dict[int, list[int]]
+
+
 def reroll(
-    roots: Sequence[Tensor], listed: bool = False, table: Columns | None = None
+    roots: Sequence[Tensor],
+    listed: bool = False,
+    table: Columns | None = None,
+    stacks: Stacks | None = None,
 ) -> bool:
     """Make loops of repeated steps that the roots depend on; whether there were any.
 
     Steps stay as they are if they could be rows, if somebody holds one of their values,
     and if more is known of them. Values and derivatives of all nodes do not change.
     `listed`: one list of all nodes does not count. `table`: the columns of the roots.
+    `stacks` is told of data that is stacked.
     """
+    stacks = {} if stacks is None else stacks
     for k in range(LOOPS):
         # No columns are kept while the next ones count who refers to what.
-        if not _reroll(columns(roots) if table is None or k else table, int(listed)):
+        graph = columns(roots) if table is None or k else table
+        if not _reroll(graph, int(listed), stacks):
             return k > 0
+        del graph
     return True
 
 
-def _reroll(graph: Columns, listed: int) -> bool:
+def _reroll(graph: Columns, listed: int, stacks: Stacks) -> bool:
     """Make a loop of those steps that most nodes are in, and of others that do the
     same."""
     if len(graph.nodes) < LEAST * SMALLEST or not reads_of_steps(graph):
@@ -73,7 +84,7 @@ def _reroll(graph: Columns, listed: int) -> bool:
             loop = _Loop(members, like)
             if within[loop.around()].any():
                 continue
-            changes = loop.changes()
+            changes = loop.changes(stacks)
         except RefusedError:
             if like is None:
                 return False
@@ -163,7 +174,7 @@ class _Loop:
             raise RefusedError
         return self.carries.setdefault((value, begin), len(self.carries))
 
-    def changes(self) -> list[tuple[Tensor, tuple[Tensor, ...]]]:
+    def changes(self, stacks: Stacks) -> list[tuple[Tensor, tuple[Tensor, ...]]]:
         """The nodes that read the steps, with what they are to read instead."""
         readers = [*self.members.outside()]
         wanted = [self._wanted(reader) for reader in readers]
@@ -188,6 +199,7 @@ class _Loop:
                 inputs.append(known[x, axis])
             changed.append((node, tuple(inputs)))
         line.end()
+        stacks |= line.stacks
         return changed
 
     def _last(self, readers: Sequence[int]) -> int:
@@ -303,6 +315,7 @@ class _Line:
         self.serials = np.sort(serials[np.concatenate(members.ranks)])
         self.first = -1
         self.nodes: list[Tensor] = []
+        self.stacks: Stacks = {}
 
     def put(self, op: Op, *inputs: Tensor) -> Tensor:
         """One more node."""
@@ -360,6 +373,7 @@ class _Line:
         array.setflags(write=False)
         rows = remade(self.like, CONSTANT, (), Type(array.shape, nodes[0].type.dtype))
         rows.stored = array
+        self.stacks[id(array)] = [x.serial for x in nodes]
         self.nodes.append(rows)
         return rows
 

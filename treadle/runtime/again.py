@@ -53,6 +53,8 @@ class Plans:
         self._table = _Table()
         self._together: dict[tuple[int, ...], Together] = {}
         self._sizes = Sizes()
+        # Of graphs that became loops: whether one may have a plan as it was written.
+        self._loops: Cache[Any, bool] = Cache("loops that Python wrote out", PLANS)
         self._latest: RunPlan | None = None  # the last one, if no other came since
         self.hits = self.misses = 0
 
@@ -204,6 +206,22 @@ class Plans:
         look.nodes, look.updates = [], []  # what it holds would count as asked for
         return recording
 
+    def note_loop(
+        self, key: Any, look: Look, owned: Owned, spends: bool
+    ) -> PlanRecording | None:
+        """Who is to be told of the run of the loop that a graph is about to become, if
+        one that looked like this became one before."""
+        if not self._loops.get(key, False):
+            return None
+        note = PlanRecording(key, look, owned, spends, first=False)
+        note.stacks = {}
+        look.nodes, look.updates = [], []
+        return note
+
+    def has_looped(self, key: Any) -> None:
+        """Know that a graph that looked like this became a loop."""
+        self._loops.setdefault(key, True)
+
     @contextmanager
     def kept(
         self,
@@ -227,6 +245,9 @@ class Plans:
             plan = note.plan()
             if plan is not None:
                 plan.about = about
+            if note.stacks is not None and plan is None:
+                self._loops[note.key] = False
+                return
             self._put(note.key, plan or note.first)
             if plan is not None and note.family is not None:
                 self._sizes.note(note.family, plan, len(note.place))

@@ -81,9 +81,17 @@ def run(
     if isinstance(found, list):
         return found
     key, seen = found or (None, None)
-    if not plans.has_met(key) and functions.rerolled([*roots, *updates], seen):
-        del found, seen  # what is listed would count as asked for
-        return run(roots, cuts=cuts, plans=plans)
+    if not plans.has_met(key):
+        loop = None if seen is None else plans.note_loop(key, seen, ownership, cuts)
+        listed, stacks = (seen, None) if loop is None else (None, loop.stacks)
+        if functions.rerolled([*roots, *updates], listed, stacks):
+            if seen is not None:
+                plans.has_looped(key)
+            del found, seen, listed  # what is listed would count as asked for
+            if loop is None:
+                return run(roots, cuts=cuts, plans=plans)
+            with plans.kept(loop):
+                return _run_anew(roots, feeds, spent, cuts)
     if seen is None:
         return _run_anew(roots, feeds, spent, cuts)
     note = plans.note(key, seen, ownership, cuts)

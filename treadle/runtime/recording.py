@@ -24,7 +24,7 @@ from treadle.runtime.history import carries, depends, stale_of, trainable
 from treadle.runtime.moved import Together
 from treadle.runtime.plan_parts import Change, Computed, Part, Pulled, Rowed
 from treadle.runtime.recorder import Recorder
-from treadle.runtime.sources import Slot, Source
+from treadle.runtime.sources import Slot, Source, Stacked
 from treadle.runtime.steps import Noted
 
 _Told = ParamSpec("_Told")
@@ -62,6 +62,7 @@ class RunRecording(Recorder):
     ) -> None:
         self.key, self.owned, self.first, self.family = key, owned, first, look.family
         self.values, self.spends = False, spends
+        self.stacks: dict[int, list[int]] | None = None  # of steps that are a loop
         self.carried: set[int] = set()  # serials of what depends on trainable Variables
         self.kept: list[int] = []  # of what is kept for gradients besides
         self.noted: Noted | None = None
@@ -115,6 +116,8 @@ class RunRecording(Recorder):
         reused = dict(sorted(entry.reused.items())) if writes else {}
         reused = {k: n for k, n in reused.items() if sources[k] not in self.older}
         trained, by = depends(nodes), self._trained_by()
+        if trained and self.stacks is not None:  # a derivative goes on behind the loop
+            raise _Unforeseen
         self._train(nodes)
         self.stale |= stale_of(nodes, self.chosen, self._stale())
         self.carried |= trained
@@ -293,6 +296,8 @@ class RunRecording(Recorder):
         if type(node.op) is Version and id(node.op.variable) in self.owned:
             return node.op.variable
         if node.op is CONSTANT or node.op is LITERAL:
+            if (stacked := (self.stacks or {}).get(id(node.stored))) is not None:
+                return Stacked(self.place[serial] for serial in stacked)
             _, slot = self.arrays.get(id(node.stored), (None, None))
             return node.stored if slot is None else slot
         raise _Unforeseen

@@ -15,7 +15,7 @@ from treadle.base.caches import Cache
 from treadle.base.options import current, modes
 from treadle.batch.columns import Columns, columns
 from treadle.batch.forest import OFTEN, Forest
-from treadle.batch.reroll import reroll
+from treadle.batch.reroll import Stacks, reroll
 from treadle.batch.units import collect
 from treadle.batch.walk import Walk
 from treadle.engines.base import Failed, engine
@@ -218,14 +218,18 @@ def costs(roots: Sequence[Tensor]) -> tuple[int, int] | None:
 
 
 @provide
-def rerolled(roots: Sequence[Tensor], seen: Look | None) -> bool:
+def rerolled(
+    roots: Sequence[Tensor], seen: Look | None, stacks: Stacks | None = None
+) -> bool:
     """Make loops of steps that Python wrote out, as `reroll` does, where the options
     let graphs be changed; whether there were any. `seen`: how the graph looks.
     """
     few = seen is not None and len(seen.nodes) < FEW
     if roots and roots[0].serial - serials.last_run > MADE:  # rows are looked for first
         return False
-    return not few and _may_be_rows() and reroll(roots, listed=seen is not None)
+    if few or not _may_be_rows():
+        return False
+    return reroll(roots, listed=seen is not None, stacks=stacks)
 
 
 def _may_be_rows() -> bool:

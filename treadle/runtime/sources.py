@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from treadle.base.dtypes import OWN
 from treadle.base.types import Type
 from treadle.engines.base import Failed
@@ -22,7 +24,14 @@ class Slot(int):
     __slots__ = ()
 
 
-# A place of the graph that is looked at, a Variable, what is made, or a constant.
+class Stacked(tuple[int, ...]):
+    """The places of nodes of the graph whose arrays are one, one a row."""
+
+    __slots__ = ()
+
+
+# A place of the graph that is looked at, or several, a Variable, what is made, or a
+# constant.
 Source = Any
 # What a program takes as a value, and the node that has it, if one has (`Found`).
 AsArgument = Callable[[Any, Tensor | None], Any]
@@ -51,6 +60,9 @@ class Values:
             value = node.stored
         elif type(source) is Slot:
             value = self.made[source]
+        elif type(source) is Stacked:
+            nodes = [self.look.nodes[k] for k in source]
+            value = np.stack([x.array for x in nodes])  # type: ignore[misc]
         elif isinstance(source, Variable):
             claim = self.claim
             node = None if claim is None else claim.taken_from(source)
