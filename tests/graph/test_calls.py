@@ -429,3 +429,13 @@ def test_calls_that_run_at_once_are_entered_by_the_core() -> None:
     optimizer.lr = 1.0
     assert float(known(x)) == 3.0 - 1.5 * 7 and other.trainable
     assert weight.numpy().tolist() == [1.0 - 0.5 * 7 - 1.0] * 3
+
+
+def test_what_becomes_of_a_number_in_a_graph_concerns_no_plan() -> None:
+    def scaled() -> Any:
+        return x(13) * 2.0
+
+    for _ in range(2):  # the second one has the plan
+        y = scaled()
+    y.inputs[1].stored = np.zeros(5, np.float32)
+    assert float(scaled().inputs[1].array) == 2.0

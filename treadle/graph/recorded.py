@@ -31,7 +31,7 @@ from treadle.graph.signature import (
     things_of,
     told_as,
 )
-from treadle.graph.tensor import Tensor, watchers
+from treadle.graph.tensor import Tensor, remade, watchers
 from treadle.graph.thread import native_calls, thread_state
 from treadle.graph.traversal import by_serial, reached
 from treadle.graph.variable import Variable
@@ -205,13 +205,20 @@ def _plan(args: Sequence[Any], result: Any, start: int, key: bytes) -> NodePlan 
         len(operands),
         tuple(variables),
         (),
-        tuple(leaves),
+        tuple(map(_apart, leaves)),
         tuple(steps),
         form,
         tuple(place[y.serial] for y in results),
         tuple((type(x), x.type) if isinstance(x, Operand) else x for x in things),
         data=tuple(data),
     )
+
+
+def _apart(leaf: Tensor) -> Tensor:
+    """A leaf of the same value: what becomes of the one in a graph concerns no plan."""
+    copy = remade(leaf, leaf.op, (), leaf.type)
+    copy.stored = leaf.stored
+    return copy
 
 
 def _is_leaf_of_number(t: Type, scalars: bool) -> bool:
