@@ -51,4 +51,4 @@ def test_kernels_are_built_together(name: str) -> None:
         want = np.sin(np.arange(600.0)).reshape(20, 30).cumsum(0).mean()
         assert float(found) == pytest.approx(want, rel=1e-4)
     with pytest.raises(RunError, match="OpenCL device refuses"):
-        driver.launch(wrong, 1, [], driver.numbers(wrong, []))
+        driver.submit([driver.bind(wrong, 1, [], driver.numbers(wrong, []))])

@@ -60,6 +60,7 @@ class Claim:
         self.keys: Sequence[int] = ()  # of these values among the results of the run
         # While it runs without a queue; of no Variables, nobody waits for it.
         self._running = lock() if variables else nullcontext()
+        self._places = {id(v): k for k, v in enumerate(self.variables)}
         self._reset()
 
     def _reset(self) -> None:
@@ -91,16 +92,10 @@ class Claim:
                 return v
         return None
 
-    def has_taken(self, node: Tensor) -> bool:
-        """Return True if a node is one of the versions before."""
-        return any(node is x for x in self.before)
-
     def taken_from(self, variable: Variable) -> Tensor | None:
         """The version that a Variable had before, if that was taken away."""
-        for v, node in zip(self.variables, self.before, strict=False):
-            if v is variable:
-                return node
-        return None
+        k = self._places.get(id(variable), len(self.before))
+        return self.before[k] if k < len(self.before) else None
 
     def keyed(self, numbers: Mapping[int, int]) -> Claim:
         """The same, where results have these numbers for keys."""

@@ -131,7 +131,7 @@ class Computed:
 
     def _spent(self, look: Look, claim: Claim) -> set[int]:
         """The arguments whose arrays are this graph's alone now."""
-        spent = set()
+        spent, taken = set(), set(map(id, claim.before))
         node: Tensor | None
         for k, source, uses in self.reused:
             if type(source) is int:
@@ -141,7 +141,7 @@ class Computed:
                 node, inside = claim.taken_from(source), 0
             else:
                 continue
-            if node is None or not claim.has_taken(node):
+            if node is None or id(node) not in taken:
                 continue
             if type(node.stored) is Future:
                 node.stored.numpy()  # the step before may yet be writing it

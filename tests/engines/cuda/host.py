@@ -12,6 +12,7 @@ import re
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -205,7 +206,16 @@ class HostDriver:
     def numbers(self, work: Work, values: Sequence[int]) -> list[int]:
         return list(values)
 
-    def launch(
+    def bind(
+        self, entry: _Entry, groups: int, buffers: Sequence[Any], numbers: list[int]
+    ) -> Any:
+        return partial(self._launch, entry, groups, buffers, numbers)
+
+    def submit(self, calls: Sequence[Any]) -> None:
+        for call in calls:
+            call()
+
+    def _launch(
         self, entry: _Entry, groups: int, buffers: Sequence[Any], numbers: list[int]
     ) -> None:
         places = [memory.cells.ctypes.data + offset for memory, offset in buffers]

@@ -85,7 +85,7 @@ def by_driver(
     every = [places[n] for n in ready.buffers]
     if ready.work.checks:
         every.append((driver.allocate(4), 0))
-    driver.launch(ready.entry, ready.groups, every, ready.numbers)
+    driver.submit([driver.bind(ready.entry, ready.groups, every, ready.numbers)])
     for n in places:
         driver.download(*places[n], memory[n])
         driver.free(places[n][0])

@@ -131,7 +131,9 @@ def test_a_kernel_outside_of_its_memory_loses_the_device_once_and_for_all() -> N
     work = elementwise("more_f4", more, "f4")
     memory = driver.allocate(4 * COUNT - 4)
     numbers = driver.numbers(work, [COUNT])
-    driver.launch(driver.compile(work), GROUPS, [(memory, 0)] * 3, numbers)
+    driver.submit(
+        [driver.bind(driver.compile(work), GROUPS, [(memory, 0)] * 3, numbers)]
+    )
     with pytest.raises(RunError, match=r"device was lost: .*illegal memory access"):
         driver.download(memory, 0, np.empty(1, "f4"))
     assert "no allocation" in functions.fault

@@ -75,7 +75,9 @@ def ran(
     places = [driver.allocate(max(a.nbytes, 1)) for a in arrays]
     for a, memory in zip(arrays, places, strict=True):
         driver.upload(np.ascontiguousarray(a), memory, 0)
-    driver.launch(entry, groups, [(memory, 0) for memory in places], numbers)
+    driver.submit(
+        [driver.bind(entry, groups, [(memory, 0) for memory in places], numbers)]
+    )
     found = [np.empty_like(a) for a in arrays]
     for a, memory in zip(found, places, strict=True):
         driver.download(memory, 0, a)

@@ -11,13 +11,14 @@ what a kernel computes, item by item, is written once for all drivers.
 
     entry = driver.compile(work)                 # once for all sizes
     numbers = driver.numbers(work, values)       # once for each size
-    driver.launch(entry, groups, [(memory, 0), (memory, 4096)], numbers)
+    launch = driver.bind(entry, groups, [(memory, 0), (memory, 4096)], numbers)
+    driver.submit([launch, launch])
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -73,9 +74,17 @@ class DeviceMemory(Protocol):
         """Its size."""
 
 
-Place = tuple[
-    DeviceMemory, int
-]  # an allocation, and a byte of it where a buffer begins
+Place = tuple[DeviceMemory, int]  # an allocation, and a byte where a buffer begins
+Call = Callable[[], Any]
+
+
+class Allocation:
+    """Memory of a device, by the handle that its API has for it."""
+
+    __slots__ = ("bytes", "handle")
+
+    def __init__(self, handle: Any, bytes: int) -> None:
+        self.handle, self.bytes = handle, bytes
 
 
 class DeviceDriver(Protocol):
@@ -116,12 +125,15 @@ class DeviceDriver(Protocol):
         one for each of `work.slots`, as `Work.encoded` gives them.
         """
 
-    def launch(
+    def bind(
         self, entry: Any, groups: int, buffers: Sequence[Place], numbers: Any
-    ) -> None:
-        """Run `groups` work groups of `work.items` items each: `buffers` has one for
-        each of `work.buffers`, in their order.
+    ) -> Call:
+        """A launch of `groups` work groups of `work.items` items each, for any number
+        of times: `buffers` has one for each of `work.buffers`, in their order.
         """
+
+    def submit(self, calls: Sequence[Call]) -> None:
+        """Make launches that are bound, and calls of `copy`, one after the other."""
 
 
 class CompilingDriver:
@@ -164,6 +176,11 @@ class CompilingDriver:
                 f"{bytes:,} bytes are more than the device allocates at once, "
                 f"{self._most:,}"
             )
+
+    def submit(self, calls: Sequence[Call]) -> None:
+        with self._refusals():
+            for call in calls:
+                call()
 
     def compile(self, work: Work) -> Any:
         entry = self._entries.get(work)

@@ -6,13 +6,14 @@ memory of their own, and each op runs by its NumPy rule between two copies.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from treadle.base.arrays import Array
 from treadle.base.errors import OutOfMemoryError
-from treadle.engines.gpu.driver import DeviceTraits, UnsupportedKernelError
+from treadle.engines.gpu.driver import Call, DeviceTraits, UnsupportedKernelError
 
 CAPACITY = 1 << 30  # bytes
 POISON = 0xFF  # what memory holds at first: NaN in every float
@@ -54,7 +55,12 @@ class HostDriver:
     def fill(self, place: Any, bytes: int, byte: int) -> None:
         self.upload(np.full(bytes, byte, np.uint8), *place)
 
+    def submit(self, calls: Sequence[Call]) -> None:
+        """Make copies: there are no launches."""
+        for call in calls:
+            call()
+
     def _refuse(self, *args: Any, **kwargs: Any) -> Any:
         raise UnsupportedKernelError("this device has no kernels")
 
-    compile = text = numbers = launch = _refuse
+    compile = text = numbers = bind = _refuse

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,23 +11,23 @@ import numpy as np
 from treadle.base.arrays import Array
 from treadle.base.caches import lazy
 from treadle.base.errors import OutOfMemoryError
-from treadle.base.types import TupleType, Type
 from treadle.engines.base import PositionError, are_below
 from treadle.engines.counts import Counts
 from treadle.engines.gpu.driver import DeviceDriver, Place, UnsupportedKernelError
 from treadle.engines.gpu.emit import LoopWork
+from treadle.engines.gpu.frame import Frame
 from treadle.engines.gpu.loops import DeviceLoop, is_loop
 from treadle.engines.gpu.memory import DeviceBlock, DeviceBlocks, GpuValue
 from treadle.engines.gpu.product import product_of
 from treadle.engines.gpu.work import Work, encoded
-from treadle.graph.body import Body, CalledBody, bodies, with_bodies
-from treadle.graph.meaning import begin_at, compute_at
-from treadle.program.layout import laid
+from treadle.graph.body import bodies
 from treadle.program.lives import lives
 from treadle.program.positions import Need, needs
 from treadle.program.program import Fallback, Launch, Product, Program, title
 
 STATUS = 4  # bytes of what tells of a position out of range
+FRAMES = 4  # places of all buffers that a program remembers its launches for
+CALLS = 4096  # launches that are remembered, at most
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,8 @@ class DeviceLinked:
     """A program on one device: its arena is planned, its kernels are compiled.
 
     What does not change from run to run is there once: constants, the integers of
-    launches, entries of kernels. A run takes a block for the arena and gives it back.
+    launches, entries of kernels; and launches whose buffers lie where they did. A run
+    takes a block for the arena and gives it back.
     """
 
     def __init__(self, program: Program, store: DeviceBlocks) -> None:
@@ -95,18 +95,29 @@ class DeviceLinked:
             for k, step in enumerate(program.steps)
             if not isinstance(step, Fallback)
         }
-        self.loops = {
-            k
-            for k in self.inner
-            if is_loop(program.steps[k], program)  # type: ignore[arg-type]
-        }
-        checking = [x for k in self.loops for x, _ in self.inner[k].values()]
+        alignment = max(store.driver.device.alignment, 64)
+        self.loops: dict[int, DeviceLoop] = {}
+        for k, inner in self.inner.items():
+            step: Any = program.steps[k]
+            if is_loop(step, program):
+                ((body, inputs),) = inner.values()
+                self.loops[k] = DeviceLoop(step, body, inputs, alignment)
+        loops = self.loops.values()
         self.checks = any(x.checks for x in self.ready.values())
-        self.checks |= any(x.checks for x in checking)
-        self.lives = lives(program, {}, max(store.driver.device.alignment, 64))
+        self.checks |= any(x.checks for x in loops)
+        # The launches of a run, with those of all iterations.
+        self.launches: int = len(self.ready) + sum(x.launches for x in loops)
+        self.lives = lives(program, {}, alignment)
         self.plan = self.lives.plan
         offsets = self.plan.offsets
+        self.offsets: list[tuple[int, int]]
         self.offsets = [(n, offsets[k]) for n, k in self.lives.place.items()]
+        # Loops have memory of their own behind the arena, one after the other the same.
+        self.room = -(-self.plan.size // alignment) * alignment
+        self.size: int = self.plan.size
+        if self.loops:
+            self.size = self.room + max(x.bytes for x in loops)
+        self.frames: list[Frame] = []  # of the runs before, the last one first
 
     @lazy
     def constants(self) -> dict[int, GpuValue]:
@@ -132,7 +143,8 @@ class DeviceLinked:
     @property
     def arena(self) -> int:
         """The bytes that a run needs beside arguments and results."""
-        return self.plan.size + max((x.arena for x in self.within), default=0)
+        within = max((x.arena for x in self.within), default=0)
+        return max(self.size, self.plan.size + within)
 
     def finds_nothing_wrong(self, values: Sequence[GpuValue]) -> bool:
         """Return True if the arguments that the host has as well rule out errors."""
@@ -160,50 +172,61 @@ class DeviceLinked:
             run.release()
         return run.results()
 
+    def called(
+        self, inputs: Sequence[Any], arrays: Sequence[Array]
+    ) -> tuple[Array, ...]:
+        """The outputs of a body from its arguments; `inputs` as BodyProgram has it."""
+        program, values = self.program, []
+        for n, x in zip(program.arguments, inputs, strict=True):
+            array = np.asarray(arrays[x] if isinstance(x, int) else x)
+            values.append(self.store.copy_in(array, program.buffers[n].type, array))
+        results = self.run(values, frozenset())
+        return tuple([results[k].numpy() for k in range(len(results))])
+
+    def frame(
+        self, places: list[Place], arena: Place | None, status: Place | None
+    ) -> Frame:
+        """The launches for buffers that lie at these places, those in the arena behind
+        its place; the very ones of a run before if nothing has moved since.
+        """
+        for frame in self.frames:
+            if frame.lies_at(places, arena, status):
+                return frame
+        frame = Frame(self, places, arena, status)
+        if self.launches <= CALLS:
+            frame.keep(self.frames[:1])
+            self.frames = [frame, *self.frames[: FRAMES - 1]]
+        return frame
+
 
 class _Run:
     """One run: where its buffers lie, and what it makes."""
 
     def __init__(
-        self,
-        linked: DeviceLinked,
-        values: Sequence[GpuValue],
-        free: Set[int],
-        given: Mapping[int, Place] | None = None,
-        status: DeviceBlock | None = None,
+        self, linked: DeviceLinked, values: Sequence[GpuValue], free: Set[int]
     ) -> None:
-        """An iteration of a loop is `given` the places of arguments and results, and
-        the status of the run around it."""
         self.linked, self.store = linked, linked.store
         self.driver = linked.store.driver
         program = linked.program
-        self.given = given
-        arguments = program.arguments if given is None else ()
-        self.values = dict(zip(arguments, values, strict=True))
+        self.values = dict(zip(program.arguments, values, strict=True))
         self.values |= linked.constants
         spent = {program.arguments[k] for k in free}
         # Results that are written over arguments, which have their memory at the end.
         self.over = {n: old for n, old in program.shared if old in spent}
         self.written: dict[int, GpuValue] = {}
         self.shaped: dict[int, GpuValue] = {}  # by serial, copies of another shape
-        self.places: list[Any] = [None] * len(program.buffers)
-        self.arena: DeviceBlock | None = None
-        self.status = status
-        self.launches = 0
-        self.begun: dict[int, Callable[[], Any]] = {}  # what ends it, by its number
+        self.blocks: list[DeviceBlock] = []  # that are given back at the end
+        self.status: Place | None = None
 
     # -- memory ----------------------------------------------------------------------
 
-    def _place(self) -> None:
-        """Memory for results and for what lies in the arena."""
-        linked, places = self.linked, self.places
+    def _frame(self) -> Frame:
+        """Memory for results and for what lies in the arena, and the launches there."""
+        linked, buffers = self.linked, self.linked.program.buffers
+        places: list[Any] = [None] * len(buffers)
         for n, value in self.values.items():
             places[n] = value.place
-        buffers = linked.program.buffers
-        for n, place in (self.given or {}).items():
-            places[n] = place
-        results = linked.program.results if self.given is None else ()
-        for serial, n, t in results:
+        for serial, n, t in linked.program.results:
             if places[n] is None and n not in self.over:
                 self.written[n] = self.store.value(buffers[n].type)
                 places[n] = self.written[n].place
@@ -211,42 +234,24 @@ class _Run:
                 self.shaped[serial] = self.store.value(t)
         for n, old in self.over.items():
             places[n] = places[old]
-        if linked.plan.size:
-            self.arena = self.store.take(linked.plan.size)
-            for n, offset in linked.offsets:
-                places[n] = self.arena.memory, offset
-        if linked.checks and self.given is None:
-            self.status = self.store.take(STATUS)
-            self.driver.fill(self.status.place, STATUS, 0)
+        arena = self._block(linked.size) if linked.size else None
+        if linked.checks:
+            self.status = self._block(STATUS)
+            self.driver.fill(self.status, STATUS, 0)
+        return linked.frame(places, arena, self.status)
 
-    # -- steps -----------------------------------------------------------------------
+    def _block(self, size: int) -> Place:
+        self.blocks.append(self.store.take(size))
+        return self.blocks[-1].place
 
     def execute(self) -> None:
         """All steps in order."""
-        linked = self.linked
         try:
-            self._place()
-            for k, step in enumerate(linked.program.steps):
-                if isinstance(step, Fallback):
-                    self._fallback(k, step)
-                else:
-                    self._launch(linked.ready[k])
+            frame = self._frame()
+            launches = frame.run(self.values)
         except OutOfMemoryError as error:
             raise self._located(error) from error.__cause__
-        finally:
-            self.store.counts += Counts(launches=self.launches)
-
-    def _launch(self, ready: ReadyStep) -> None:
-        if not ready.groups:
-            return
-        places = [self.places[n] for n in ready.buffers]
-        if ready.copies and places[0] == places[-1]:
-            return
-        if ready.checks:
-            assert self.status is not None
-            places.append(self.status.place)
-        self.driver.launch(ready.entry, ready.groups, places, ready.numbers)
-        self.launches += 1
+        self.store.counts += Counts(launches=launches)
 
     def _located(self, error: OutOfMemoryError) -> OutOfMemoryError:
         """The error with the step that has the largest of what was to be placed."""
@@ -258,58 +263,6 @@ class _Run:
                 return error.located(title(step), repr(largest.type))
         return error
 
-    # -- by NumPy ----------------------------------------------------------------------
-
-    def array(self, n: int) -> Array:
-        """A copy of a buffer on the host."""
-        b = self.linked.program.buffers[n]
-        held = self.values.get(n)
-        if held is not None and held.home is not None:
-            return held.home
-        if not b.order:
-            return self.store.read(b.type, self.places[n])
-        shape = tuple(b.type.shape[k] for k in b.order)
-        return laid(self.store.read(Type(shape, b.type.dtype), self.places[n]), b.order)
-
-    def put(self, n: int, array: Array) -> None:
-        """Write a buffer from the host."""
-        b = self.linked.program.buffers[n]
-        whole = array.transpose(b.order) if b.order else array
-        self.store.write(np.ascontiguousarray(whole, b.type.dtype), self.places[n])
-
-    def _fallback(self, k: int, step: Fallback) -> None:
-        """One step by the NumPy rule of its op, whose bodies are programs."""
-        inner = self.linked.inner.get(k, {})
-        if k in self.linked.loops:
-            ((body_linked, inputs),) = inner.values()
-            loop = DeviceLoop(step, body_linked, inputs, self.places, self.array)
-            loop.run(partial(self._iteration, body_linked))
-            return
-
-        def running(body: Body) -> Body:
-            return CalledBody(body, partial(_called, *inner[body.number]))
-
-        op = with_bodies(step.op, running) if step.bodies else step.op
-        arrays = [self.array(n) for n in step.read]
-        if step.part == "begin":
-            end = begin_at(op, step.type, arrays, step.origin)
-            self.begun[step.number] = end
-            return
-        rule = self.begun.pop(step.number) if step.part == "end" else None
-        results = compute_at(op, step.type, arrays, step.origin, rule)
-        several = results if isinstance(step.type, TupleType) else (results,)
-        for n, x in zip(step.written, several, strict=True):
-            if x.size:
-                self.put(n, x)
-
-    def _iteration(self, linked: DeviceLinked, given: Mapping[int, Place]) -> None:
-        """The body of a loop, on what lies at places."""
-        run = _Run(linked, (), frozenset(), given, self.status)
-        try:
-            run.execute()
-        finally:
-            run.release()
-
     # -- the end -----------------------------------------------------------------------
 
     def finds_wrong(self) -> bool:
@@ -317,7 +270,7 @@ class _Run:
         if self.status is None:
             return False
         status = np.empty(1, np.int32)
-        self.driver.download(*self.status.place, status)
+        self.driver.download(*self.status, status)
         return bool(status[0])
 
     def results(self) -> dict[int, Any]:
@@ -334,20 +287,5 @@ class _Run:
 
     def release(self) -> None:
         """Give back what only the run needs."""
-        own = (self.arena, self.status) if self.given is None else (self.arena,)
-        for block in own:
-            if block is not None:
-                self.store.release(block)
-
-
-def _called(
-    linked: DeviceLinked, inputs: Sequence[Any], arrays: Sequence[Array]
-) -> tuple[Array, ...]:
-    """The outputs of a body from its arguments; `inputs` as a BodyProgram has it."""
-    program, store = linked.program, linked.store
-    values = []
-    for n, x in zip(program.arguments, inputs, strict=True):
-        array = np.asarray(arrays[x] if isinstance(x, int) else x)
-        values.append(store.copy_in(array, program.buffers[n].type, array))
-    results = linked.run(values, frozenset())
-    return tuple([results[k].numpy() for k in range(len(results))])
+        for block in self.blocks:
+            self.store.release(block)

@@ -1,17 +1,18 @@
-"""Loops driven from the host whose values stay on the device."""
+"""Loops as launches in a row: what is carried stays on the device, where it lies in
+each iteration is known before the first."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from treadle.base.arrays import Array
-from treadle.base.dtypes import OWN
-from treadle.base.types import Type
+from treadle.base.caches import lazy
 from treadle.engines.gpu.driver import Place
-from treadle.engines.gpu.memory import DeviceBlock, DeviceBlocks, GpuValue
+from treadle.engines.gpu.frame import COPY, HOST, Act, Frame, moved, same
+from treadle.engines.gpu.memory import GpuValue
 from treadle.ops.loop import Scan, drawn_at
 from treadle.program.program import Fallback, Program
 
@@ -27,10 +28,11 @@ def is_loop(step: Fallback, program: Program) -> bool:
 
 
 class DeviceLoop:
-    """One run of a loop: where its carries lie by now, and what each iteration is told.
+    """A loop of a program, and its memory: of its body, of carries by turns, of draws.
 
-    A result of the body is written to its row of a stack if it has one, else to where
-    the carry is at the end, or beside that if a carry lies there.
+    A result of the body is written to its row of a stack if it has one, or to that of
+    the next iteration where what is carried is stacked, the last one to where the carry
+    is expected; else to where no carry lies.
     """
 
     def __init__(
@@ -38,120 +40,145 @@ class DeviceLoop:
         step: Fallback,
         linked: DeviceLinked,
         inputs: Sequence[Any],
-        places: Sequence[Place],
-        array: Callable[[int], Array],
+        alignment: int,
     ) -> None:
-        """`inputs` as a BodyProgram has them; `array` brings a buffer home."""
+        """`inputs` as a BodyProgram has them."""
         assert isinstance(step.op, Scan)
-        self.op, self.linked, self.inputs = step.op, linked, inputs
-        self.store: DeviceBlocks = linked.store
+        self.step, self.op, self.linked = step, step.op, linked
+        self.checks = linked.checks
+        self.launches = self.op.length * (linked.launches + len(step.written))
+        arguments = dict(zip(linked.program.arguments, inputs, strict=True))
+        self.inputs = {n: x for n, x in arguments.items() if isinstance(x, int)}
+        self._within = {n: x for n, x in arguments.items() if n not in self.inputs}
         self.outputs = {k: (n, t.nbytes) for k, n, t in linked.program.results}
-        self.read = [places[n] for n in step.read]
-        self.written = [places[n] for n in step.written]
-        end = len(step.read) - self.op.draws
-        self.draws = [self._drawn(array(n)) for n in step.read[end:]]
-        self.constants = {n: x.place for n, x in linked.constants.items()}
-        self._held: list[GpuValue] = []
-        for n, x in zip(linked.program.arguments, inputs, strict=True):
-            if not isinstance(x, int):
-                t = linked.program.buffers[n].type
-                self._held.append(self.store.copy_in(np.asarray(x), t, np.asarray(x)))
-                self.constants[n] = self._held[-1].place
-        self.homes: dict[int, int] = {}  # of each result the output that it is first
         carries = self.op.carries
+        self.homes: dict[int, int] = {}  # of each result the output that it is first
         for k in (*range(carries, len(self.outputs)), *range(carries)):
             n, _ = self.outputs[k]
             if linked.program.buffers[n].place == "result":
                 self.homes.setdefault(n, k)
-        self.spare: dict[int, list[DeviceBlock]] = {}
-        self.carry = self.read[:carries]
+        # Of carries the stack of what they were before each iteration.
+        argument = {x: n for n, x in self.inputs.items() if x < carries}
+        stacks = {n: k for k, (n, _) in self.outputs.items() if k >= carries}
+        self.before = {k: stacks[n] for k, n in argument.items() if n in stacks}
+        self.bytes = linked.size
 
-    def _drawn(self, draw: Array) -> tuple[GpuValue, int]:
-        """The draws of all iterations, and the bytes of one."""
-        each = [drawn_at([draw], t)[0] for t in range(self.op.length)]
-        stack = np.stack(each) if each else np.empty((0, *draw.shape), draw.dtype)
-        type_ = Type(stack.shape, OWN[stack.dtype])
-        return self.store.copy_in(stack, type_, stack), draw.nbytes
+        def take(size: int) -> int:
+            """The offset of more memory."""
+            offset = -(-self.bytes // alignment) * alignment
+            self.bytes = offset + size
+            return offset
 
-    def run(self, body: Callable[[Mapping[int, Place]], None]) -> None:
-        """All iterations; `body` runs one, with its arguments and results at places."""
-        steps = range(self.op.length)
-        try:
-            for t in reversed(steps) if self.op.reverse else steps:
-                places = self._places(t)
-                body(places)
-                self._go_on(t, places)
-            self._finish()
-        finally:
-            for blocks in self.spare.values():
-                for block in blocks:
-                    self.store.release(block)
-
-    def _places(self, t: int) -> dict[int, Place]:
-        """Where arguments and results of iteration t lie."""
-        op, places = self.op, dict(self.constants)
-        rows, end = op.carries + op.scanned, len(self.read) - op.draws
-        for n, x in zip(self.linked.program.arguments, self.inputs, strict=True):
-            if not isinstance(x, int):
-                continue
-            if x < op.carries:
-                places[n] = self.carry[x]
-            elif x < rows:
-                places[n] = _at(self.read[x], t * op.body.arguments[x].type.nbytes)
-            elif x < end:
-                places[n] = self.read[x]
-            else:
-                draws, size = self.draws[x - end]
-                places[n] = _at(draws.place, t * size)
+        self._turns: dict[int, list[int]] = {}  # where a carry lies by turns
         for n, k in self.homes.items():
-            _, size = self.outputs[k]
-            row = k >= op.carries
-            places[n] = _at(self.written[k], t * size) if row else self._free(k, size)
-        return places
+            if k < carries and k not in self.before:
+                turns = range(self._stays(n) + 1)
+                self._turns[k] = [take(self.outputs[k][1]) for _ in turns]
+        draws = step.op.body.arguments[len(step.read) - self.op.draws :]
+        self._sizes = [x.type.nbytes for x in draws]
+        self._draws = [take(self.op.length * size) for size in self._sizes]
 
-    def _free(self, k: int, size: int) -> Place:
-        """Where no carry lies."""
-        spare = self.spare.setdefault(k, [])
-        for place in (self.written[k], *[x.place for x in spare]):
-            if not _is_among(place, self.carry):
-                return place
-        spare.append(self.store.take(size))
-        return spare[-1].place
+    def _stays(self, n: int) -> int:
+        """The iterations in which a result is carried: one may become another one."""
+        argument = {x: number for number, x in self.inputs.items()}
+        count, now = 0, {n}
+        while True:
+            carried = [k for k in range(self.op.carries) if self.outputs[k][0] in now]
+            if not carried:
+                return count
+            now = {argument[k] for k in carried if k in argument}
+            count += 1
 
-    def _go_on(self, t: int, places: Mapping[int, Place]) -> None:
-        """Copy what has no row of its own; carries lie where they were written."""
-        carries = self.op.carries
-        for k, (n, size) in self.outputs.items():
-            if k >= carries and self.homes.get(n) != k:
-                self._copy(places[n], _at(self.written[k], t * size), size)
-        self.carry = [places[self.outputs[k][0]] for k in range(carries)]
+    @lazy
+    def constants(self) -> dict[int, GpuValue]:
+        """What the body reads that is the same in each iteration, and no operand."""
+        linked, store = self.linked, self.linked.store
+        types = {n: linked.program.buffers[n].type for n in self._within}
+        arrays = {n: np.asarray(x) for n, x in self._within.items()}
+        copies = {n: store.copy_in(x, types[n], x) for n, x in arrays.items()}
+        return linked.constants | copies
 
-    def _finish(self) -> None:
-        """Copy carries to where they are expected."""
-        sizes = [self.outputs[k][1] for k in range(self.op.carries)]
-        last = list(zip(self.carry, self.written, sizes, strict=False))
-        moved = [(x, y, size) for x, y, size in last if not _is_among(x, [y])]
-        ends = [y for _, y, _ in moved]
-        if any(_is_among(x, ends) for x, _, _ in last):  # one is where another one goes
-            beside = [self.store.take(size) for *_, size in moved]
-            self.spare[-1] = beside
-            for block, (x, _, size) in zip(beside, moved, strict=True):
-                self._copy(x, block.place, size)
-            pairs = zip(beside, moved, strict=True)
-            moved = [(block.place, y, size) for block, (_, y, size) in pairs]
-        for x, y, size in moved:
-            self._copy(x, y, size)
+    def acts(self, around: Frame, memory: Place) -> Iterator[Act]:
+        """All iterations, with memory for what lies nowhere else."""
+        op, linked = self.op, self.linked
+        read = [around.places[n] for n in self.step.read]
+        written = [around.places[n] for n in self.step.written]
+        if op.draws:
+            yield Act(HOST, partial(self._draw, around, memory))
+        draws = [moved(memory, offset) for offset in self._draws]
+        fixed: list[Any] = [None] * len(linked.program.buffers)
+        for n, value in self.constants.items():
+            fixed[n] = value.place
+        carry = read[: op.carries]
+        steps = range(op.length)
+        order = [*(reversed(steps) if op.reverse else steps)]
+        for turn, t in enumerate(order):
+            places = [*fixed]
+            for n, x in self.inputs.items():
+                places[n] = self._input(x, t, carry, read, draws)
+            after = order[turn + 1] if turn + 1 < len(order) else None
+            for n, k in self.homes.items():
+                places[n] = self._home(k, t, turn, after, written, memory)
+            frame = Frame(linked, places, memory, around.status)
+            yield from frame.acts()
+            for k, (n, size) in self.outputs.items():
+                row = k >= op.carries
+                if row and size and self.homes.get(n) != k:
+                    target = moved(written[k], t * size)
+                    if not same(places[n], target):
+                        yield self._copy(places[n], target, size)
+            carry = [places[self.outputs[k][0]] for k in range(op.carries)]
+        for k, place in enumerate(carry):
+            if self.outputs[k][1] and not same(place, written[k]):
+                yield self._copy(place, written[k], self.outputs[k][1])
 
-    def _copy(self, source: Place, target: Place, size: int) -> None:
-        if size:
-            self.store.driver.copy(source, target, size)
+    def _input(
+        self,
+        x: int,
+        t: int,
+        carry: Sequence[Place],
+        read: Sequence[Place],
+        draws: Sequence[Place],
+    ) -> Place:
+        """The place of an operand of iteration t."""
+        op, end = self.op, len(read) - self.op.draws
+        if x < op.carries:
+            return carry[x]
+        if x < op.carries + op.scanned:
+            return moved(read[x], t * op.body.arguments[x].type.nbytes)
+        if x < end:
+            return read[x]
+        return moved(draws[x - end], t * self._sizes[x - end])
 
+    def _home(
+        self,
+        k: int,
+        t: int,
+        turn: int,
+        after: int | None,
+        written: Sequence[Place],
+        memory: Place,
+    ) -> Place:
+        """The place of an output of iteration t, which is followed by `after`."""
+        size = self.outputs[k][1]
+        if k >= self.op.carries:
+            return moved(written[k], t * size)
+        if after is None:
+            return written[k]
+        if k in self.before:
+            return moved(written[self.before[k]], after * size)
+        turns = self._turns[k]
+        return moved(memory, turns[turn % len(turns)])
 
-def _is_among(place: Place, others: Sequence[Place]) -> bool:
-    """Memory may be an array, which `==` compares by elements."""
-    return any(place[0] is x[0] and place[1] == x[1] for x in others)
+    def _copy(self, source: Place, target: Place, size: int) -> Act:
+        copy = self.linked.store.driver.copy
+        return Act(COPY, partial(copy, source, target, size))
 
-
-def _at(place: Place, bytes: int) -> Place:
-    memory, start = place
-    return memory, start + bytes
+    def _draw(self, around: Frame, memory: Place) -> None:
+        """Copy the draws of all iterations in: each has its own."""
+        numbers = self.step.read[len(self.step.read) - self.op.draws :]
+        for n, offset in zip(numbers, self._draws, strict=True):
+            draw = around.array(n)
+            each = [drawn_at([draw], t)[0] for t in range(self.op.length)]
+            if each:
+                self.linked.store.write(np.stack(each), moved(memory, offset))

@@ -13,7 +13,8 @@ from treadle.base.dtypes import DType, int32
 from treadle.base.types import Type
 from treadle.engines.counts import Counts
 from treadle.engines.gpu.bodies import DeviceBody, Where
-from treadle.engines.gpu.driver import Place
+from treadle.engines.gpu.driver import Call, Place
+from treadle.engines.gpu.frame import moved, same
 from treadle.engines.gpu.linked import ReadyStep
 from treadle.engines.gpu.memory import DeviceBlocks, GpuValue
 from treadle.engines.gpu.moves import WORD, MoveWork
@@ -44,6 +45,8 @@ class DeviceTable:
         ordered = sorted(steps, key=itemgetter(0))
         self._steps = [(ready, [_apart(x) for x in own]) for _, ready, own in ordered]
         self.checks = any(ready.checks for ready, _ in self._steps)
+        self._before: list[Place] = []  # where blocks lay in the run before
+        self._calls: list[Call] = []
 
     def index(self, layout: Mapping[int, int]) -> GpuValue:
         """The places of rows in words, which are the same in each run."""
@@ -57,14 +60,21 @@ class DeviceTable:
 
     def run(self, bases: Mapping[int, Place]) -> None:
         """All launches, where blocks of memory begin at `bases` by number."""
-        launch = self.store.driver.launch
+        before = self._before
+        if len(before) != len(bases) or not all(map(same, before, bases.values())):
+            self._calls, self._before = self._bound(bases), [*bases.values()]
+        self.store.driver.submit(self._calls)
+        self.store.counts += Counts(launches=len(self._steps))
+
+    def _bound(self, bases: Mapping[int, Place]) -> list[Call]:
+        bind, calls = self.store.driver.bind, list[Call]()
         for ready, buffers in self._steps:
             places = []
             for where, offset in buffers:
-                memory, start = where.place if type(where) is GpuValue else bases[where]
-                places.append((memory, start + offset))
-            launch(ready.entry, ready.groups, places, ready.numbers)
-        self.store.counts += Counts(launches=len(self._steps))
+                base = where.place if type(where) is GpuValue else bases[where]
+                places.append(moved(base, offset))
+            calls.append(bind(ready.entry, ready.groups, places, ready.numbers))
+        return calls
 
 
 def _apart(where: Where) -> tuple[Any, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import byref, c_int64, c_size_t, c_uint64, c_void_p
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ from treadle.base.sizes import as_text
 from treadle.engines.gpu.cuda.builder import WARP
 from treadle.engines.gpu.cuda.library import Library, open_library
 from treadle.engines.gpu.cuda.modules import CudaKernel, Modules
-from treadle.engines.gpu.driver import NARROW, DeviceTraits, Place
+from treadle.engines.gpu.driver import NARROW, Call, DeviceTraits, Place
 from treadle.engines.gpu.work import Work
 
 DTYPES = NARROW | {"int64", "uint64", "float64"}
@@ -35,16 +35,27 @@ class CudaMemory(NamedTuple):
     bytes: int
 
 
-class LaunchParameters:
-    """The parameters of a launch as the driver reads them: by a pointer to each."""
+class CudaLaunch:
+    """A launch with its parameters as the driver reads them: by a pointer to each."""
 
-    def __init__(self, buffers: int, values: Sequence[int]) -> None:
-        self.addresses = (c_uint64 * buffers)()
-        self.values = (c_int64 * len(values))(*values)
-        parts: list[tuple[Any, int]] = [(self.addresses, buffers)]
-        parts.append((self.values, len(values)))
-        places = [ctypes.addressof(x) + 8 * k for x, n in parts for k in range(n)]
-        self.pointers = (c_void_p * len(places))(*places)
+    __slots__ = ("_call", "_grid", "_kernel", "_parts", "_pointers")
+
+    def __init__(
+        self,
+        call: Callable[..., None],
+        kernel: CudaKernel,
+        groups: int,
+        parts: Sequence[Any],
+    ) -> None:
+        """`parts` are arrays of parameters of 8 bytes each."""
+        self._call, self._kernel, self._parts = call, kernel, parts
+        self._grid = groups, 1, 1, kernel.items, 1, 1, 0, _STREAM
+        places = [ctypes.addressof(x) + 8 * k for x in parts for k in range(len(x))]
+        self._pointers = (c_void_p * len(places))(*places)
+
+    def __call__(self) -> None:
+        function = self._kernel.function
+        self._call("cuLaunchKernel", function, *self._grid, self._pointers, None)
 
 
 class CudaDriver:
@@ -127,20 +138,18 @@ class CudaDriver:
     def text(self, work: Work) -> str:
         return self._modules.text(work)
 
-    def numbers(self, work: Work, values: Sequence[int]) -> LaunchParameters:
-        return LaunchParameters(len(work.buffers), values)
+    def numbers(self, work: Work, values: Sequence[int]) -> Any:
+        return (c_int64 * len(values))(*values)
 
-    def launch(
-        self,
-        entry: CudaKernel,
-        groups: int,
-        buffers: Sequence[Place],
-        numbers: LaunchParameters,
-    ) -> None:
-        numbers.addresses[:] = [_address(place) for place in buffers]
-        grid = (groups, 1, 1, entry.items, 1, 1, 0)
-        rest = _STREAM, numbers.pointers, None
-        self._call("cuLaunchKernel", entry.function, *grid, *rest)
+    def bind(
+        self, entry: CudaKernel, groups: int, buffers: Sequence[Place], numbers: Any
+    ) -> CudaLaunch:
+        addresses = (c_uint64 * len(buffers))(*map(_address, buffers))
+        return CudaLaunch(self._call, entry, groups, (addresses, numbers))
+
+    def submit(self, calls: Sequence[Call]) -> None:
+        for call in calls:
+            call()
 
 
 def _address(place: Place) -> int:

@@ -13,6 +13,7 @@ from treadle.base.extras import extra
 from treadle.engines.gpu.driver import (
     NARROW,
     STEP,
+    Allocation,
     CompilingDriver,
     DeviceTraits,
     Place,
@@ -20,13 +21,6 @@ from treadle.engines.gpu.driver import (
 from treadle.engines.gpu.opencl.builder import OpenClBuilder, program_of
 from treadle.engines.gpu.work import Work
 from treadle.engines.native.system.host import host
-
-
-class OpenClMemory:
-    """Memory of a device."""
-
-    def __init__(self, handle: Any, bytes: int) -> None:
-        self.handle, self.bytes = handle, bytes
 
 
 class OpenClKernel:
@@ -40,32 +34,32 @@ class OpenClKernel:
         self.another: Any = None
 
 
-class OpenClNumbers:
-    """The integers of a launch, and kernels that have them and buffers for arguments,
-    by these: most launches come again in the same memory."""
+class OpenClLaunch:
+    """A launch with its arguments, which a kernel of its own has from the second time
+    on: most launches come again in the same memory."""
 
-    BOUND = 4
+    __slots__ = ("_arguments", "_driver", "_entry", "_has_run", "_kernel", "_shape")
 
-    def __init__(self, handle: Any) -> None:
-        self.handle = handle
-        self.kernels: dict[tuple[Place, ...], Any] = {}
-        self.has_run = False
+    def __init__(
+        self,
+        driver: OpenClDriver,
+        entry: OpenClKernel,
+        groups: int,
+        arguments: Sequence[Any],
+    ) -> None:
+        self._driver, self._entry, self._arguments = driver, entry, arguments
+        self._shape = (groups * entry.items,), (entry.items,)
+        self._kernel: Any = None
+        self._has_run = False
 
-    def kernel(self, entry: OpenClKernel, buffers: tuple[Place, ...]) -> Any:
-        """A kernel of its own from the second launch on, with its arguments."""
-        if not self.has_run:
-            self.has_run, kernel = True, entry.kernel
-        else:
-            if len(self.kernels) < self.BOUND:
-                kernel = entry.another()
-            else:
-                kernel = self.kernels.pop(next(iter(self.kernels)))
-            self.kernels[buffers] = kernel
-        arguments: list[Any] = []
-        for memory, offset in buffers:
-            arguments += (memory.handle, np.int64(offset))  # type: ignore[attr-defined]
-        kernel.set_args(*arguments, self.handle)
-        return kernel
+    def __call__(self) -> None:
+        driver, kernel = self._driver, self._kernel
+        if kernel is None:
+            kernel = driver.kernel(self._entry, self._has_run)
+            kernel.set_args(*self._arguments)
+            self._kernel = kernel if self._has_run else None
+            self._has_run = True
+        driver.cl.enqueue_nd_range_kernel(driver.queue, kernel, *self._shape)
 
 
 def devices() -> list[tuple[Any, str]]:
@@ -88,7 +82,7 @@ class OpenClDriver(CompilingDriver):
         super().__init__("OpenCL", most, (cl.Error,), cl.MemoryError)
         with self._refusals():
             self._context = cl.Context([handle])
-            self._queue = cl.CommandQueue(self._context)
+            self.queue = cl.CommandQueue(self._context)
         has_double = bool(handle.double_fp_config)
         config = handle.single_fp_config
         exact = config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
@@ -106,36 +100,36 @@ class OpenClDriver(CompilingDriver):
 
     # -- memory ----------------------------------------------------------------------
 
-    def allocate(self, bytes: int) -> OpenClMemory:
+    def allocate(self, bytes: int) -> Allocation:
         self._check(bytes)
         flags = self.cl.mem_flags.READ_WRITE
         with self._refusals():
-            return OpenClMemory(self.cl.Buffer(self._context, flags, size=bytes), bytes)
+            return Allocation(self.cl.Buffer(self._context, flags, size=bytes), bytes)
 
-    def free(self, memory: OpenClMemory) -> None:
+    def free(self, memory: Allocation) -> None:
         memory.handle.release()
 
     def upload(
-        self, array: np.ndarray[Any, Any], memory: OpenClMemory, offset: int
+        self, array: np.ndarray[Any, Any], memory: Allocation, offset: int
     ) -> None:
         with self._refusals():
             self.cl.enqueue_copy(
-                self._queue, memory.handle, array, dst_offset=offset, is_blocking=True
+                self.queue, memory.handle, array, dst_offset=offset, is_blocking=True
             )
 
     def download(
-        self, memory: OpenClMemory, offset: int, array: np.ndarray[Any, Any]
+        self, memory: Allocation, offset: int, array: np.ndarray[Any, Any]
     ) -> None:
         with self._refusals():
             self.cl.enqueue_copy(
-                self._queue, array, memory.handle, src_offset=offset, is_blocking=True
+                self.queue, array, memory.handle, src_offset=offset, is_blocking=True
             )
 
     def copy(self, source: Place, target: Place, bytes: int) -> None:
         memories = [place[0] for place in (source, target)]
         with self._refusals():
             self.cl.enqueue_copy(
-                self._queue,
+                self.queue,
                 memories[1].handle,  # type: ignore[attr-defined]
                 memories[0].handle,  # type: ignore[attr-defined]
                 src_offset=source[1],
@@ -147,7 +141,7 @@ class OpenClDriver(CompilingDriver):
         memory: Any = place[0]
         pattern = np.uint8(byte)
         with self._refusals():
-            arguments = self._queue, memory.handle, pattern, place[1], bytes
+            arguments = self.queue, memory.handle, pattern, place[1], bytes
             self.cl.enqueue_fill_buffer(*arguments)
 
     # -- kernels ---------------------------------------------------------------------
@@ -179,29 +173,30 @@ class OpenClDriver(CompilingDriver):
     def text(self, work: Work) -> str:
         return program_of([_written(work)])
 
-    def numbers(self, work: Work, values: Sequence[int]) -> OpenClNumbers:
+    def kernel(self, entry: OpenClKernel, alone: bool) -> Any:
+        """A kernel that is built: one whose arguments are `alone`, or that of all."""
+        if entry.builder is not None:
+            self._build(entry)
+        return entry.another() if alone else entry.kernel
+
+    def numbers(self, work: Work, values: Sequence[int]) -> Any:
         flags = self.cl.mem_flags
         array = np.array(values or [0], np.int64)
         how = flags.READ_ONLY | flags.COPY_HOST_PTR
         with self._refusals():
-            return OpenClNumbers(self.cl.Buffer(self._context, how, hostbuf=array))
+            return self.cl.Buffer(self._context, how, hostbuf=array)
 
-    def launch(
+    def bind(
         self,
         entry: OpenClKernel,
         groups: int,
         buffers: Sequence[Place],
-        numbers: OpenClNumbers,
-    ) -> None:
-        key, items = tuple(buffers), entry.items
-        try:  # as `_refusals` does, without its layers
-            if entry.builder is not None:
-                self._build(entry)
-            kernel = numbers.kernels.get(key) or numbers.kernel(entry, key)
-            shape = (groups * items,), (items,)
-            self.cl.enqueue_nd_range_kernel(self._queue, kernel, *shape)
-        except self._raised as error:
-            raise self._told(error) from error
+        numbers: Any,
+    ) -> OpenClLaunch:
+        arguments: list[Any] = []
+        for memory, offset in buffers:
+            arguments += (memory.handle, np.int64(offset))  # type: ignore[attr-defined]
+        return OpenClLaunch(self, entry, groups, [*arguments, numbers])
 
 
 def _written(work: Work) -> OpenClBuilder:

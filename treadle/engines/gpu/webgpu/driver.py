@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treadle.base.arrays import Array
-from treadle.base.caches import Cache
 from treadle.base.errors import RunError
 from treadle.base.extras import extra
 from treadle.engines.gpu.driver import (
     NARROW,
     STEP,
+    Allocation,
+    Call,
     CompilingDriver,
     DeviceTraits,
     Place,
@@ -22,26 +23,17 @@ from treadle.engines.gpu.webgpu.builder import WgslBuilder, WiderError
 from treadle.engines.gpu.work import Work
 from treadle.engines.native.system.host import host
 
-BOUND = 4096
 MOST = 65_535  # groups along one dimension
-GATHERED = 256  # launches in one pass
+GATHERED = 256  # launches that are handed over at once
 LONG = {"shader-int64": ("int64", "uint64"), "shader-f64": ("float64",)}
 ALIGNMENT = 256  # of what begins within a buffer, in bytes
 
 
-class WebGpuMemory:
-    """Memory of a device."""
-
-    def __init__(self, handle: Any, bytes: int) -> None:
-        self.handle, self.bytes = handle, bytes
-
-
-class WebGpuNumbers(WebGpuMemory):
+class WebGpuNumbers(NamedTuple):
     """The integers of a launch, and last how far behind its bindings buffers begin."""
 
-    def __init__(self, handle: Any, array: Array) -> None:
-        super().__init__(handle, array.nbytes)
-        self.array = array
+    handle: Any
+    array: Array
 
 
 class WebGpuKernel(NamedTuple):
@@ -50,6 +42,36 @@ class WebGpuKernel(NamedTuple):
     pipeline: Any
     layout: Any
     wide: bool
+
+
+class WebGpuLaunch:
+    """A launch with its bindings: three calls of the library itself, of which each
+    takes a tenth of the time of wgpu's own. What is wrong is told at the end of all."""
+
+    __slots__ = (
+        "_arguments",
+        "_bindings",
+        "_driver",
+        "_groups",
+        "_library",
+        "_pipeline",
+    )
+
+    def __init__(
+        self, driver: WebGpuDriver, pipeline: Any, bindings: Any, groups: int
+    ) -> None:
+        rows = -(-groups // MOST)
+        self._driver, self._library = driver, driver.native.lib
+        self._bindings = bindings  # alive as long as this is
+        self._pipeline = pipeline._internal
+        self._arguments = 0, bindings._internal, 0, driver.native.ffi.NULL
+        self._groups = -(-groups // rows), rows, 1
+
+    def __call__(self) -> None:
+        library, place = self._library, self._driver.recording()
+        library.wgpuComputePassEncoderSetPipeline(place, self._pipeline)
+        library.wgpuComputePassEncoderSetBindGroup(place, *self._arguments)
+        library.wgpuComputePassEncoderDispatchWorkgroups(place, *self._groups)
 
 
 def devices() -> list[tuple[Any, str]]:
@@ -87,9 +109,10 @@ class WebGpuDriver(CompilingDriver):
             )
         self._queue = self._handle.queue
         self._bindable = limits["max-storage-buffer-binding-size"]
-        self._bound: Cache[Any, Any] = Cache("WebGPU bindings", BOUND)
+        self.native = extra("wgpu.backends.wgpu_native", "webgpu")
         self._encoder: Any = None
         self._pass: Any = None
+        self._place: Any = None  # of the pass
         self._gathered = 0
         is_cpu = adapter.info["adapter_type"] == "CPU"
         self.device = DeviceTraits(
@@ -103,20 +126,20 @@ class WebGpuDriver(CompilingDriver):
 
     # -- memory ------------------------------------------------------------------------
 
-    def allocate(self, bytes: int) -> WebGpuMemory:
+    def allocate(self, bytes: int) -> Allocation:
         self._check(bytes)
         usage = self.wgpu.BufferUsage
         how = usage.STORAGE | usage.COPY_SRC | usage.COPY_DST
         with self._refusals():
             size = -(-bytes // 4) * 4
-            return WebGpuMemory(self._handle.create_buffer(size=size, usage=how), bytes)
+            return Allocation(self._handle.create_buffer(size=size, usage=how), bytes)
 
-    def free(self, memory: WebGpuMemory) -> None:
-        """The buffer goes with the last binding that has it."""
-        self._bound.clear()
+    def free(self, memory: Allocation) -> None:
+        self._flush()
+        memory.handle.destroy()  # whatever launches are bound to it
 
     def upload(
-        self, array: np.ndarray[Any, Any], memory: WebGpuMemory, offset: int
+        self, array: np.ndarray[Any, Any], memory: Allocation, offset: int
     ) -> None:
         bytes = array.reshape(-1).view(np.uint8)
         left = -len(bytes) % 4
@@ -127,7 +150,7 @@ class WebGpuDriver(CompilingDriver):
             self._queue.write_buffer(memory.handle, offset, bytes)
 
     def download(
-        self, memory: WebGpuMemory, offset: int, array: np.ndarray[Any, Any]
+        self, memory: Allocation, offset: int, array: np.ndarray[Any, Any]
     ) -> None:
         size = -(-array.nbytes // 4) * 4
         with self._refusals():
@@ -140,9 +163,7 @@ class WebGpuDriver(CompilingDriver):
         size = -(-bytes // 4) * 4
         (x, begin), (y, end) = source, target
         with self._refusals():
-            self._flush()
-            encoder = self._handle.create_command_encoder()
-            copy = encoder.copy_buffer_to_buffer
+            copy = self._encoding().copy_buffer_to_buffer
             if x is y:  # which WebGPU copies by way of another one alone
                 usage = self.wgpu.BufferUsage
                 how = usage.COPY_SRC | usage.COPY_DST
@@ -151,7 +172,6 @@ class WebGpuDriver(CompilingDriver):
                 copy(beside, 0, y.handle, end, size)  # type: ignore[attr-defined]
             else:
                 copy(x.handle, begin, y.handle, end, size)  # type: ignore[attr-defined]
-            self._queue.submit([encoder.finish()])
 
     def fill(self, place: Place, bytes: int, byte: int) -> None:
         memory: Any = place[0]
@@ -205,61 +225,67 @@ class WebGpuDriver(CompilingDriver):
         create = self._handle.create_buffer_with_data
         return WebGpuNumbers(create(data=array, usage=usage), array)
 
-    def launch(
+    def bind(
         self,
         entry: WebGpuKernel,
         groups: int,
         buffers: Sequence[Place],
         numbers: WebGpuNumbers,
-    ) -> None:
-        rows, key = -(-groups // MOST), (numbers, *buffers)
-        try:  # as `_refusals` does, without its layers
-            bound = self._bound.get(key)
-            if bound is None:
-                bound = self._bound[key] = self._binding(entry, buffers, numbers)
-            if self._pass is None:
-                self._encoder = self._handle.create_command_encoder()
-                self._pass = self._encoder.begin_compute_pass()
-            self._pass.set_pipeline(entry.pipeline)
-            self._pass.set_bind_group(0, bound)
-            self._pass.dispatch_workgroups(-(-groups // rows), rows)
-            self._gathered += 1
-            if self._gathered >= GATHERED:
-                self._flush()
-        except self._raised as error:
-            raise self._told(error) from error
-
-    def _binding(
-        self, entry: WebGpuKernel, buffers: Sequence[Place], numbers: WebGpuNumbers
-    ) -> Any:
-        """The buffers of a launch, bound at multiples of the alignment; they come again
-        where memory does."""
+    ) -> WebGpuLaunch:
+        """Buffers are bound at multiples of the alignment."""
         offsets = [start % ALIGNMENT for _, start in buffers]
-        if any(offsets):
-            array = numbers.array.copy()
-            array[-len(offsets) :] = offsets
-            numbers = self._listed(array)
-        pairs = zip(buffers, offsets, strict=True)
-        starts = [(memory, start - k) for (memory, start), k in pairs]
-        bound: Any = [*starts, (numbers, 0)]
-        entries = [
-            {
-                "binding": k,
-                "resource": {
-                    "buffer": memory.handle,
-                    "offset": offset,
-                    "size": min(memory.handle.size - offset, self._bindable),
-                },
-            }
-            for k, (memory, offset) in enumerate(bound)
-        ]
-        return self._handle.create_bind_group(layout=entry.layout, entries=entries)
+        with self._refusals():
+            if any(offsets):
+                array = numbers.array.copy()
+                array[-len(offsets) :] = offsets
+                numbers = self._listed(array)
+            bound: list[Any] = [(numbers, 0)]
+            for (memory, start), k in zip(buffers, offsets, strict=True):
+                bound.insert(-1, (memory, start - k))
+            entries = [
+                {
+                    "binding": k,
+                    "resource": {
+                        "buffer": memory.handle,
+                        "offset": offset,
+                        "size": min(memory.handle.size - offset, self._bindable),
+                    },
+                }
+                for k, (memory, offset) in enumerate(bound)
+            ]
+            bindings = self._handle.create_bind_group(
+                layout=entry.layout, entries=entries
+            )
+        return WebGpuLaunch(self, entry.pipeline, bindings, groups)
+
+    # -- what is recorded --------------------------------------------------------------
+
+    def recording(self) -> Any:
+        """The pass that takes launches until they are handed over."""
+        if self._pass is None:
+            self._encoder = self._encoder or self._handle.create_command_encoder()
+            self._pass = self._encoder.begin_compute_pass()
+            self._place = self._pass._internal
+        self._gathered += 1
+        return self._place
+
+    def submit(self, calls: Sequence[Call]) -> None:
+        super().submit(calls)
+        if self._gathered >= GATHERED:
+            with self._refusals():
+                self._flush()
+
+    def _encoding(self) -> Any:
+        """The commands so far, after which others than launches come."""
+        if self._pass is not None:
+            self._pass.end()
+            self._pass = None
+        self._encoder = self._encoder or self._handle.create_command_encoder()
+        return self._encoder
 
     def _flush(self) -> None:
-        """Hand over what has been gathered."""
-        if self._pass is None:
+        """Hand over what has been recorded."""
+        if self._encoder is None:
             return
-        self._pass.end()
-        self._queue.submit([self._encoder.finish()])
-        self._pass = self._encoder = None
-        self._gathered = 0
+        encoder, self._encoder, self._gathered = self._encoding(), None, 0
+        self._queue.submit([encoder.finish()])

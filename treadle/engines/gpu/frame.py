@@ -1,0 +1,205 @@
+"""The launches of a program whose buffers lie in certain places.
+
+Where buffers lie is most often what it was: then a run hands the launches of one before
+to the driver, in one call, and looks at none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from treadle.base.arrays import Array
+from treadle.base.types import TupleType, Type
+from treadle.engines.gpu.driver import Place
+from treadle.engines.gpu.memory import GpuValue
+from treadle.graph.body import Body, CalledBody, with_bodies
+from treadle.graph.meaning import begin_at, compute_at
+from treadle.program.layout import laid
+from treadle.program.program import Fallback
+
+if TYPE_CHECKING:
+    from treadle.engines.gpu.linked import DeviceLinked, ReadyStep
+
+TOGETHER = 4096  # launches that are handed to a driver at once
+LAUNCH, COPY, HOST = range(3)
+
+
+class Act(NamedTuple):
+    """One thing that a run does: a launch, a copy within the device, or a step of the
+    host."""
+
+    kind: int
+    call: Callable[[], Any]
+
+
+class Piece(NamedTuple):
+    """Calls that are made in one go, so many of them launches, and what the host does
+    after."""
+
+    calls: list[Callable[[], Any]]
+    launches: int
+    host: Callable[[], Any] | None = None
+
+
+class Frame:
+    """The steps of a program at places: of its buffers, of memory between steps, and
+    of the status."""
+
+    def __init__(
+        self,
+        linked: DeviceLinked,
+        places: list[Place],
+        arena: Place | None,
+        status: Place | None,
+    ) -> None:
+        """`places` of all buffers by number, but for those in the arena."""
+        self.linked, self.status = linked, status
+        self.given, self.arena = tuple(places), arena
+        self.places = places
+        if arena is not None:
+            for n, offset in linked.offsets:
+                places[n] = moved(arena, offset)
+        # The values of the run that goes on, of which the host may have copies.
+        self._held: dict[int, GpuValue] = {}
+        self._begun: dict[int, Callable[[], Any]] = {}  # what ends it, by its number
+        self._acts: list[list[Act]] = []  # of each step
+        self._pieces: list[Piece] | None = None
+
+    def lies_at(
+        self, places: Sequence[Place], arena: Place | None, status: Place | None
+    ) -> bool:
+        """Return True if these are its places."""
+        mine = (*self.given, self.arena, self.status)
+        return all(map(same, mine, (*places, arena, status)))
+
+    def keep(self, others: Sequence[Frame]) -> None:
+        """Remember all launches, and share those of `others` that lie at one place."""
+        for k in range(len(self.linked.program.steps)):
+            shared = [x._acts[k] for x in others if self._agrees(x, k)]
+            self._acts.append(shared[0] if shared else list(self._step(k)))
+        self._pieces = list(_together(x for acts in self._acts for x in acts))
+
+    def _agrees(self, other: Frame, k: int) -> bool:
+        """Return True if a step of another one is the same here."""
+        step = self.linked.program.steps[k]
+        if isinstance(step, Fallback) and k not in self.linked.loops:
+            return False
+        numbers = {*step.read, *step.written}
+        pairs = [(self.places[n], other.places[n]) for n in numbers]
+        pairs.append((self.status, other.status))  # type: ignore[arg-type]
+        if k in self.linked.loops:
+            pairs.append((self.arena, other.arena))  # type: ignore[arg-type]
+        return all(same(x, y) for x, y in pairs)
+
+    def run(self, held: dict[int, GpuValue]) -> int:
+        """Do all steps, for these values of buffers; how many launches that were."""
+        submit, launches, kept = self.linked.store.driver.submit, 0, self._pieces
+        self._held = held
+        try:
+            for piece in _together(self.acts()) if kept is None else kept:
+                submit(piece.calls)
+                launches += piece.launches
+                if piece.host is not None:
+                    piece.host()
+        finally:
+            self._held = {}
+        return launches
+
+    def acts(self) -> Iterator[Act]:
+        """What a run does, one thing after the other."""
+        for k in range(len(self.linked.program.steps)):
+            yield from self._step(k)
+
+    def _step(self, k: int) -> Iterator[Act]:
+        linked = self.linked
+        ready, loop = linked.ready.get(k), linked.loops.get(k)
+        if ready is not None:
+            yield from self._launch(ready)
+        elif loop is not None:
+            assert self.arena is not None
+            yield from loop.acts(self, moved(self.arena, linked.room))
+        else:
+            step: Any = linked.program.steps[k]
+            yield Act(HOST, partial(self._fallback, step, linked.inner.get(k, {})))
+
+    def _launch(self, ready: ReadyStep) -> Iterator[Act]:
+        places = [self.places[n] for n in ready.buffers]
+        if not ready.groups or (ready.copies and same(places[0], places[-1])):
+            return
+        if ready.checks:
+            assert self.status is not None
+            places.append(self.status)
+        bind = self.linked.store.driver.bind
+        yield Act(LAUNCH, bind(ready.entry, ready.groups, places, ready.numbers))
+
+    # -- by NumPy ----------------------------------------------------------------------
+
+    def array(self, n: int) -> Array:
+        """A copy of a buffer on the host."""
+        b, store = self.linked.program.buffers[n], self.linked.store
+        held = self._held.get(n)
+        if held is not None and held.home is not None:
+            return held.home
+        if not b.order:
+            return store.read(b.type, self.places[n])
+        shape = tuple(b.type.shape[k] for k in b.order)
+        return laid(store.read(Type(shape, b.type.dtype), self.places[n]), b.order)
+
+    def _put(self, n: int, array: Array) -> None:
+        """Write a buffer from the host."""
+        b = self.linked.program.buffers[n]
+        whole = array.transpose(b.order) if b.order else array
+        whole = np.ascontiguousarray(whole, b.type.dtype)
+        self.linked.store.write(whole, self.places[n])
+
+    def _fallback(self, step: Fallback, inner: Any) -> None:
+        """One step by the NumPy rule of its op, whose bodies are programs."""
+
+        def running(body: Body) -> Body:
+            linked, inputs = inner[body.number]
+            return CalledBody(body, partial(linked.called, inputs))
+
+        op = with_bodies(step.op, running) if step.bodies else step.op
+        arrays = [self.array(n) for n in step.read]
+        if step.part == "begin":
+            self._begun[step.number] = begin_at(op, step.type, arrays, step.origin)
+            return
+        rule = self._begun.pop(step.number) if step.part == "end" else None
+        results = compute_at(op, step.type, arrays, step.origin, rule)
+        several = results if isinstance(step.type, TupleType) else (results,)
+        for n, x in zip(step.written, several, strict=True):
+            if x.size:
+                self._put(n, x)
+
+
+def _together(acts: Iterable[Act]) -> Iterator[Piece]:
+    """Acts in pieces: the host waits for no launch but before its own steps."""
+    calls, launches = list[Callable[[], Any]](), 0
+    for kind, call in acts:
+        if kind == HOST:
+            yield Piece(calls, launches, call)
+            calls, launches = [], 0
+            continue
+        calls.append(call)
+        launches += kind == LAUNCH
+        if len(calls) == TOGETHER:
+            yield Piece(calls, launches)
+            calls, launches = [], 0
+    yield Piece(calls, launches)
+
+
+def same(x: Place | None, y: Place | None) -> bool:
+    """Memory may be an array, which `==` compares by elements."""
+    if x is None or y is None:
+        return x is y
+    return x[0] is y[0] and x[1] == y[1]
+
+
+def moved(place: Place, bytes: int) -> Place:
+    """The place so many bytes behind another one."""
+    memory, start = place
+    return memory, start + bytes
