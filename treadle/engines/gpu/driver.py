@@ -66,25 +66,24 @@ class DeviceTraits:
         return f"{self.api}: {self.name}"
 
 
-class DeviceMemory(Protocol):
-    """An allocation; it is freed by `DeviceDriver.free` and in no other way."""
-
-    @property
-    def bytes(self) -> int:
-        """Its size."""
-
-
-Place = tuple[DeviceMemory, int]  # an allocation, and a byte where a buffer begins
-Call = Callable[[], Any]
-
-
 class Allocation:
-    """Memory of a device, by the handle that its API has for it."""
+    """Memory of a device, by the handle that its API has for it; it is freed by
+    `DeviceDriver.free` and in no other way."""
 
     __slots__ = ("bytes", "handle")
 
     def __init__(self, handle: Any, bytes: int) -> None:
         self.handle, self.bytes = handle, bytes
+
+
+Place = tuple[Allocation, int]  # an allocation, and a byte where a buffer begins
+Call = Callable[[], Any]
+
+
+def moved(place: Place, bytes: int) -> Place:
+    """The place so many bytes behind another one."""
+    memory, start = place
+    return (memory, start + bytes) if bytes else place
 
 
 class DeviceDriver(Protocol):

@@ -14,7 +14,7 @@ import numpy as np
 
 from treadle.base.arrays import Array
 from treadle.base.types import TupleType, Type
-from treadle.engines.gpu.driver import Place
+from treadle.engines.gpu.driver import Place, moved
 from treadle.engines.gpu.memory import GpuValue
 from treadle.graph.body import Body, CalledBody, with_bodies
 from treadle.graph.meaning import begin_at, compute_at
@@ -58,11 +58,11 @@ class Frame:
     ) -> None:
         """`places` of all buffers by number, but for those in the arena."""
         self.linked, self.status = linked, status
-        self.given, self.arena = tuple(places), arena
-        self.places = places
+        self.given, self.arena = places, arena
+        self.places = [*places]
         if arena is not None:
             for n, offset in linked.offsets:
-                places[n] = moved(arena, offset)
+                self.places[n] = moved(arena, offset)
         # The values of the run that goes on, of which the host may have copies.
         self._held: dict[int, GpuValue] = {}
         self._begun: dict[int, Callable[[], Any]] = {}  # what ends it, by its number
@@ -70,11 +70,10 @@ class Frame:
         self._pieces: list[Piece] | None = None
 
     def lies_at(
-        self, places: Sequence[Place], arena: Place | None, status: Place | None
+        self, places: list[Place], arena: Place | None, status: Place | None
     ) -> bool:
         """Return True if these are its places."""
-        mine = (*self.given, self.arena, self.status)
-        return all(map(same, mine, (*places, arena, status)))
+        return self.given == places and (arena, status) == (self.arena, self.status)
 
     def keep(self, others: Sequence[Frame]) -> None:
         """Remember all launches, and share those of `others` that lie at one place."""
@@ -89,11 +88,10 @@ class Frame:
         if isinstance(step, Fallback) and k not in self.linked.loops:
             return False
         numbers = {*step.read, *step.written}
+        if k in self.linked.loops and self.arena != other.arena:
+            return False
         pairs = [(self.places[n], other.places[n]) for n in numbers]
-        pairs.append((self.status, other.status))  # type: ignore[arg-type]
-        if k in self.linked.loops:
-            pairs.append((self.arena, other.arena))  # type: ignore[arg-type]
-        return all(same(x, y) for x, y in pairs)
+        return self.status == other.status and all(x == y for x, y in pairs)
 
     def run(self, held: dict[int, GpuValue]) -> int:
         """Do all steps, for these values of buffers; how many launches that were."""
@@ -128,7 +126,7 @@ class Frame:
 
     def _launch(self, ready: ReadyStep) -> Iterator[Act]:
         places = [self.places[n] for n in ready.buffers]
-        if not ready.groups or (ready.copies and same(places[0], places[-1])):
+        if not ready.groups or (ready.copies and places[0] == places[-1]):
             return
         if ready.checks:
             assert self.status is not None
@@ -190,16 +188,3 @@ def _together(acts: Iterable[Act]) -> Iterator[Piece]:
             yield Piece(calls, launches)
             calls, launches = [], 0
     yield Piece(calls, launches)
-
-
-def same(x: Place | None, y: Place | None) -> bool:
-    """Memory may be an array, which `==` compares by elements."""
-    if x is None or y is None:
-        return x is y
-    return x[0] is y[0] and x[1] == y[1]
-
-
-def moved(place: Place, bytes: int) -> Place:
-    """The place so many bytes behind another one."""
-    memory, start = place
-    return memory, start + bytes

@@ -13,7 +13,12 @@ import numpy as np
 
 from treadle.base.arrays import Array
 from treadle.base.errors import OutOfMemoryError
-from treadle.engines.gpu.driver import Call, DeviceTraits, UnsupportedKernelError
+from treadle.engines.gpu.driver import (
+    Allocation,
+    Call,
+    DeviceTraits,
+    UnsupportedKernelError,
+)
 
 CAPACITY = 1 << 30  # bytes
 POISON = 0xFF  # what memory holds at first: NaN in every float
@@ -25,7 +30,7 @@ class HostDriver:
     >>> driver = HostDriver(1024)
     >>> memory = driver.allocate(16)
     >>> driver.upload(np.arange(2.0), memory, 0)
-    >>> memory.view(float).tolist(), driver.unused
+    >>> memory.handle.view(float).tolist(), driver.unused
     ([0.0, 1.0], 1008)
     """
 
@@ -33,24 +38,26 @@ class HostDriver:
         self.device = DeviceTraits("NumPy", "device", 128, 256, 64, frozenset())
         self.unused = capacity
 
-    def allocate(self, bytes: int) -> Array:
+    def allocate(self, bytes: int) -> Allocation:
         if bytes > self.unused:
             raise OutOfMemoryError(f"{bytes:,} bytes of {self.unused:,}")
         self.unused -= bytes
-        return np.full(bytes, POISON, np.uint8)
+        return Allocation(np.full(bytes, POISON, np.uint8), bytes)
 
-    def free(self, memory: Array) -> None:
-        self.unused += memory.nbytes
+    def free(self, memory: Allocation) -> None:
+        self.unused += memory.bytes
 
-    def upload(self, array: Array, memory: Array, offset: int) -> None:
-        memory[offset : offset + array.nbytes] = array.reshape(-1).view(np.uint8)
+    def upload(self, array: Array, memory: Allocation, offset: int) -> None:
+        cells = array.reshape(-1).view(np.uint8)
+        memory.handle[offset : offset + array.nbytes] = cells
 
-    def download(self, memory: Array, offset: int, array: Array) -> None:
-        array.reshape(-1).view(np.uint8)[:] = memory[offset : offset + array.nbytes]
+    def download(self, memory: Allocation, offset: int, array: Array) -> None:
+        cells = memory.handle[offset : offset + array.nbytes]
+        array.reshape(-1).view(np.uint8)[:] = cells
 
     def copy(self, source: Any, target: Any, bytes: int) -> None:
         (x, begin), (y, end) = source, target
-        y[end : end + bytes] = x[begin : begin + bytes]
+        y.handle[end : end + bytes] = x.handle[begin : begin + bytes]
 
     def fill(self, place: Any, bytes: int, byte: int) -> None:
         self.upload(np.full(bytes, byte, np.uint8), *place)

@@ -116,7 +116,7 @@ class DeviceLinked:
         self.room = -(-self.plan.size // alignment) * alignment
         self.size: int = self.plan.size
         if self.loops:
-            self.size = self.room + max(x.bytes for x in loops)
+            self.size = self.room + max(1, *[x.bytes for x in loops])
         self.frames: list[Frame] = []  # of the runs before, the last one first
 
     @lazy
@@ -159,9 +159,9 @@ class DeviceLinked:
         """The results by serial for the values of arguments; those numbered in `free`
         may be written over. The store is locked."""
         sure = self.finds_nothing_wrong(values)
-        run = _Run(self, values, free if sure or not self.checks else frozenset())
+        run = _Run(self, values, free if sure else frozenset())
         try:
-            run.execute()
+            run.execute(sure)
             if not sure and run.finds_wrong():
                 raise PositionError
         except BaseException:  # a traceback keeps the run, and must not its memory
@@ -220,7 +220,7 @@ class _Run:
 
     # -- memory ----------------------------------------------------------------------
 
-    def _frame(self) -> Frame:
+    def _frame(self, sure: bool) -> Frame:
         """Memory for results and for what lies in the arena, and the launches there."""
         linked, buffers = self.linked, self.linked.program.buffers
         places: list[Any] = [None] * len(buffers)
@@ -237,17 +237,18 @@ class _Run:
         arena = self._block(linked.size) if linked.size else None
         if linked.checks:
             self.status = self._block(STATUS)
-            self.driver.fill(self.status, STATUS, 0)
+            if not sure:
+                self.driver.fill(self.status, STATUS, 0)
         return linked.frame(places, arena, self.status)
 
     def _block(self, size: int) -> Place:
         self.blocks.append(self.store.take(size))
         return self.blocks[-1].place
 
-    def execute(self) -> None:
-        """All steps in order."""
+    def execute(self, sure: bool) -> None:
+        """All steps in order; if it is `sure`, nobody will look at the status."""
         try:
-            frame = self._frame()
+            frame = self._frame(sure)
             launches = frame.run(self.values)
         except OutOfMemoryError as error:
             raise self._located(error) from error.__cause__

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from treadle.base.caches import lazy
-from treadle.engines.gpu.driver import Place
-from treadle.engines.gpu.frame import COPY, HOST, Act, Frame, moved, same
+from treadle.engines.gpu.driver import Place, moved
+from treadle.engines.gpu.frame import COPY, HOST, Act, Frame
 from treadle.engines.gpu.memory import GpuValue
+from treadle.engines.gpu.moves import WORD
 from treadle.ops.loop import Scan, drawn_at
 from treadle.program.program import Fallback, Program
 
@@ -21,10 +22,14 @@ if TYPE_CHECKING:
 
 
 def is_loop(step: Fallback, program: Program) -> bool:
-    """Return True if a step is a loop over rows that lie one after the other."""
-    ends = [program.buffers[n] for n in (*step.read, *step.written)]
-    whole = isinstance(step.op, Scan) and step.part not in ("begin", "end")
-    return whole and len(step.bodies) == 1 and not any(b.order for b in ends)
+    """Return True if a step is a loop over rows of whole words, one after the other:
+    no device copies parts of words."""
+    op, ends = step.op, [program.buffers[n] for n in (*step.read, *step.written)]
+    if not isinstance(op, Scan) or step.part or any(b.order for b in ends):
+        return False
+    rows = [x.type for x in op.body.arguments[op.carries : op.carries + op.scanned]]
+    rows += op.body.types[op.carries :]
+    return bool(step.bodies) and not any(t.nbytes % WORD for t in rows)
 
 
 class DeviceLoop:
@@ -125,11 +130,11 @@ class DeviceLoop:
                 row = k >= op.carries
                 if row and size and self.homes.get(n) != k:
                     target = moved(written[k], t * size)
-                    if not same(places[n], target):
+                    if places[n] != target:
                         yield self._copy(places[n], target, size)
             carry = [places[self.outputs[k][0]] for k in range(op.carries)]
         for k, place in enumerate(carry):
-            if self.outputs[k][1] and not same(place, written[k]):
+            if self.outputs[k][1] and place != written[k]:
                 yield self._copy(place, written[k], self.outputs[k][1])
 
     def _input(

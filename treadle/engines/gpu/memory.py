@@ -15,7 +15,7 @@ from treadle.base.locks import lock
 from treadle.base.sizes import as_text
 from treadle.base.types import Type
 from treadle.engines.counts import Counts
-from treadle.engines.gpu.driver import DeviceDriver, Place
+from treadle.engines.gpu.driver import DeviceDriver, Place, moved
 from treadle.graph.resident import Resident
 
 GRAIN = 256  # bytes: the least block, and what sizes are multiples of
@@ -25,15 +25,11 @@ FINE = 8  # sizes of blocks between two powers of 2
 class DeviceBlock:
     """An allocation that holds one value, or the arena of a run."""
 
-    __slots__ = ("bytes", "memory")
+    __slots__ = ("bytes", "memory", "place")
 
     def __init__(self, memory: Any, bytes: int) -> None:
         self.memory, self.bytes = memory, bytes
-
-    @property
-    def place(self) -> Place:
-        """The place of its first byte."""
-        return self.memory, 0
+        self.place: Place = memory, 0  # of its first byte
 
 
 class GpuValue(Resident):
@@ -67,7 +63,7 @@ class GpuValue(Resident):
     def place(self) -> Place:
         """Its place on the device."""
         assert self.block is not None, "its memory belongs to the next version"
-        return self.block.memory, self.offset
+        return moved(self.block.place, self.offset)
 
     def handed_on(self, type_: Type) -> GpuValue:
         """Another value in its place: nobody may look at this one any more."""

@@ -13,8 +13,7 @@ from treadle.base.dtypes import DType, int32
 from treadle.base.types import Type
 from treadle.engines.counts import Counts
 from treadle.engines.gpu.bodies import DeviceBody, Where
-from treadle.engines.gpu.driver import Call, Place
-from treadle.engines.gpu.frame import moved, same
+from treadle.engines.gpu.driver import Call, Place, moved
 from treadle.engines.gpu.linked import ReadyStep
 from treadle.engines.gpu.memory import DeviceBlocks, GpuValue
 from treadle.engines.gpu.moves import WORD, MoveWork
@@ -45,7 +44,7 @@ class DeviceTable:
         ordered = sorted(steps, key=itemgetter(0))
         self._steps = [(ready, [_apart(x) for x in own]) for _, ready, own in ordered]
         self.checks = any(ready.checks for ready, _ in self._steps)
-        self._before: list[Place] = []  # where blocks lay in the run before
+        self._before: Mapping[int, Place] = {}  # where blocks lay in the run before
         self._calls: list[Call] = []
 
     def index(self, layout: Mapping[int, int]) -> GpuValue:
@@ -60,9 +59,8 @@ class DeviceTable:
 
     def run(self, bases: Mapping[int, Place]) -> None:
         """All launches, where blocks of memory begin at `bases` by number."""
-        before = self._before
-        if len(before) != len(bases) or not all(map(same, before, bases.values())):
-            self._calls, self._before = self._bound(bases), [*bases.values()]
+        if self._before != bases:
+            self._calls, self._before = self._bound(bases), bases
         self.store.driver.submit(self._calls)
         self.store.counts += Counts(launches=len(self._steps))
 

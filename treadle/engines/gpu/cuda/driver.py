@@ -6,7 +6,7 @@ import ctypes
 import threading
 from collections.abc import Callable, Sequence
 from ctypes import byref, c_int64, c_size_t, c_uint64, c_void_p
-from typing import Any, NamedTuple
+from typing import Any
 
 from treadle.base.arrays import Array
 from treadle.base.errors import OutOfMemoryError
@@ -14,7 +14,7 @@ from treadle.base.sizes import as_text
 from treadle.engines.gpu.cuda.builder import WARP
 from treadle.engines.gpu.cuda.library import Library, open_library
 from treadle.engines.gpu.cuda.modules import CudaKernel, Modules
-from treadle.engines.gpu.driver import NARROW, Call, DeviceTraits, Place
+from treadle.engines.gpu.driver import NARROW, Allocation, Call, DeviceTraits, Place
 from treadle.engines.gpu.work import Work
 
 DTYPES = NARROW | {"int64", "uint64", "float64"}
@@ -26,13 +26,6 @@ _PARAMETERS = 256  # buffers: their addresses and the integers pass in 4096 byte
 _ALIGNMENT = 128  # a line of the caches
 
 _thread = threading.local()  # the context that CUDA has in each, of whatever device
-
-
-class CudaMemory(NamedTuple):
-    """An allocation on the device."""
-
-    address: int
-    bytes: int
 
 
 class CudaLaunch:
@@ -97,7 +90,7 @@ class CudaDriver:
 
     # -- memory ------------------------------------------------------------------------
 
-    def allocate(self, bytes: int) -> CudaMemory:
+    def allocate(self, bytes: int) -> Allocation:
         address = c_uint64()
         try:
             self._call("cuMemAlloc_v2", byref(address), bytes)
@@ -108,18 +101,18 @@ class CudaDriver:
                 f"{self.device.name} has no {bytes:,} bytes ({as_text(bytes)}) left: "
                 f"{as_text(free.value)} of {as_text(total.value)} are free"
             ) from error
-        return CudaMemory(address.value, bytes)
+        return Allocation(address.value, bytes)
 
-    def free(self, memory: CudaMemory) -> None:
+    def free(self, memory: Allocation) -> None:
         if not self._library.lost:  # all of its memory has gone with the device
-            self._call("cuMemFree_v2", memory.address)
+            self._call("cuMemFree_v2", memory.handle)
 
-    def upload(self, array: Array, memory: CudaMemory, offset: int) -> None:
-        where = memory.address + offset
+    def upload(self, array: Array, memory: Allocation, offset: int) -> None:
+        where = memory.handle + offset
         self._call("cuMemcpyHtoD_v2", where, array.ctypes.data, array.nbytes)
 
-    def download(self, memory: CudaMemory, offset: int, array: Array) -> None:
-        where = memory.address + offset
+    def download(self, memory: Allocation, offset: int, array: Array) -> None:
+        where = memory.handle + offset
         self._call("cuMemcpyDtoH_v2", array.ctypes.data, where, array.nbytes)
 
     def copy(self, source: Place, target: Place, bytes: int) -> None:
@@ -154,8 +147,7 @@ class CudaDriver:
 
 def _address(place: Place) -> int:
     memory, offset = place
-    assert isinstance(memory, CudaMemory)
-    return memory.address + offset
+    return int(memory.handle + offset)
 
 
 def _name(library: Library, handle: int) -> str:

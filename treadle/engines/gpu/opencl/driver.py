@@ -130,8 +130,8 @@ class OpenClDriver(CompilingDriver):
         with self._refusals():
             self.cl.enqueue_copy(
                 self.queue,
-                memories[1].handle,  # type: ignore[attr-defined]
-                memories[0].handle,  # type: ignore[attr-defined]
+                memories[1].handle,
+                memories[0].handle,
                 src_offset=source[1],
                 dst_offset=target[1],
                 byte_count=bytes,
@@ -195,7 +195,7 @@ class OpenClDriver(CompilingDriver):
     ) -> OpenClLaunch:
         arguments: list[Any] = []
         for memory, offset in buffers:
-            arguments += (memory.handle, np.int64(offset))  # type: ignore[attr-defined]
+            arguments += (memory.handle, np.int64(offset))
         return OpenClLaunch(self, entry, groups, [*arguments, numbers])
 
 

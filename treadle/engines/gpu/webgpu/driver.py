@@ -168,10 +168,10 @@ class WebGpuDriver(CompilingDriver):
                 usage = self.wgpu.BufferUsage
                 how = usage.COPY_SRC | usage.COPY_DST
                 beside = self._handle.create_buffer(size=size, usage=how)
-                copy(x.handle, begin, beside, 0, size)  # type: ignore[attr-defined]
-                copy(beside, 0, y.handle, end, size)  # type: ignore[attr-defined]
+                copy(x.handle, begin, beside, 0, size)
+                copy(beside, 0, y.handle, end, size)
             else:
-                copy(x.handle, begin, y.handle, end, size)  # type: ignore[attr-defined]
+                copy(x.handle, begin, y.handle, end, size)
 
     def fill(self, place: Place, bytes: int, byte: int) -> None:
         memory: Any = place[0]

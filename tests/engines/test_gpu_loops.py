@@ -1,0 +1,80 @@
+"""Loops on the devices there are: launches in a row, nothing copied between."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treadle as td
+from tests.engines.gpus import GPUS, gpu
+from tests.engines.test_gpu import IDS, recurrent
+from treadle.engines.counts import Counts
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_loops_copy_nothing_but_feeds_and_the_loss(name: str) -> None:
+    with td.options(engine=name, seed=3):
+        loss, optimizer = recurrent(), td.optim.Adam(lr=0.01)
+        for _ in range(3):
+            before = gpu(name).store.counts
+            float(optimizer.step(loss()))
+        counts = gpu(name).store.counts - before
+    words, state = 4 * IDS.size, 4 * IDS.shape[1] * 24  # where the LSTM begins
+    assert counts == Counts(3, 2 * words + state, 1, 4, counts.launches)
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_launches_are_bound_once_to_memory_that_stays(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps and all iterations of loops: later runs hand over what is there."""
+    driver, bound = gpu(name).driver, []
+
+    def bind(*arguments: Any) -> Any:
+        bound.append(arguments)
+        return real(*arguments)
+
+    with td.options(engine=name, seed=3):
+        loss, optimizer = recurrent(), td.optim.Adam(lr=0.01)
+        for _ in range(4):
+            float(optimizer.step(loss()))
+        real = driver.bind
+        monkeypatch.setattr(driver, "bind", bind)
+        before = gpu(name).store.counts
+        for _ in range(3):
+            float(optimizer.step(loss()))
+    assert (gpu(name).store.counts - before).launches > 100
+    assert not bound
+
+
+def states(s: Any, x: Any) -> Any:
+    """Three carries that change places: what one is made of becomes the others."""
+    a, b, c = s
+    return (b, c, td.tanh(a @ td.full((9, 9), 0.1) + x)), (a, c)
+
+
+def sorted_words(s: Any, x: Any) -> Any:
+    """Rows of 5 bytes, one of which is passed on as it is."""
+    a, b = s
+    return (td.sort((a ^ x).astype("int32")) == 1, b), (a, b)
+
+
+@pytest.mark.parametrize("name", GPUS)
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("length", [1, 5, 6])
+def test_carries_may_change_places(name: str, length: int, reverse: bool) -> None:
+    rng, found = np.random.default_rng(0), {}
+    start = rng.normal(size=(3, 4, 9)).astype(np.float32)
+    rows, bits = rng.normal(size=(length, 4, 9)), rng.random((length + 2, 5)) < 0.5
+    for own in ("native", name):
+        with td.options(engine=own):
+            x = td.asarray(rows.astype(np.float32))
+            last, ys = td.scan(states, tuple(start), x, reverse=reverse)
+            ends, rest = td.scan(
+                sorted_words, tuple(bits[:2]), td.asarray(bits[2:]), reverse=reverse
+            )
+            found[own] = [y.numpy() for y in (*last, *ys, *ends, *rest)]
+    for y, want in zip(found[name], found["native"], strict=True):
+        np.testing.assert_allclose(y.astype(float), want.astype(float), 1e-5, 1e-6)
