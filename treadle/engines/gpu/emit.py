@@ -41,14 +41,15 @@ class ItemEmitter(Emitter):
     has_vectors = False
     b: DeviceBuilder
 
-    def __init__(self, work: LoopWork, builder: DeviceBuilder) -> None:
-        self.work = work
-        self.grid: Grid = work.grid
-        self.places = {slot: k for k, slot in enumerate(work.slots)}
+    def __init__(
+        self, kernel: Kernel, grid: Grid, slots: Sequence[Slot], builder: DeviceBuilder
+    ) -> None:
+        self.grid = grid
+        self.places = {slot: k for k, slot in enumerate(slots)}
         self.within = False  # a loop that is shared out
         self.number: Value | None = None  # of the item, in a group that shares loops
         self.meeting: dict[str, Value] = {}  # where lanes are joined
-        super().__init__(work.kernel, work.name, builder)
+        super().__init__(kernel, builder.name, builder)
 
     # -- arguments -------------------------------------------------------------------
 
@@ -153,7 +154,7 @@ class ItemEmitter(Emitter):
             return folded
         memory = I8 if kind == I1 else kind
         if memory not in self.meeting:
-            self.meeting[memory] = b.shared(memory, self.work.items)
+            self.meeting[memory] = b.shared(memory, self.grid.items)
         there = self.meeting[memory]
 
         def read(place: Value) -> Value:
@@ -197,14 +198,14 @@ class ItemEmitter(Emitter):
         start, stop = self._range(loop)
         self._starts(loop)
         carried = self._carry(loop)
-        lanes = loop.lanes if carried else self.work.items
+        lanes = loop.lanes if carried else self.grid.items
         step = b.i64(lanes)
         if carried and loop.short_lanes:
             extent, bound = self.integer(loop.axis.extent), b.i64(2 * lanes)
             is_short = b.compare("slt", extent, bound)
             step = b.select(is_short, b.i64(loop.short_lanes), step)
         start = b.add(start, number)
-        if lanes < self.work.items or (carried and loop.short_lanes):
+        if lanes < self.grid.items or (carried and loop.short_lanes):
             few = b.compare("slt", number, step)
             start = b.select(few, start, stop)
         self.within = True
@@ -223,7 +224,7 @@ class ItemEmitter(Emitter):
             b.only(self._below_total(group))
             self._step(group)
         else:
-            place = b.add(b.mul(group, b.i64(self.work.items)), item)
+            place = b.add(b.mul(group, b.i64(self.grid.items)), item)
             with b.when(self._below_total(place)):
                 self._step(place)
         self.report()
@@ -283,4 +284,4 @@ class LoopWork:
         return (*self.kernel.arguments, *status)
 
     def write(self, b: DeviceBuilder) -> None:
-        ItemEmitter(self, b).write()
+        ItemEmitter(self.kernel, self.grid, self.slots, b).write()

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from treadle.base.dtypes import DType, int32
 from treadle.engines.gpu.builder import DeviceBuilder
-from treadle.engines.gpu.operands import Whole
+from treadle.engines.gpu.operands import split
 from treadle.engines.gpu.work import Slot
 from treadle.engines.native.codegen.builder import Value
+from treadle.engines.native.codegen.elementary.terms import Term
 from treadle.engines.native.codegen.elements import load_type
 from treadle.loops.kernel import KernelArgument
 
@@ -49,37 +50,37 @@ class MoveWork:
 
     def write(self, b: DeviceBuilder) -> None:
         number = {
-            name: Whole(b, b.slot(k, "i64")) for k, name in enumerate(FIELDS[self.name])
+            name: Term(b, b.slot(k, "i64")) for k, name in enumerate(FIELDS[self.name])
         }
-        item = Whole(b, b.group()) * self.items + Whole(b, b.item())
+        item = Term(b, b.group()) * self.items + Term(b, b.item())
         with b.when((item < number["total"]).value):
             if self.name == "add":
                 self._add(b, item, number)
                 return
             source = number["source"] + item
             if self.name == "gather":
-                row, column = item.split(number["width"])
+                row, column = split(item, number["width"])
                 source = self._place(b, number["first"] + row) + column
             self._store(b, number["target"] + item, self._load(b, 1, source))
 
-    def _add(self, b: DeviceBuilder, column: Whole, number: dict[str, Whole]) -> None:
+    def _add(self, b: DeviceBuilder, column: Term, number: dict[str, Term]) -> None:
         rows, one = number["rows"].value, b.i64(1)
         with b.loop(b.i64(0), rows, one) as turn:
-            row = Whole(b, turn.index)
+            row = Term(b, turn.index)
             target = self._place(b, number["first"] + row) + column
             source = number["source"] + row * number["total"] + column
             x, y = self._load(b, 0, target), self._load(b, 1, source)
             self._store(b, target, b.fadd(x, y))
 
-    def _place(self, b: DeviceBuilder, row: Whole) -> Whole:
+    def _place(self, b: DeviceBuilder, row: Term) -> Term:
         """The place of a row, as the list has it."""
         place = b.load("i32", b.offset(b.buffer(2), row.value, "i32"))
-        words = Whole(b, b.convert("sext", place, "i64"))
-        return words.split(self.dtype.itemsize // WORD)[0]
+        words = Term(b, b.convert("sext", place, "i64"))
+        return split(words, self.dtype.itemsize // WORD)[0]
 
-    def _load(self, b: DeviceBuilder, buffer: int, place: Whole) -> Value:
+    def _load(self, b: DeviceBuilder, buffer: int, place: Term) -> Value:
         kind = load_type(self.dtype)
         return b.load(kind, b.offset(b.buffer(buffer), place.value, kind))
 
-    def _store(self, b: DeviceBuilder, place: Whole, x: Value) -> None:
+    def _store(self, b: DeviceBuilder, place: Term, x: Value) -> None:
         b.store(x, b.offset(b.buffer(0), place.value, load_type(self.dtype)))

@@ -6,56 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from treadle.base.dtypes import DType, int8
-from treadle.engines.gpu.builder import DeviceBuilder
 from treadle.engines.native.codegen.builder import Value
+from treadle.engines.native.codegen.elementary.terms import Term
 from treadle.engines.native.codegen.elements import from_memory, load_type
 from treadle.program.convolution import Convolution
 from treadle.program.program import Product
 
 
-class Whole:
-    """An integer that is computed: `x * 3 + y` appends instructions."""
-
-    __slots__ = ("b", "value")
-
-    def __init__(self, b: DeviceBuilder, value: Value) -> None:
-        self.b, self.value = b, value
-
-    def _lift(self, other: Whole | int) -> Value:
-        return self.b.i64(other) if isinstance(other, int) else other.value
-
-    def __add__(self, other: Whole | int) -> Whole:
-        if other == 0 and isinstance(other, int):
-            return self
-        return Whole(self.b, self.b.add(self.value, self._lift(other)))
-
-    def __sub__(self, other: Whole | int) -> Whole:
-        return Whole(self.b, self.b.sub(self.value, self._lift(other)))
-
-    def __mul__(self, other: Whole | int) -> Whole:
-        return Whole(self.b, self.b.mul(self.value, self._lift(other)))
-
-    def split(self, by: Whole | int) -> tuple[Whole, Whole]:
-        """Quotient and remainder of what is not negative."""
-        divisor = self._lift(by)
-        quotient = Whole(self.b, self.b.udiv(self.value, divisor))
-        return quotient, Whole(self.b, self.b.urem(self.value, divisor))
-
-    def __lt__(self, other: Whole | int) -> Whole:
-        return self._compared("slt", other)
-
-    def __ge__(self, other: Whole | int) -> Whole:
-        return self._compared("sge", other)
-
-    def equals(self, other: Whole | int) -> Whole:
-        """Return True if they are the same."""
-        return self._compared("eq", other)
-
-    def _compared(self, how: str, other: Whole | int) -> Whole:
-        return Whole(self.b, self.b.compare(how, self.value, self._lift(other)))
-
-    def __and__(self, other: Whole) -> Whole:
-        return Whole(self.b, self.b.and_(self.value, other.value))
+def split(x: Term, by: Term | int) -> tuple[Term, Term]:
+    """The quotient and the remainder of what is not negative."""
+    b, divisor = x.b, x.lift(by)
+    return Term(b, b.udiv(x.value, divisor)), Term(b, b.urem(x.value, divisor))
 
 
 class SumForm(NamedTuple):
@@ -137,10 +98,10 @@ def buffers_of(form: SumForm) -> list[str]:
 class Element(NamedTuple):
     """An element of an operand: its place, and whether it is there (None: it is)."""
 
-    place: Whole
-    there: Whole | None = None
+    place: Term
+    there: Term | None = None
 
-    def read(self, buffer: Value, dtype: DType, inside: Whole) -> Value:
+    def read(self, buffer: Value, dtype: DType, inside: Term) -> Value:
         """Its value as it is computed with; 0 where it is not inside, or not there."""
         b, memory = inside.b, load_type(dtype)
         condition = inside if self.there is None else inside & self.there
@@ -154,23 +115,21 @@ class Element(NamedTuple):
 class Operands:
     """The elements that a product, or a convolution, reads and makes in a batch."""
 
-    def __init__(
-        self, form: SumForm, batch: Whole, numbers: Mapping[str, Whole]
-    ) -> None:
+    def __init__(self, form: SumForm, batch: Term, numbers: Mapping[str, Term]) -> None:
         self.form, self.n = form, numbers
         self._batch = self._coordinates(form.batches, batch)
 
-    def element(self, side: int, at: Whole, term: Whole) -> Element:
+    def element(self, side: int, at: Term, term: Term) -> Element:
         """The element in a row (of the first operand) or column, at a term."""
         known = self._coordinates(self.form.columns if side else self.form.rows, at)
         known |= self._batch | self._coordinates(self.form.terms, term)
         return self._element(self.form.reads[side], known)
 
-    def place(self, row: Whole, column: Whole) -> Whole:
+    def place(self, row: Term, column: Term) -> Term:
         """The place of an element of the result."""
         return self._element(self.form.makes, self._result(row, column)).place
 
-    def result(self, row: Whole, column: Whole) -> tuple[Whole, Whole, Whole]:
+    def result(self, row: Term, column: Term) -> tuple[Term, Term, Term]:
         """Batch, row and column as what finishes the product counts them."""
         at = self._result(row, column)
         if self.form.rows == ("output",):
@@ -179,18 +138,18 @@ class Operands:
             column, _ = self._index("outputs", at)
         return at[self.form.batches[0]], row, column
 
-    def _result(self, row: Whole, column: Whole) -> dict[str, Whole]:
+    def _result(self, row: Term, column: Term) -> dict[str, Term]:
         known = self._coordinates(self.form.rows, row)
         return known | self._batch | self._coordinates(self.form.columns, column)
 
-    def _coordinates(self, names: Sequence[str], number: Whole) -> dict[str, Whole]:
+    def _coordinates(self, names: Sequence[str], number: Term) -> dict[str, Term]:
         """The coordinates that a number stands for."""
         at = {}
         for name in names[:0:-1]:
-            number, at[name] = number.split(self.n[name])
+            number, at[name] = split(number, self.n[name])
         return {names[0]: number, **at}
 
-    def _element(self, tensor: str, at: Mapping[str, Whole]) -> Element:
+    def _element(self, tensor: str, at: Mapping[str, Term]) -> Element:
         place, there = self.n.get(tensor), None
         for k, name in enumerate(AXES[tensor]):
             index, inside = self._index(name, at)
@@ -201,7 +160,7 @@ class Operands:
         assert place is not None
         return Element(place, there)
 
-    def _index(self, name: str, at: Mapping[str, Whole]) -> tuple[Whole, Whole | None]:
+    def _index(self, name: str, at: Mapping[str, Term]) -> tuple[Term, Term | None]:
         """A coordinate, and whether it is there: a point that a pixel reads at a tap,
         or the pixel that reads a point there, may lie outside.
         """
@@ -217,5 +176,5 @@ class Operands:
             point = at[f"p{i}"] * step + tap - before
             return point, (point >= 0) & (point < n[f"q{i}"])
         first = at[f"q{i}"] + before - tap
-        pixel, rest = first.split(step)
+        pixel, rest = split(first, step)
         return pixel, (first >= 0) & rest.equals(0) & (pixel < n[f"p{i}"])

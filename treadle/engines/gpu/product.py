@@ -23,12 +23,13 @@ from treadle.engines.gpu.operands import (
     FORMS,
     Operands,
     SumForm,
-    Whole,
     buffers_of,
     numbers_of,
+    split,
 )
 from treadle.engines.gpu.work import Slot
 from treadle.engines.native.codegen.builder import LoopBuilder, Value
+from treadle.engines.native.codegen.elementary.terms import Term
 from treadle.engines.native.codegen.elements import compute_type
 from treadle.loops.kernel import Kernel, KernelArgument, Load, Loop
 from treadle.program.program import Product
@@ -172,19 +173,19 @@ class _Writer:
         self.tile = work.tile
         self.kind = compute_type(work.dtype)
         self.numbers = {
-            name: Whole(b, b.slot(k, "i64")) for k, name in enumerate(work.fields)
+            name: Term(b, b.slot(k, "i64")) for k, name in enumerate(work.fields)
         }
-        self.group = Whole(b, b.group())
-        self.item = Whole(b, b.item())
+        self.group = Term(b, b.group())
+        self.item = Term(b, b.item())
 
     def write(self) -> None:
         b, tile, n = self.b, self.tile, self.numbers
         b.only((self.group < n["total"]).value)
-        rest, column = self.group.split(n["tiles_n"])
-        batch, row = rest.split(n["tiles_m"])
+        rest, column = split(self.group, n["tiles_n"])
+        batch, row = split(rest, n["tiles_m"])
         self.row, self.column = row * tile.m, column * tile.n
         self.operands = Operands(self.work.form, batch, n)
-        self.down, self.right = self.item.split(tile.n // tile.columns)
+        self.down, self.right = split(self.item, tile.n // tile.columns)
         self._finish(self._sums())
 
     # -- sums --------------------------------------------------------------------------
@@ -197,10 +198,10 @@ class _Writer:
         self.shared = [b.shared(self.kind, size * tile.k) for size in (tile.m, tile.n)]
         k, start, step = self.numbers["k"].value, b.i64(0), b.i64(TERMS)
         with b.loop(start, k, step, [zero] * count) as blocks:
-            block = Whole(b, blocks.index)
+            block = Term(b, blocks.index)
             stop = b.intrinsic("smin", (block + TERMS).value, k)
             with b.loop(blocks.index, stop, b.i64(tile.k), [zero] * count) as pieces:
-                piece = Whole(b, pieces.index)
+                piece = Term(b, pieces.index)
                 self._copy(0, tile.m, self.row, piece, self.numbers["m"])
                 self._copy(1, tile.n, self.column, piece, self.numbers["n"])
                 b.barrier()
@@ -210,18 +211,18 @@ class _Writer:
             blocks.next([b.fadd(x, y) for x, y in pairs])
         return blocks.values
 
-    def _copy(self, side: int, size: int, first: Whole, k: Whole, end: Whole) -> None:
+    def _copy(self, side: int, size: int, first: Term, k: Term, end: Term) -> None:
         """A piece of an operand, to memory that the group shares."""
         b, tile = self.b, self.tile
         depth, items = tile.k, tile.items
         every = size * depth
         start, step = self.item.value, b.i64(items)
         with b.loop(start, b.i64(every), step) as turn:  # unrolled by those who gain
-            place = Whole(b, turn.index)
+            place = Term(b, turn.index)
             if self.work.along[side]:
-                row, term = place.split(depth)
+                row, term = split(place, depth)
             else:
-                term, row = place.split(size)
+                term, row = split(place, size)
             at, there = first + row, k + term
             inside = (at < end) & (there < self.numbers["k"])
             element = self.operands.element(side, at, there)
@@ -235,7 +236,7 @@ class _Writer:
         b, tile = self.b, self.tile
         start, stop, step = b.i64(0), b.i64(tile.k), b.i64(1)
         with b.loop(start, stop, step, pieces.values) as terms:
-            term = Whole(b, terms.index)
+            term = Term(b, terms.index)
             sides = []
             for side, size, held, first in (
                 (0, tile.m, tile.rows, self.down),
@@ -268,12 +269,12 @@ class _Writer:
         for k, x in enumerate(sums):
             b.store(x, b.offset(held, b.i64(k), kind))
         with b.loop(b.i64(0), b.i64(len(sums)), b.i64(1)) as turn:
-            r_, c_ = Whole(b, turn.index).split(tile.columns)
+            r_, c_ = split(Term(b, turn.index), tile.columns)
             row = self.row + self.down + r_ * apart[0]
             column = self.column + self.right + c_ * apart[1]
             self._element(row, column, b.load(kind, b.offset(held, turn.index, kind)))
 
-    def _element(self, row: Whole, column: Whole, x: Value) -> None:
+    def _element(self, row: Term, column: Term, x: Value) -> None:
         """One finished element, if it is one of the result."""
         b, n = self.b, self.numbers
         with b.when(((row < n["m"]) & (column < n["n"])).value):
@@ -298,7 +299,8 @@ class _Finish(ItemEmitter):
     ) -> None:
         assert work.finish is not None
         self.result, self.at, self.product = result, at, work
-        super().__init__(_Body(work), b)  # type: ignore[arg-type]
+        grid = Grid("items", (), (), work.items)
+        super().__init__(work.finish, grid, work.slots, b)
 
     def _read_arguments(self) -> None:
         b, product_buffer = self.b, self.product.product_buffer
@@ -327,13 +329,3 @@ class _Finish(ItemEmitter):
             body = loop.body
         self.run(body)
         self.scopes.pop()
-
-
-class _Body:
-    """The work of the kernel that finishes a product, as an emitter asks for it."""
-
-    def __init__(self, work: ProductWork) -> None:
-        assert work.finish is not None
-        self.kernel, self.slots, self.name = work.finish, work.slots, work.name
-        self.items = work.items
-        self.grid = Grid("items", (), (), work.items)

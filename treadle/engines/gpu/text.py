@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from treadle.engines.gpu.builder import DeviceBuilder
 from treadle.engines.gpu.work import Work
 from treadle.engines.native.codegen.builder import (
+    BITS,
     F16,
     F32,
     F64,
@@ -112,9 +113,30 @@ class TextBuilder(DeviceBuilder):
     def signed(self, kind: str, text: str) -> str:
         """And back, with the bits that its kind has."""
 
-    @abstractmethod
     def number(self, kind: str, value: Any) -> str:
-        """A literal."""
+        """A literal; integers that are unsigned by their bits."""
+        if kind == I1:
+            return "true" if value else "false"
+        if kind in FLOATS:
+            return self.float_number(kind, float(value))
+        low = -(1 << self.width(kind) - 1)
+        number = (int(value) - low) % (-2 * low) + low
+        text = self.integer(kind, number)
+        if number == low:  # no literal is as low
+            text = f"{self.integer(kind, number + 1)} - {self.integer(kind, 1)}"
+        return f"({text})" if number < 0 else text
+
+    def width(self, kind: str) -> int:
+        """The bits of an integer."""
+        return BITS[kind]
+
+    @abstractmethod
+    def integer(self, kind: str, value: int) -> str:
+        """The literal of an integer, which may have a sign before it."""
+
+    @abstractmethod
+    def float_number(self, kind: str, value: float) -> str:
+        """The literal of a float."""
 
     @abstractmethod
     def chosen(self, condition: Value, x: Value, y: Value) -> str:
@@ -180,6 +202,15 @@ class TextBuilder(DeviceBuilder):
     def select(self, condition: Value, x: Value, y: Value) -> Value:
         return self.define(x.type, self.chosen(condition, x, y))
 
+    def convert(self, how: str, x: Value, kind: str) -> Value:
+        if kind == x.type:
+            return x
+        return self.define(kind, self.converted(how, x, kind))
+
+    @abstractmethod
+    def converted(self, how: str, x: Value, kind: str) -> str:
+        """A value as one of another kind."""
+
     def bitcast(self, x: Value, kind: str) -> Value:
         return self.convert("bitcast", x, kind)
 
@@ -193,6 +224,34 @@ class TextBuilder(DeviceBuilder):
 
     def buffer(self, k: int) -> Value:
         return ElementPointer(f"b{k}", PTR, "buffer")
+
+    def slot(self, k: int, kind: str) -> Value:
+        def declared() -> Value:
+            text = self.launch_number(f"n[{k}]", kind)
+            line = self.declaration(f"n{k}", kind, text, fixed=True)
+            self.heads.append(f"  {line}")
+            return Value(f"n{k}", kind)
+
+        return self.once((k, kind), declared)
+
+    @abstractmethod
+    def launch_number(self, text: str, kind: str) -> str:
+        """An integer of a launch as a value of a kind: a float is given by its bits."""
+
+    def shared(self, kind: str, count: int) -> Value:
+        return self._array("shared", kind, count)
+
+    def private(self, kind: str, count: int = 1) -> Value:
+        return self._array("private", kind, count)
+
+    def _array(self, space: str, kind: str, count: int) -> Value:
+        name = self.fresh(space[0])
+        self.declare(space, name, kind, count)
+        return ElementPointer(name, PTR, space)
+
+    @abstractmethod
+    def declare(self, space: str, name: str, kind: str, count: int) -> None:
+        """Declare an array that is "shared" by a group, or "private" to an item."""
 
     def offset(self, pointer: Value, index: Value, kind: str) -> Value:
         assert isinstance(pointer, ElementPointer)

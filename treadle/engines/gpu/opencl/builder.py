@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from treadle.engines.gpu.text import FLOATS, ElementPointer, TextBuilder
+from treadle.engines.gpu.text import ElementPointer, TextBuilder
 from treadle.engines.native.codegen.builder import (
-    BITS,
     F16,
     F32,
     F64,
@@ -17,7 +16,6 @@ from treadle.engines.native.codegen.builder import (
     I16,
     I32,
     I64,
-    PTR,
     Value,
 )
 
@@ -62,21 +60,16 @@ class OpenClBuilder(TextBuilder):
     def signed(self, kind: str, text: str) -> str:
         return f"({self.types[kind]})({text})"
 
-    def number(self, kind: str, value: Any) -> str:
-        if kind == I1:
-            return "true" if value else "false"
-        if kind in FLOATS:
-            return _float(kind, float(value))
-        number = int(value)
-        low = -(1 << BITS[kind] - 1)
-        number = (number - low) % (-2 * low) + low  # unsigned ones by their bits
-        if kind == I64:
-            return f"({number + 1}L - 1)" if number == low else _signed(f"{number}L")
-        return f"({number + 1} - 1)" if number == low else _signed(str(number))
+    def integer(self, kind: str, value: int) -> str:
+        return f"{value}L" if kind == I64 else str(value)
 
-    def i64(self, value: int) -> Value:
-        small = -(1 << 31) < value < 1 << 31
-        return Value(_signed(str(value)) if small else self.number(I64, value), I64)
+    def float_number(self, kind: str, value: float) -> str:
+        end = "" if kind == F64 else "f"
+        if not math.isfinite(value):
+            name = "NAN" if math.isnan(value) else "INFINITY"
+            return f"(({self.types[kind]}){'-' if value < 0 else ''}{name})"
+        text = f"{value.hex()}{end}"
+        return f"({text})" if text.startswith("-") else text
 
     def chosen(self, condition: Value, x: Value, y: Value) -> str:
         return f"{condition.name} ? {x.name} : {y.name}"
@@ -92,12 +85,7 @@ class OpenClBuilder(TextBuilder):
         listed = ", ".join(f"({self.types[kind]}){a.name}" for a in arguments)
         return self.define(kind, f"{FUNCTIONS[name]}({listed})")
 
-    def convert(self, how: str, x: Value, kind: str) -> Value:
-        if kind == x.type:
-            return x
-        return self.define(kind, self._converted(how, x, kind))
-
-    def _converted(self, how: str, x: Value, kind: str) -> str:
+    def converted(self, how: str, x: Value, kind: str) -> str:
         target = self.types[kind]
         if how == "bitcast":
             return f"as_{target}({x.name})"
@@ -115,7 +103,7 @@ class OpenClBuilder(TextBuilder):
 
     # -- memory ----------------------------------------------------------------------
 
-    def _array(self, kind: str, pointer: ElementPointer) -> str:
+    def _typed_array(self, kind: str, pointer: ElementPointer) -> str:
         """The name of an array; a buffer has one for each kind that is read of it."""
         if pointer.space != "buffer":
             return pointer.name
@@ -130,7 +118,7 @@ class OpenClBuilder(TextBuilder):
         return self.once(name, declared)
 
     def element(self, kind: str, pointer: ElementPointer, place: str) -> str:
-        array = self._array(kind, pointer)
+        array = self._typed_array(kind, pointer)
         if kind == F16 and pointer.space == "buffer":
             return f"vload_half({place}, {array})"
         return f"{array}[{place}]"
@@ -138,38 +126,26 @@ class OpenClBuilder(TextBuilder):
     def store(self, x: Value, pointer: Value, align: int = 0) -> None:
         assert isinstance(pointer, ElementPointer)
         place = pointer.index.name if pointer.index else "0"
-        array = self._array(x.type, pointer)
+        array = self._typed_array(x.type, pointer)
         if x.type == F16 and pointer.space == "buffer":
             self.emit(f"vstore_half_rte({x.name}, {place}, {array});")
         else:
             self.emit(f"{array}[{place}] = {x.name};")
 
-    def shared(self, kind: str, count: int) -> Value:
-        name = self.fresh("s")
-        self.heads.append(f"  __local {self.types[kind]} {name}[{count}];")
-        return ElementPointer(name, PTR, "shared")
-
-    def private(self, kind: str, count: int = 1) -> Value:
-        name = self.fresh("p")
-        self.heads.append(f"  {self.types[kind]} {name}[{count}];")
-        return ElementPointer(name, PTR, "private")
+    def declare(self, space: str, name: str, kind: str, count: int) -> None:
+        word = "__local " if space == "shared" else ""
+        self.heads.append(f"  {word}{self.types[kind]} {name}[{count}];")
 
     def listed(self, name: str, entries: Sequence[float]) -> str:
-        every = ", ".join(_float(F64, x) for x in entries)
+        every = ", ".join(self.float_number(F64, x) for x in entries)
         return f"__constant double {name}[{len(entries)}] = {{{every}}};"
 
     # -- work items ------------------------------------------------------------------
 
-    def slot(self, k: int, kind: str) -> Value:
-        def declared() -> Value:
-            text = {I64: f"n[{k}]", F64: f"as_double(n[{k}])"}.get(
-                kind, f"as_float((int)n[{k}])"
-            )
-            name = f"n{k}"
-            self.heads.append("  " + self.declaration(name, kind, text, fixed=True))
-            return Value(name, kind)
-
-        return self.once((k, kind), declared)
+    def launch_number(self, text: str, kind: str) -> str:
+        if kind == I64:
+            return text
+        return f"as_double({text})" if kind == F64 else f"as_float((int){text})"
 
     def group(self) -> Value:
         return self.define(I64, "(long)get_group_id(0)")
@@ -186,16 +162,3 @@ def program_of(builders: Sequence[OpenClBuilder]) -> str:
     tables = dict.fromkeys(table for b in builders for table in b.globals)
     kernels = [b.kernel(f"kernel_{k}") for k, b in enumerate(builders)]
     return "\n".join([HEAD, *tables, *kernels])
-
-
-def _signed(text: str) -> str:
-    return f"({text})" if text.startswith("-") else text
-
-
-def _float(kind: str, value: float) -> str:
-    end = "" if kind == F64 else "f"
-    if math.isnan(value):
-        return f"(({WORDS.get(kind, 'float')})NAN)"
-    if math.isinf(value):
-        return f"(({WORDS.get(kind, 'float')}){'-' if value < 0 else ''}INFINITY)"
-    return _signed(f"{value.hex()}{end}")

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from treadle.engines.gpu.remainder import remainder
-from treadle.engines.gpu.text import FLOATS, ElementPointer, TextBuilder
+from treadle.engines.gpu.text import ElementPointer, TextBuilder
 from treadle.engines.gpu.webgpu import long
 from treadle.engines.gpu.work import Work
 from treadle.engines.native.codegen.builder import (
@@ -23,7 +23,6 @@ from treadle.engines.native.codegen.builder import (
     I16,
     I32,
     I64,
-    PTR,
     Value,
 )
 
@@ -114,20 +113,13 @@ class WgslBuilder(TextBuilder):
         bits = 32 - BITS[kind]
         return f"(({text}) << {bits}u) >> {bits}u"
 
-    def number(self, kind: str, value: Any) -> str:
-        if kind == I1:
-            return "true" if value else "false"
-        if kind in FLOATS:
-            return self._float(kind, float(value))
-        bits = 64 if self._is_long(kind) else min(BITS[kind], 32)
-        low = -(1 << bits - 1)
-        number = (int(value) - low) % (-2 * low) + low  # unsigned ones by their bits
-        end = "li" if bits == 64 else "i"
-        if number == low and bits >= 32:
-            return f"({number + 1}{end} - 1{end})"
-        return f"({number}{end})" if number < 0 else f"{number}{end}"
+    def width(self, kind: str) -> int:
+        return 64 if self._is_long(kind) else min(BITS[kind], 32)
 
-    def _float(self, kind: str, value: float) -> str:
+    def integer(self, kind: str, value: int) -> str:
+        return f"{value}{'li' if self._is_long(kind) else 'i'}"
+
+    def float_number(self, kind: str, value: float) -> str:
         rounded: Any = np.float64(value)
         if kind != F64:
             with np.errstate(all="ignore"):
@@ -207,14 +199,12 @@ class WgslBuilder(TextBuilder):
         return self.define(kind, f"{FUNCTIONS[name]}({', '.join(names)})")
 
     def convert(self, how: str, x: Value, kind: str) -> Value:
-        if kind == x.type:
-            return x
         literal = LITERAL.fullmatch(x.name)
         if literal and how in ("trunc", "sext", "zext"):
             return self.constant(kind, int(literal[1]))
-        return self.define(kind, self._converted(how, x, kind))
+        return super().convert(how, x, kind)
 
-    def _converted(self, how: str, x: Value, kind: str) -> str:
+    def converted(self, how: str, x: Value, kind: str) -> str:
         target = self.words[kind]
         if how == "bitcast":
             if F64 in (x.type, kind) and not self.wide:
@@ -327,37 +317,27 @@ class WgslBuilder(TextBuilder):
         self.emit(f"atomicAnd({place}, ~({mask}u << {moved}));")
         self.emit(f"atomicOr({place}, ({value} & {mask}u) << {moved});")
 
-    def shared(self, kind: str, count: int) -> Value:
-        name = self.fresh("s")
-        type_ = f"array<{self.words[kind]}, {count}>"
-        self.globals.append(f"var<workgroup> {name}: {type_};")
-        return ElementPointer(name, PTR, "shared")
-
-    def private(self, kind: str, count: int = 1) -> Value:
-        name = self.fresh("p")
-        self.heads.append(f"  var {name}: array<{self.words[kind]}, {count}>;")
-        return ElementPointer(name, PTR, "private")
+    def declare(self, space: str, name: str, kind: str, count: int) -> None:
+        type_ = f"array<{self.words[kind]}, {count}>;"
+        if space == "shared":
+            self.globals.append(f"var<workgroup> {name}: {type_}")
+        else:
+            self.heads.append(f"  var {name}: {type_}")
 
     def listed(self, name: str, entries: Sequence[float]) -> str:
-        every = ", ".join(self._float(F64, x) for x in entries)
+        every = ", ".join(self.float_number(F64, x) for x in entries)
         type_ = f"array<f64, {len(entries)}>"
         return f"var<private> {name}: {type_} = {type_}({every});"
 
     # -- work items --------------------------------------------------------------------
 
-    def slot(self, k: int, kind: str) -> Value:
-        def declared() -> Value:
-            text = f"n[{k}]"
-            if kind == F64 and not self.wide:
-                raise WiderError
-            if kind != I64:
-                word = text if kind == F64 else f"i32({text})"
-                text = f"bitcast<{self.words[kind]}>({word})"
-            name = f"n{k}"
-            self.heads.append("  " + self.declaration(name, kind, text, fixed=True))
-            return Value(name, kind)
-
-        return self.once((k, kind), declared)
+    def launch_number(self, text: str, kind: str) -> str:
+        if kind == F64 and not self.wide:
+            raise WiderError
+        if kind == I64:
+            return text
+        word = text if kind == F64 else f"i32({text})"
+        return f"bitcast<{self.words[kind]}>({word})"
 
     def group(self) -> Value:
         place = "own_group.x + own_group.y * all_groups.x"

@@ -6,20 +6,20 @@ Mesa 22's lavapipe gets `<` of them wrong where items of a group differ.
 from __future__ import annotations
 
 from treadle.engines.gpu.builder import DeviceBuilder
-from treadle.engines.native.codegen.builder import I32, I64, Value
+from treadle.engines.native.codegen.builder import Value
+from treadle.engines.native.codegen.elementary.terms import Term, where
 
 
 def compared(b: DeviceBuilder, how: str, x: Value, y: Value) -> Value:
     """Whether an integer is less than another one, or what `how` says."""
-    (high, low), (other, rest) = _halves(b, x), _halves(b, y)
-    pairs = b.compare("eq", high, other), b.compare("eq", low, rest)
-    if how == "eq":
-        return b.binary("and", *pairs)
-    if how == "ne":
-        return b.binary("xor", b.binary("and", *pairs), b.constant("i1", True))
-    strict = b.compare(how[:2] + "t", high, other)
-    lower = b.binary("and", pairs[0], b.compare("u" + how[1:], low, rest))
-    return b.binary("or", strict, lower)
+    (high, low), (other, rest) = _halves(Term(b, x)), _halves(Term(b, y))
+    same = high.equals(other)
+    if how in ("eq", "ne"):
+        both = same & low.equals(rest)
+        return both.value if how == "eq" else (both ^ 1).value
+    strict = b.compare(how[:2] + "t", high.value, other.value)
+    lower = b.compare("u" + how[1:], low.value, rest.value)
+    return (same & Term(b, lower) | Term(b, strict)).value
 
 
 def floats_compared(b: DeviceBuilder, how: str, x: Value, y: Value) -> Value:
@@ -30,22 +30,18 @@ def floats_compared(b: DeviceBuilder, how: str, x: Value, y: Value) -> Value:
 
 def is_nan(b: DeviceBuilder, x: Value) -> str:
     """The test for NaN of a float64."""
-    high, low = _halves(b, b.bitcast(x, I64))
-    size = f"({high.name} & 0x7fffffff)"
-    inside = f"{size} == 0x7ff00000 && {low.name} != 0"
-    return f"({size} > 0x7ff00000 || ({inside}))"
+    high, low = (half.value.name for half in _halves(Term(b, x).bits()))
+    size = f"({high} & 0x7fffffff)"
+    return f"({size} > 0x7ff00000 || ({size} == 0x7ff00000 && {low} != 0))"
 
 
-def _halves(b: DeviceBuilder, x: Value) -> tuple[Value, Value]:
+def _halves(x: Term) -> tuple[Term, Term]:
     """The high and the low 32 bits of a number of 64."""
-    high = b.binary("ashr", x, b.i64(32))
-    return b.convert("trunc", high, I32), b.convert("trunc", x, I32)
+    return (x >> 32).short(), x.short()
 
 
 def _place_in_order(b: DeviceBuilder, x: Value) -> Value:
     """The integer that is as large among others as a float64; both zeros are 0."""
-    bits = b.bitcast(x, I64)
-    size = b.binary("and", bits, b.i64((1 << 63) - 1))
-    high, _ = _halves(b, bits)
-    negative = b.compare("slt", high, b.constant(I32, 0))
-    return b.select(negative, b.binary("sub", b.i64(0), size), size)
+    bits = Term(b, x).bits()
+    size = bits & (1 << 63) - 1
+    return where(_halves(bits)[0] < 0, 0 - size, size).value
