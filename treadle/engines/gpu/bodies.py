@@ -9,10 +9,10 @@ import numpy as np
 
 from treadle.base.arrays import Numbers
 from treadle.base.types import Type
-from treadle.engines.gpu.driver import UnsupportedKernelError
+from treadle.engines.gpu.driver import Place, UnsupportedKernelError
 from treadle.engines.gpu.linked import DeviceLinked, ReadyStep
-from treadle.engines.gpu.memory import DeviceBlocks
-from treadle.engines.native.forest.bases import ARENA, STATUS
+from treadle.engines.gpu.memory import DeviceBlocks, GpuValue
+from treadle.engines.native.forest.bases import ARENA, STATUS, block, number
 from treadle.engines.native.forest.compiled import copied_of, needs_of
 from treadle.engines.native.forest.parts import (
     RowBodies,
@@ -27,7 +27,12 @@ from treadle.program.instantiate import SizedProgram
 from treadle.program.program import Fallback, Program
 
 NONE = np.zeros(0, np.int64)
-Where = Any  # an address as `bases` has them, or the value of a constant
+
+
+def spot(address: int) -> Any:
+    """The place that an address stands for: the number of a block, and an offset."""
+    n = number(int(address))
+    return n, int(address) - block(n)
 
 
 class DeviceBody:
@@ -52,14 +57,17 @@ class DeviceBody:
             return
         self.needs = needs_of(self.linked.needs, order) if self.linked.checks else ()
         self._arguments: list[tuple[int, int]] = []
-        self._fixed: dict[int, Where] = dict(self.linked.constants)
-        for k, number in zip(order, program.arguments, strict=True):
+        self._held: list[GpuValue] = []
+        self._fixed = {n: x.place for n, x in self.linked.constants.items()}
+        for k, n in zip(order, program.arguments, strict=True):
             if isinstance(k, int):
-                self._arguments.append((number, k))
+                self._arguments.append((n, k))
             else:
-                t = Type(k.shape, program.buffers[number].type.dtype)
-                self._fixed[number] = store.copy_in(k, t, k)
-        self._fixed |= {n: ARENA + offset for n, offset in self.linked.offsets}
+                t = Type(k.shape, program.buffers[n].type.dtype)
+                self._held.append(store.copy_in(k, t, k))
+                self._fixed[n] = self._held[-1].place
+        offsets = self.linked.offsets
+        self._fixed |= {n: spot(ARENA + offset) for n, offset in offsets}
         where = [n for _, n, _ in program.results]
         self.results = [where[k] for k in outputs]
         self.copied = copied_of(program, self.results)
@@ -70,24 +78,20 @@ class DeviceBody:
 
     def placed(
         self, arguments: Numbers, results: Numbers
-    ) -> tuple[list[Where], list[tuple[ReadyStep, list[Where]]]]:
+    ) -> tuple[list[Any], list[tuple[ReadyStep, list[Place]]]]:
         """Where all buffers lie, and the launches with theirs, for the addresses of
         arguments and results."""
-        places: list[Where] = [None] * len(self.program.buffers)
+        places: list[Any] = [None] * len(self.program.buffers)
         for n, k in self._arguments:
-            places[n] = int(arguments[k])
+            places[n] = spot(arguments[k])
         for k, n in enumerate(self.results):
             if k not in self.copied:
-                places[n] = int(results[k])
-        for n, where in self._fixed.items():
-            places[n] = where
-        launches = []
-        for ready in self.linked.ready.values():
-            own = [places[n] for n in ready.buffers]
-            if not ready.groups or (ready.copies and own[0] == own[-1]):
-                continue
-            launches.append((ready, own + [STATUS] * ready.checks))
-        return places, launches
+                places[n] = spot(results[k])
+        for n, place in self._fixed.items():
+            places[n] = place
+        status = spot(STATUS)
+        pairs = [(x, x.buffers_at(places, status)) for x in self.linked.ready.values()]
+        return places, [(ready, own) for ready, own in pairs if own]
 
 
 class _SizedBody:

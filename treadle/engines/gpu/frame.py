@@ -125,14 +125,9 @@ class Frame:
             yield Act(HOST, partial(self._fallback, step, linked.inner.get(k, {})))
 
     def _launch(self, ready: ReadyStep) -> Iterator[Act]:
-        places = [self.places[n] for n in ready.buffers]
-        if not ready.groups or (ready.copies and places[0] == places[-1]):
-            return
-        if ready.checks:
-            assert self.status is not None
-            places.append(self.status)
-        bind = self.linked.store.driver.bind
-        yield Act(LAUNCH, bind(ready.entry, ready.groups, places, ready.numbers))
+        if places := ready.buffers_at(self.places, self.status):
+            bind = self.linked.store.driver.bind
+            yield Act(LAUNCH, bind(ready.entry, ready.groups, places, ready.numbers))
 
     # -- by NumPy ----------------------------------------------------------------------
 

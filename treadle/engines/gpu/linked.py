@@ -44,6 +44,14 @@ class ReadyStep:
     copies: bool
     checks: bool
 
+    def buffers_at(self, places: Sequence[Place], status: Any) -> list[Place]:
+        """The places of a launch's buffers, where those of the program lie at these;
+        none of them where there is nothing to do."""
+        own = [places[n] for n in self.buffers]
+        if not self.groups or (self.copies and own[0] == own[-1]):
+            return []
+        return [*own, status] if self.checks else own
+
 
 def made_ready(step: Launch | Product, driver: DeviceDriver) -> ReadyStep:
     """A step compiled for a device."""

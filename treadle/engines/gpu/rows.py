@@ -12,15 +12,16 @@ from treadle.base.arrays import Numbers
 from treadle.base.dtypes import DType, int32
 from treadle.base.types import Type
 from treadle.engines.counts import Counts
-from treadle.engines.gpu.bodies import DeviceBody, Where
+from treadle.engines.gpu.bodies import DeviceBody, spot
 from treadle.engines.gpu.driver import Call, Place, moved
 from treadle.engines.gpu.linked import ReadyStep
 from treadle.engines.gpu.memory import DeviceBlocks, GpuValue
 from treadle.engines.gpu.moves import WORD, MoveWork
-from treadle.engines.native.forest.bases import INDEX, Addresses, block, number
+from treadle.engines.native.forest.bases import INDEX, Addresses
 from treadle.graph.origin import Origin
 
 NO_INDEX = Addresses.of(np.zeros(0, np.int64))
+PLACES = spot(INDEX)  # where the lists of places lie
 
 
 class DeviceTable:
@@ -34,7 +35,7 @@ class DeviceTable:
     def __init__(
         self,
         store: DeviceBlocks,
-        steps: Sequence[tuple[int, ReadyStep, list[Where]]],
+        steps: Sequence[tuple[int, ReadyStep, list[Place]]],
         index: Addresses,
         arena: int,
     ) -> None:
@@ -42,7 +43,7 @@ class DeviceTable:
         self._addresses = index
         self._index: GpuValue | None = None
         ordered = sorted(steps, key=itemgetter(0))
-        self._steps = [(ready, [_apart(x) for x in own]) for _, ready, own in ordered]
+        self._steps = [(ready, own) for _, ready, own in ordered]
         self.checks = any(ready.checks for ready, _ in self._steps)
         self._before: Mapping[int, Place] = {}  # where blocks lay in the run before
         self._calls: list[Call] = []
@@ -68,18 +69,11 @@ class DeviceTable:
         bind, calls = self.store.driver.bind, list[Call]()
         for ready, buffers in self._steps:
             places = []
-            for where, offset in buffers:
-                base = where.place if type(where) is GpuValue else bases[where]
-                places.append(moved(base, offset))
+            for memory, offset in buffers:  # the number of a block, or a constant's own
+                base = bases.get(memory)  # type: ignore[call-overload]
+                places.append(moved(base, offset) if base else (memory, offset))
             calls.append(bind(ready.entry, ready.groups, places, ready.numbers))
         return calls
-
-
-def _apart(where: Where) -> tuple[Any, int]:
-    """The block and the offset of an address; a constant has its own place."""
-    if isinstance(where, GpuValue):
-        return where, 0
-    return number(where), where - block(number(where))
 
 
 class DeviceAssembly:
@@ -89,8 +83,8 @@ class DeviceAssembly:
     """
 
     def __init__(self, store: DeviceBlocks, home: int) -> None:
-        self.store, self.home = store, home
-        self._steps: list[tuple[int, ReadyStep, list[Where]]] = []
+        self.store, self._home = store, spot(home)
+        self._steps: list[tuple[int, ReadyStep, list[Place]]] = []
         self._arena = 0
 
     def _move(
@@ -98,7 +92,7 @@ class DeviceAssembly:
         turn: int,
         name: str,
         dtype: DType,
-        buffers: list[Where],
+        buffers: list[Place],
         *numbers: int,
     ) -> None:
         driver, work = self.store.driver, MoveWork(name, dtype)
@@ -114,8 +108,8 @@ class DeviceAssembly:
         width = size // WORD
         for turn, source, to, count in _each(order, sources, target, rows):
             if width and count:
-                (base, at), first = _words(to), (source - INDEX) // 8
-                buffers = [base, self.home, INDEX]
+                (base, at), first = _words(spot(to)), (source - INDEX) // 8
+                buffers = [base, self._home, PLACES]
                 sizes = count * width, at, 0, first, width
                 self._move(turn, "gather", int32, buffers, *sizes)
 
@@ -124,10 +118,13 @@ class DeviceAssembly:
     ) -> None:
         """So many bytes from one place to another."""
         for turn, x, y, bytes in _each(order, source, target, size):
-            if bytes:
-                (base, at), (other, start) = _words(y), _words(x)
-                sizes = bytes // WORD, at, start
-                self._move(turn, "copy", int32, [base, other], *sizes)
+            self._copy(turn, spot(x), spot(y), bytes)
+
+    def _copy(self, turn: int, source: Place, target: Place, bytes: int) -> None:
+        if bytes:
+            (base, at), (other, start) = _words(target), _words(source)
+            sizes = bytes // WORD, at, start
+            self._move(turn, "copy", int32, [base, other], *sizes)
 
     def add(
         self, order: Numbers, targets: Any, source: Any, rows: Numbers, row: Any
@@ -135,8 +132,8 @@ class DeviceAssembly:
         """Rows added to where an array of addresses says; `row` is the type of one."""
         for turn, target, x, count in _each(order, targets, source, rows):
             if row.size and count:
-                (base, start), first = _words(x), (target - INDEX) // 8
-                buffers = [self.home, base, INDEX]
+                (base, start), first = _words(spot(x)), (target - INDEX) // 8
+                buffers = [self._home, base, PLACES]
                 start //= row.dtype.itemsize // WORD
                 sizes = row.size, start, first, count
                 self._move(turn, "add", row.dtype, buffers, *sizes)
@@ -159,8 +156,8 @@ class DeviceAssembly:
             where, launches = like.placed(arguments, results)
             self._steps += [(turn, ready, own) for ready, own in launches]
             for k in like.copied:
-                ends = where[like.results[k]], int(results[k])
-                self.copy(np.array([turn]), *ends, counts[g] * sizes[k])
+                ends = where[like.results[k]], spot(results[k])
+                self._copy(turn, *ends, int(counts[g]) * sizes[k])
 
     def table(self, index: Addresses = NO_INDEX) -> DeviceTable | None:
         """All launches, if there are any, which ask for the places of an `index`."""
@@ -178,10 +175,7 @@ def _each(order: Numbers, *values: Any) -> Iterator[list[Any]]:
     return map(list, zip(*each, strict=True))
 
 
-def _words(where: Where) -> tuple[Where, int]:
-    """Where memory begins, and the words from there to a place."""
-    if isinstance(where, GpuValue):
-        return where, 0
-    where = int(where)
-    base = block(number(where))
-    return base, (where - base) // WORD
+def _words(place: Place) -> tuple[Place, int]:
+    """Where the memory of a place begins, and the words from there to it."""
+    memory, offset = place
+    return (memory, 0), offset // WORD
