@@ -11,6 +11,7 @@ import treadle as td
 from tests.engines.gpus import GPUS, gpu
 from tests.engines.test_gpu import IDS, recurrent
 from treadle.engines.counts import Counts
+from treadle.engines.gpu import frame, linked
 
 
 @pytest.mark.parametrize("name", GPUS)
@@ -63,8 +64,17 @@ def sorted_words(s: Any, x: Any) -> Any:
 
 @pytest.mark.parametrize("name", GPUS)
 @pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("length", [1, 5, 6])
-def test_carries_may_change_places(name: str, length: int, reverse: bool) -> None:
+@pytest.mark.parametrize(("length", "most"), [(1, 4096), (5, 4096), (6, 4096), (7, 2)])
+def test_carries_may_change_places(
+    name: str,
+    length: int,
+    most: int,
+    reverse: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where launches are too many to be remembered, or handed over at once."""
+    monkeypatch.setattr(linked, "CALLS", most)
+    monkeypatch.setattr(frame, "TOGETHER", most)
     rng, found = np.random.default_rng(0), {}
     start = rng.normal(size=(3, 4, 9)).astype(np.float32)
     rows, bits = rng.normal(size=(length, 4, 9)), rng.random((length + 2, 5)) < 0.5
