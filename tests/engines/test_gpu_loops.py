@@ -53,7 +53,12 @@ def test_launches_are_bound_once_to_memory_that_stays(
 def states(s: Any, x: Any) -> Any:
     """Three carries that change places: what one is made of becomes the others."""
     a, b, c = s
-    return (b, c, td.tanh(a @ td.full((9, 9), 0.1) + x)), (a, c)
+    return (b, c, td.tanh(a @ td.full((9, 9), 0.1) + x)), (a * 2, b)
+
+
+def stacked(s: Any, x: Any) -> Any:
+    """The same, with what the new one was before each iteration."""
+    return states(s, x)[0], (s[0], s[2])
 
 
 def sorted_words(s: Any, x: Any) -> Any:
@@ -81,10 +86,9 @@ def test_carries_may_change_places(
     for own in ("native", name):
         with td.options(engine=own):
             x = td.asarray(rows.astype(np.float32))
-            last, ys = td.scan(states, tuple(start), x, reverse=reverse)
-            ends, rest = td.scan(
-                sorted_words, tuple(bits[:2]), td.asarray(bits[2:]), reverse=reverse
-            )
-            found[own] = [y.numpy() for y in (*last, *ys, *ends, *rest)]
+            runs = [(f, start, x) for f in (states, stacked)]
+            runs.append((sorted_words, bits[:2], td.asarray(bits[2:])))
+            ends = [td.scan(f, tuple(s), x, reverse=reverse) for f, s, x in runs]
+            found[own] = [y.numpy() for last, ys in ends for y in (*last, *ys)]
     for y, want in zip(found[name], found["native"], strict=True):
         np.testing.assert_allclose(y.astype(float), want.astype(float), 1e-5, 1e-6)
