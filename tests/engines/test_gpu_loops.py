@@ -92,3 +92,36 @@ def test_carries_may_change_places(
             found[own] = [y.numpy() for last, ys in ends for y in (*last, *ys)]
     for y, want in zip(found[name], found["native"], strict=True):
         np.testing.assert_allclose(y.astype(float), want.astype(float), 1e-5, 1e-6)
+
+
+def chosen() -> Any:
+    """A loop of seven iterations, by data, and a branch on what it makes."""
+    rng = np.random.default_rng(0)
+    weights, start = (rng.normal(size=n).astype(np.float32) for n in ((9, 9), (9, 4)))
+
+    def step(state: Any) -> Any:
+        x, n = state
+        return td.tanh(td.asarray(weights) @ x), n + 1
+
+    def run(limit: int) -> list[np.ndarray[Any, Any]]:
+        most, begin = td.asarray(np.int32(limit)), td.asarray(np.int32(0))
+        x, n = td.while_loop(lambda s: s[1] < most, step, (td.asarray(start), begin))
+        y = td.cond(x.sum() > n, lambda v: td.asarray(weights) @ v, lambda v: -v, x)
+        return list(td.evaluate(y, n))
+
+    return run
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_branches_and_loops_by_data_copy_out_what_they_decide_by(name: str) -> None:
+    run, want = chosen(), chosen()(7)
+    with td.options(engine=name):
+        for limit in (7, 0, 7, 7):
+            before = gpu(name).store.counts
+            found = run(limit)
+    counts = gpu(name).store.counts - before
+    for y, x in zip(found, want, strict=True):
+        np.testing.assert_allclose(y, x, 1e-5, 1e-6)
+    # Eight verdicts, the branch's and two results; what the loop begins with.
+    assert (counts.copies_out, counts.bytes_out) == (11, 8 + 1 + 4 * 36 + 4)
+    assert counts.copies_in == 3

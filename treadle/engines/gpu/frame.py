@@ -18,8 +18,10 @@ from treadle.engines.gpu.driver import Place, moved
 from treadle.engines.gpu.memory import GpuValue
 from treadle.graph.body import Body, CalledBody, with_bodies
 from treadle.graph.meaning import begin_at, compute_at
+from treadle.ops.control import Cond
+from treadle.ops.while_loop import While
 from treadle.program.layout import laid
-from treadle.program.program import Fallback
+from treadle.program.program import Fallback, Program
 
 if TYPE_CHECKING:
     from treadle.engines.gpu.linked import DeviceLinked, ReadyStep
@@ -122,12 +124,38 @@ class Frame:
             yield from loop.acts(self, moved(self.arena, linked.room))
         else:
             step: Any = linked.program.steps[k]
-            yield Act(HOST, partial(self._fallback, step, linked.inner.get(k, {})))
+            does = self._chosen if is_chosen(step, linked.program) else self._fallback
+            yield Act(HOST, partial(does, step, linked.inner.get(k, {})))
 
     def _launch(self, ready: ReadyStep) -> Iterator[Act]:
         if places := ready.buffers_at(self.places, self.status):
             bind = self.linked.store.driver.bind
             yield Act(LAUNCH, bind(ready.entry, ready.groups, places, ready.numbers))
+
+    # -- branches and loops of unknown length ------------------------------------------
+
+    def _chosen(self, step: Fallback, inner: Any) -> None:
+        """A branch or a loop whose values stay where they are, but for what it decides
+        by."""
+        op: Any = step.op
+        buffers, store = self.linked.program.buffers, self.linked.store
+        ends = len(step.read) - getattr(op, "draws", 0)
+        on_host = {0} if isinstance(op, Cond) else {*range(ends, len(step.read))}
+        values: list[Any] = [
+            self.array(n)
+            if k in on_host
+            else store.at(buffers[n].type, self.places[n], self)
+            for k, n in enumerate(step.read)
+        ]
+
+        def running(body: Body) -> Body:
+            stays = not isinstance(op, While) or body is not op.test
+            return CalledBody(body, partial(inner[body.number][0].called, stays))
+
+        results = with_bodies(op, running).numpy(*values)
+        for n, x in zip(step.written, results, strict=True):
+            if x.nbytes:
+                store.driver.copy(x.place, self.places[n], x.nbytes)
 
     # -- by NumPy ----------------------------------------------------------------------
 
@@ -153,8 +181,7 @@ class Frame:
         """One step by the NumPy rule of its op, whose bodies are programs."""
 
         def running(body: Body) -> Body:
-            linked, inputs = inner[body.number]
-            return CalledBody(body, partial(linked.called, inputs))
+            return CalledBody(body, partial(inner[body.number][0].called, False))
 
         op = with_bodies(step.op, running) if step.bodies else step.op
         arrays = [self.array(n) for n in step.read]
@@ -167,6 +194,14 @@ class Frame:
         for n, x in zip(step.written, several, strict=True):
             if x.size:
                 self._put(n, x)
+
+
+def is_chosen(step: Fallback, program: Program) -> bool:
+    """Return True if a step is a branch, or a loop of unknown length, on values in
+    order."""
+    ends = [program.buffers[n] for n in (*step.read, *step.written)]
+    is_control = isinstance(step.op, (Cond, While)) and not step.part
+    return is_control and bool(step.bodies) and not any(b.order for b in ends)
 
 
 def _together(acts: Iterable[Act]) -> Iterator[Piece]:

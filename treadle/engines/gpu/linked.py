@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.arrays import Array
 from treadle.base.caches import lazy
 from treadle.base.errors import OutOfMemoryError
 from treadle.engines.base import PositionError, are_below
@@ -82,17 +81,18 @@ class DeviceLinked:
     takes a block for the arena and gives it back.
     """
 
-    def __init__(self, program: Program, store: DeviceBlocks) -> None:
+    def __init__(
+        self, program: Program, store: DeviceBlocks, inputs: Sequence[Any] = ()
+    ) -> None:
+        """The program of a body has `inputs` as BodyProgram says."""
         self.program, self.store = program, store
+        pairs = list(zip(program.arguments, inputs, strict=False))
+        self.inputs = {n: x for n, x in pairs if isinstance(x, int)}
+        self._within = [(n, x) for n, x in pairs if n not in self.inputs]
         self.inner = {
             k: {
-                body.number: (
-                    DeviceLinked(body_program.program, store),
-                    body_program.inputs,
-                )
-                for body, body_program in zip(
-                    bodies(s.op).values(), s.bodies, strict=True
-                )
+                body.number: (DeviceLinked(x.program, store, x.inputs), x.inputs)
+                for body, x in zip(bodies(s.op).values(), s.bodies, strict=True)
             }
             for k, s in enumerate(program.steps)
             if isinstance(s, Fallback) and s.bodies
@@ -108,8 +108,8 @@ class DeviceLinked:
         for k, inner in self.inner.items():
             step: Any = program.steps[k]
             if is_loop(step, program):
-                ((body, inputs),) = inner.values()
-                self.loops[k] = DeviceLoop(step, body, inputs, alignment)
+                ((body, _),) = inner.values()
+                self.loops[k] = DeviceLoop(step, body, alignment)
         loops = self.loops.values()
         self.checks = any(x.checks for x in self.ready.values())
         self.checks |= any(x.checks for x in loops)
@@ -129,11 +129,11 @@ class DeviceLinked:
 
     @lazy
     def constants(self) -> dict[int, GpuValue]:
-        """The constants of the program, on the device."""
+        """The constants of the program, and arrays within a body, on the device."""
         types = {b.number: b.type for b in self.program.buffers}
         return {
             n: self.store.copy_in(np.asarray(x), types[n], np.asarray(x))
-            for n, x in self.program.constants
+            for n, x in (*self.program.constants, *self._within)
         }
 
     @lazy
@@ -180,16 +180,19 @@ class DeviceLinked:
             run.release()
         return run.results()
 
-    def called(
-        self, inputs: Sequence[Any], arrays: Sequence[Array]
-    ) -> tuple[Array, ...]:
-        """The outputs of a body from its arguments; `inputs` as BodyProgram has it."""
-        program, values = self.program, []
-        for n, x in zip(program.arguments, inputs, strict=True):
-            array = np.asarray(arrays[x] if isinstance(x, int) else x)
-            values.append(self.store.copy_in(array, program.buffers[n].type, array))
+    def called(self, stays: bool, arrays: Sequence[Any]) -> tuple[Any, ...]:
+        """The outputs of a body from its arguments, arrays or values; as arrays, unless
+        what it makes `stays` on the device."""
+        program, values = self.program, list[GpuValue]()
+        for n in program.arguments:
+            value = arrays[self.inputs[n]] if n in self.inputs else self.constants[n]
+            if not isinstance(value, GpuValue):
+                value = np.asarray(value)
+                value = self.store.copy_in(value, program.buffers[n].type, value)
+            values.append(value)
         results = self.run(values, frozenset())
-        return tuple([results[k].numpy() for k in range(len(results))])
+        outputs = [results[k] for k in range(len(results))]
+        return tuple(outputs if stays else [x.numpy() for x in outputs])
 
     def frame(
         self, places: list[Place], arena: Place | None, status: Place | None

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from treadle.base.caches import lazy
 from treadle.engines.gpu.driver import Place, moved
 from treadle.engines.gpu.frame import COPY, HOST, Act, Frame
-from treadle.engines.gpu.memory import GpuValue
 from treadle.engines.gpu.moves import WORD
 from treadle.ops.loop import Scan, drawn_at
 from treadle.program.program import Fallback, Program
@@ -40,21 +38,12 @@ class DeviceLoop:
     is expected; else to where no carry lies.
     """
 
-    def __init__(
-        self,
-        step: Fallback,
-        linked: DeviceLinked,
-        inputs: Sequence[Any],
-        alignment: int,
-    ) -> None:
-        """`inputs` as a BodyProgram has them."""
+    def __init__(self, step: Fallback, linked: DeviceLinked, alignment: int) -> None:
         assert isinstance(step.op, Scan)
         self.step, self.op, self.linked = step, step.op, linked
         self.checks = linked.checks
         self.launches = self.op.length * (linked.launches + len(step.written))
-        arguments = dict(zip(linked.program.arguments, inputs, strict=True))
-        self.inputs = {n: x for n, x in arguments.items() if isinstance(x, int)}
-        self._within = {n: x for n, x in arguments.items() if n not in self.inputs}
+        self.inputs = linked.inputs
         self.outputs = {k: (n, t.nbytes) for k, n, t in linked.program.results}
         carries = self.op.carries
         self.homes: dict[int, int] = {}  # of each result the output that it is first
@@ -94,15 +83,6 @@ class DeviceLoop:
             now = {argument[k] for k in carried if k in argument}
             count += 1
 
-    @lazy
-    def constants(self) -> dict[int, GpuValue]:
-        """What the body reads that is the same in each iteration, and no operand."""
-        linked, store = self.linked, self.linked.store
-        types = {n: linked.program.buffers[n].type for n in self._within}
-        arrays = {n: np.asarray(x) for n, x in self._within.items()}
-        copies = {n: store.copy_in(x, types[n], x) for n, x in arrays.items()}
-        return linked.constants | copies
-
     def acts(self, around: Frame, memory: Place) -> Iterator[Act]:
         """All iterations, with memory for what lies nowhere else."""
         op, linked = self.op, self.linked
@@ -112,7 +92,7 @@ class DeviceLoop:
             yield Act(HOST, partial(self._draw, around, memory))
         draws = [moved(memory, offset) for offset in self._draws]
         fixed: list[Any] = [None] * len(linked.program.buffers)
-        for n, value in self.constants.items():
+        for n, value in linked.constants.items():
             fixed[n] = value.place
         carry = read[: op.carries]
         steps = range(op.length)

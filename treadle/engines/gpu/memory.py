@@ -38,23 +38,21 @@ class GpuValue(Resident):
     written over.
     """
 
-    __slots__ = ("block", "offset", "remembered", "store", "whole")
+    __slots__ = ("block", "offset", "owner", "remembered", "store")
 
     def __init__(self, store: DeviceBlocks, type_: Type, block: DeviceBlock) -> None:
         super().__init__(type_)
         self.store = store
         self.block: DeviceBlock | None = block
         self.remembered = False
-        self.whole: GpuValue | None = None
+        self.owner: Any = None  # of its memory, if that is another one
         self.offset = 0
 
     def part(self, type_: Type, offset: int) -> GpuValue:
         """The value that begins so many bytes after this one does."""
         assert self.block is not None
-        part = GpuValue(self.store, type_, self.block)
-        part.whole, part.offset = self, self.offset + offset
-        part.remembered = self.remembered = True
-        return part
+        self.remembered = True
+        return self.store.at(type_, moved(self.place, offset), self)
 
     def fetch(self) -> Array:
         return self.store.copy_out(self)
@@ -72,7 +70,7 @@ class GpuValue(Resident):
         return GpuValue(self.store, type_, block)
 
     def __del__(self) -> None:
-        if self.block is not None and self.whole is None:
+        if self.block is not None and self.owner is None:
             self.store.release(self.block)
 
 
@@ -163,6 +161,13 @@ class DeviceBlocks:
     def value(self, type_: Type) -> GpuValue:
         """A value whose content is yet to be written."""
         return GpuValue(self, type_, self.take(type_.nbytes))
+
+    def at(self, type_: Type, place: Place, owner: object) -> GpuValue:
+        """The value that lies at a place, as long as its owner keeps it there."""
+        memory, offset = place
+        value = GpuValue(self, type_, DeviceBlock(memory, 0))
+        value.owner, value.offset, value.remembered = owner, offset, True
+        return value
 
     def copy_in(self, array: Array, type_: Type, home: Array | None = None) -> Any:
         """The value of a host array; `home` is that array where it never changes."""
