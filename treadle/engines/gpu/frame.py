@@ -144,7 +144,7 @@ class Frame:
         values: list[Any] = [
             self.array(n)
             if k in on_host
-            else store.at(buffers[n].type, self.places[n], self)
+            else GpuValue(store, buffers[n].type, self.places[n], None)
             for k, n in enumerate(step.read)
         ]
 

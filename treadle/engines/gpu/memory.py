@@ -38,39 +38,39 @@ class GpuValue(Resident):
     written over.
     """
 
-    __slots__ = ("block", "offset", "owner", "remembered", "store")
+    __slots__ = ("block", "place", "remembered", "store")
 
-    def __init__(self, store: DeviceBlocks, type_: Type, block: DeviceBlock) -> None:
+    def __init__(
+        self,
+        store: DeviceBlocks,
+        type_: Type,
+        place: Place,
+        block: DeviceBlock | GpuValue | None,
+    ) -> None:
+        """The value at a place of a `block` that is its own, or of another value."""
         super().__init__(type_)
-        self.store = store
-        self.block: DeviceBlock | None = block
-        self.remembered = False
-        self.owner: Any = None  # of its memory, if that is another one
-        self.offset = 0
+        self.store, self.block = store, block
+        self.place: Any = place  # None where it belongs to the next version
+        self.remembered = type(block) is not DeviceBlock
 
     def part(self, type_: Type, offset: int) -> GpuValue:
         """The value that begins so many bytes after this one does."""
-        assert self.block is not None
         self.remembered = True
-        return self.store.at(type_, moved(self.place, offset), self)
+        return GpuValue(self.store, type_, moved(self.place, offset), self)
 
     def fetch(self) -> Array:
+        assert self.place is not None, "its memory belongs to the next version"
         return self.store.copy_out(self)
-
-    @property
-    def place(self) -> Place:
-        """Its place on the device."""
-        assert self.block is not None, "its memory belongs to the next version"
-        return moved(self.block.place, self.offset)
 
     def handed_on(self, type_: Type) -> GpuValue:
         """Another value in its place: nobody may look at this one any more."""
-        block, self.block = self.block, None
-        assert block is not None
-        return GpuValue(self.store, type_, block)
+        assert not self.remembered, "its memory belongs to others, too"
+        after = GpuValue(self.store, type_, self.place, self.block)
+        self.block = self.place = None
+        return after
 
     def __del__(self) -> None:
-        if self.block is not None and self.owner is None:
+        if type(self.block) is DeviceBlock:
             self.store.release(self.block)
 
 
@@ -160,14 +160,8 @@ class DeviceBlocks:
 
     def value(self, type_: Type) -> GpuValue:
         """A value whose content is yet to be written."""
-        return GpuValue(self, type_, self.take(type_.nbytes))
-
-    def at(self, type_: Type, place: Place, owner: object) -> GpuValue:
-        """The value that lies at a place, as long as its owner keeps it there."""
-        memory, offset = place
-        value = GpuValue(self, type_, DeviceBlock(memory, 0))
-        value.owner, value.offset, value.remembered = owner, offset, True
-        return value
+        block = self.take(type_.nbytes)
+        return GpuValue(self, type_, block.place, block)
 
     def copy_in(self, array: Array, type_: Type, home: Array | None = None) -> Any:
         """The value of a host array; `home` is that array where it never changes."""
