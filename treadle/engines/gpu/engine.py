@@ -208,7 +208,8 @@ class Gpu(Engine):
         try:
             linked, graph = translated(*arguments, choose, self.target)
         except UnsupportedKernelError:
-            linked, graph = translated(*arguments, choose, host_target(self.driver))
+            by_numpy = target_of(self.driver, by_numpy=True)
+            linked, graph = translated(*arguments, choose, by_numpy)
         return linked, [structured.place[x.serial] for x in graph.leaves]
 
     def _sized(self, program: Program) -> tuple[DeviceLinked, int]:
@@ -289,8 +290,9 @@ def provide(name: str, make: Callable[[int], DeviceDriver]) -> None:
     provide_devices(name, lambda number: Gpu(make(number)))
 
 
-def target_of(driver: DeviceDriver) -> Target:
-    """The target of a driver's device."""
+def target_of(driver: DeviceDriver, by_numpy: bool = False) -> Target:
+    """The target of a driver's device; of graphs of which a kernel is not supported all
+    steps are `by_numpy`."""
     device = driver.device
 
     def computes(node: Tensor) -> bool:
@@ -300,21 +302,14 @@ def target_of(driver: DeviceDriver) -> Target:
         dtypes = [d for x in (node, *node.inputs) for d in dtypes_of(x)]
         if isinstance(node.op, Reduction):
             dtypes += [wide(d) for d in dtypes_of(node)]
-        return all(d.name in device.dtypes for d in dtypes)
+        return not by_numpy and all(d.name in device.dtypes for d in dtypes)
 
     return Target(
-        (device.api, device.name),
+        (device.api, device.name, by_numpy),
         device.vector_bytes,
         lambda node: supported(node) and computes(node),
         computes,
     )
-
-
-def host_target(driver: DeviceDriver) -> Target:
-    """The target of graphs of which a kernel is not supported: all steps by NumPy."""
-    device = driver.device
-    key = device.api, device.name, "by NumPy"
-    return Target(key, device.vector_bytes, lambda node: False, lambda node: False)
 
 
 def dtypes_of(node: Tensor) -> list[Any]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
 
 from treadle.loops.kernel import KernelArgument
 from treadle.loops.parameters import value_of
@@ -56,12 +57,5 @@ def encoded(slots: Sequence[Slot], integers: Sequence[int]) -> list[int]:
 def _bits(value: int, kind: str) -> int:
     if kind != "float":
         return value
-    with_ = struct.pack("<f", _single(value_of(value)))
-    return int(struct.unpack("<i", with_)[0])
-
-
-def _single(x: float) -> float:
-    try:
-        return float(struct.unpack("<f", struct.pack("<f", x))[0])
-    except OverflowError:  # beyond float32: the infinity of its sign
-        return float("inf") if x > 0 else float("-inf")
+    with np.errstate(over="ignore"):  # beyond float32: the infinity of its sign
+        return int(np.float32(value_of(value)).view(np.int32))

@@ -126,23 +126,16 @@ class OpenClDriver(CompilingDriver):
             )
 
     def copy(self, source: Place, target: Place, bytes: int) -> None:
-        memories = [place[0] for place in (source, target)]
+        (x, begin), (y, end) = source, target
+        how = {"src_offset": begin, "dst_offset": end, "byte_count": bytes}
         with self._refusals():
-            self.cl.enqueue_copy(
-                self.queue,
-                memories[1].handle,
-                memories[0].handle,
-                src_offset=source[1],
-                dst_offset=target[1],
-                byte_count=bytes,
-            )
+            self.cl.enqueue_copy(self.queue, y.handle, x.handle, **how)
 
     def fill(self, place: Place, bytes: int, byte: int) -> None:
-        memory: Any = place[0]
-        pattern = np.uint8(byte)
+        memory, start = place
+        rest = memory.handle, np.uint8(byte), start, bytes
         with self._refusals():
-            arguments = self.queue, memory.handle, pattern, place[1], bytes
-            self.cl.enqueue_fill_buffer(*arguments)
+            self.cl.enqueue_fill_buffer(self.queue, *rest)
 
     # -- kernels ---------------------------------------------------------------------
 

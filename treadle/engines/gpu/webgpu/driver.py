@@ -128,11 +128,13 @@ class WebGpuDriver(CompilingDriver):
 
     def allocate(self, bytes: int) -> Allocation:
         self._check(bytes)
+        with self._refusals():
+            return Allocation(self._buffer(bytes), bytes)
+
+    def _buffer(self, bytes: int) -> Any:
         usage = self.wgpu.BufferUsage
         how = usage.STORAGE | usage.COPY_SRC | usage.COPY_DST
-        with self._refusals():
-            size = -(-bytes // 4) * 4
-            return Allocation(self._handle.create_buffer(size=size, usage=how), bytes)
+        return self._handle.create_buffer(size=-(-bytes // 4) * 4, usage=how)
 
     def free(self, memory: Allocation) -> None:
         self._flush()
@@ -164,18 +166,14 @@ class WebGpuDriver(CompilingDriver):
         (x, begin), (y, end) = source, target
         with self._refusals():
             copy = self._encoding().copy_buffer_to_buffer
+            start = x.handle
             if x is y:  # which WebGPU copies by way of another one alone
-                usage = self.wgpu.BufferUsage
-                how = usage.COPY_SRC | usage.COPY_DST
-                beside = self._handle.create_buffer(size=size, usage=how)
-                copy(x.handle, begin, beside, 0, size)
-                copy(beside, 0, y.handle, end, size)
-            else:
-                copy(x.handle, begin, y.handle, end, size)
+                start, first, begin = self._buffer(size), begin, 0
+                copy(x.handle, first, start, 0, size)
+            copy(start, begin, y.handle, end, size)
 
     def fill(self, place: Place, bytes: int, byte: int) -> None:
-        memory: Any = place[0]
-        self.upload(np.full(bytes, byte, np.uint8), memory, place[1])
+        self.upload(np.full(bytes, byte, np.uint8), *place)
 
     # -- kernels -----------------------------------------------------------------------
 
@@ -239,9 +237,9 @@ class WebGpuDriver(CompilingDriver):
                 array = numbers.array.copy()
                 array[-len(offsets) :] = offsets
                 numbers = self._listed(array)
-            bound: list[Any] = [(numbers, 0)]
-            for (memory, start), k in zip(buffers, offsets, strict=True):
-                bound.insert(-1, (memory, start - k))
+            pairs = zip(buffers, offsets, strict=True)
+            bound: list[Any] = [(memory, start - k) for (memory, start), k in pairs]
+            bound.append((numbers, 0))
             entries = [
                 {
                     "binding": k,
