@@ -19,14 +19,6 @@ class Counts:
     bytes_out: int = 0
     launches: int = 0
 
-    def __add__(self, other: Counts) -> Counts:
-        return Counts(
-            self.copies_in + other.copies_in,
-            self.bytes_in + other.bytes_in,
-            self.copies_out + other.copies_out,
-            self.bytes_out + other.bytes_out,
-            self.launches + other.launches,
-        )
-
     def __sub__(self, other: Counts) -> Counts:
-        return self + Counts(*[-getattr(other, f.name) for f in fields(other)])
+        names = [f.name for f in fields(self)]
+        return Counts(*[getattr(self, x) - getattr(other, x) for x in names])

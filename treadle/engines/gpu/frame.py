@@ -71,11 +71,9 @@ class Frame:
         self._acts: list[list[Act]] = []  # of each step
         self._pieces: list[Piece] | None = None
 
-    def lies_at(
-        self, places: list[Place], arena: Place | None, status: Place | None
-    ) -> bool:
+    def lies_at(self, places: list[Place], arena: Place | None) -> bool:
         """Return True if these are its places."""
-        return self.given == places and (arena, status) == (self.arena, self.status)
+        return self.given == places and arena == self.arena
 
     def keep(self, others: Sequence[Frame]) -> None:
         """Remember all launches, and share those of `others` that lie at one place."""

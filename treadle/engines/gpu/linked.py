@@ -11,8 +11,12 @@ import numpy as np
 from treadle.base.caches import lazy
 from treadle.base.errors import OutOfMemoryError
 from treadle.engines.base import PositionError, are_below
-from treadle.engines.counts import Counts
-from treadle.engines.gpu.driver import DeviceDriver, Place, UnsupportedKernelError
+from treadle.engines.gpu.driver import (
+    DeviceDriver,
+    Place,
+    UnsupportedKernelError,
+    moved,
+)
 from treadle.engines.gpu.emit import LoopWork
 from treadle.engines.gpu.frame import Frame
 from treadle.engines.gpu.loops import DeviceLoop, is_loop
@@ -125,6 +129,7 @@ class DeviceLinked:
         self.size: int = self.plan.size
         if self.loops:
             self.size = self.room + max(1, *[x.bytes for x in loops])
+        self.status = -(-self.size // alignment) * alignment  # where it lies behind all
         self.frames: list[Frame] = []  # of the runs before, the last one first
 
     @lazy
@@ -201,7 +206,7 @@ class DeviceLinked:
         its place; the very ones of a run before if nothing has moved since.
         """
         for frame in self.frames:
-            if frame.lies_at(places, arena, status):
+            if frame.lies_at(places, arena):
                 return frame
         frame = Frame(self, places, arena, status)
         if self.launches <= CALLS:
@@ -226,7 +231,7 @@ class _Run:
         self.over = {n: old for n, old in program.shared if old in spent}
         self.written: dict[int, GpuValue] = {}
         self.shaped: dict[int, GpuValue] = {}  # by serial, copies of another shape
-        self.blocks: list[DeviceBlock] = []  # that are given back at the end
+        self.block: DeviceBlock | None = None  # of what only the run needs
         self.status: Place | None = None
 
     # -- memory ----------------------------------------------------------------------
@@ -245,16 +250,15 @@ class _Run:
                 self.shaped[serial] = self.store.value(t)
         for n, old in self.over.items():
             places[n] = places[old]
-        arena = self._block(linked.size) if linked.size else None
-        if linked.checks:
-            self.status = self._block(STATUS)
+        size, arena = linked.status + STATUS if linked.checks else linked.size, None
+        if size:
+            self.block = self.store.take(size)
+            arena = self.block.place
+        if linked.checks and arena is not None:
+            self.status = moved(arena, linked.status)
             if not sure:
                 self.driver.fill(self.status, STATUS, 0)
         return linked.frame(places, arena, self.status)
-
-    def _block(self, size: int) -> Place:
-        self.blocks.append(self.store.take(size))
-        return self.blocks[-1].place
 
     def execute(self, sure: bool) -> None:
         """All steps in order; if it is `sure`, nobody will look at the status."""
@@ -263,7 +267,7 @@ class _Run:
             launches = frame.run(self.values)
         except OutOfMemoryError as error:
             raise self._located(error) from error.__cause__
-        self.store.counts += Counts(launches=launches)
+        self.store.note(launches=launches)
 
     def _located(self, error: OutOfMemoryError) -> OutOfMemoryError:
         """The error with the step that has the largest of what was to be placed."""
@@ -299,5 +303,5 @@ class _Run:
 
     def release(self) -> None:
         """Give back what only the run needs."""
-        for block in self.blocks:
-            self.store.release(block)
+        if self.block is not None:
+            self.store.release(self.block)

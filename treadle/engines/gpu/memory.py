@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections import deque
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,7 @@ class GpuValue(Resident):
         block: DeviceBlock | GpuValue | None,
     ) -> None:
         """The value at a place of a `block` that is its own, or of another value."""
-        super().__init__(type_)
+        self.type, self.home = type_, None  # as the base does, without the detour
         self.store, self.block = store, block
         self.place: Any = place  # None where it belongs to the next version
         self.remembered = type(block) is not DeviceBlock
@@ -85,13 +86,23 @@ class DeviceBlocks:
         self.driver = driver
         self.relieve = relieve
         self.lock = lock()
-        self.counts = Counts()
+        self._counts = dict.fromkeys([f.name for f in fields(Counts)], 0)
         self._live = 0
         self._idle: dict[int, list[DeviceBlock]] = {}
         # Held here, or the collector would end the buffer of a block that comes back.
         self._every: set[DeviceBlock] = set()
         # Finalizers may run within any statement, so they only make a note.
         self._released: deque[DeviceBlock] = deque()
+
+    @property
+    def counts(self) -> Counts:
+        """The copies and launches so far."""
+        return Counts(**self._counts)
+
+    def note(self, **numbers: int) -> None:
+        """Count copies or launches."""
+        for name, number in numbers.items():
+            self._counts[name] += number
 
     @property
     def live(self) -> int:
@@ -183,14 +194,14 @@ class DeviceBlocks:
         whole = np.ascontiguousarray(array)
         if whole.nbytes:
             self.driver.upload(whole, *place)
-            self.counts += Counts(copies_in=1, bytes_in=whole.nbytes)
+            self.note(copies_in=1, bytes_in=whole.nbytes)
 
     def read(self, type_: Type, place: Place) -> Array:
         """A copy on the host of what lies at a place."""
         array = np.empty(type_.shape, type_.dtype)
         if array.nbytes:
             self.driver.download(*place, array)
-            self.counts += Counts(copies_out=1, bytes_out=array.nbytes)
+            self.note(copies_out=1, bytes_out=array.nbytes)
         return array
 
 

@@ -11,7 +11,6 @@ import numpy as np
 from treadle.base.arrays import Numbers
 from treadle.base.dtypes import DType, int32
 from treadle.base.types import Type
-from treadle.engines.counts import Counts
 from treadle.engines.gpu.bodies import DeviceBody, spot
 from treadle.engines.gpu.driver import Call, Place, moved
 from treadle.engines.gpu.linked import ReadyStep
@@ -63,7 +62,7 @@ class DeviceTable:
         if self._before != bases:
             self._calls, self._before = self._bound(bases), bases
         self.store.driver.submit(self._calls)
-        self.store.counts += Counts(launches=len(self._steps))
+        self.store.note(launches=len(self._steps))
 
     def _bound(self, bases: Mapping[int, Place]) -> list[Call]:
         bind, calls = self.store.driver.bind, list[Call]()
