@@ -178,8 +178,7 @@ class DeviceLinked:
             if not sure and run.finds_wrong():
                 raise PositionError
         except BaseException:  # a traceback keeps the run, and must not its memory
-            for made in (run.written, run.shaped):
-                made.clear()
+            run.written.clear()
             raise
         finally:
             run.release()
@@ -230,7 +229,6 @@ class _Run:
         # Results that are written over arguments, which have their memory at the end.
         self.over = {n: old for n, old in program.shared if old in spent}
         self.written: dict[int, GpuValue] = {}
-        self.shaped: dict[int, GpuValue] = {}  # by serial, copies of another shape
         self.block: DeviceBlock | None = None  # of what only the run needs
         self.status: Place | None = None
 
@@ -238,16 +236,14 @@ class _Run:
 
     def _frame(self, sure: bool) -> Frame:
         """Memory for results and for what lies in the arena, and the launches there."""
-        linked, buffers = self.linked, self.linked.program.buffers
-        places: list[Any] = [None] * len(buffers)
+        linked = self.linked
+        places: list[Any] = [None] * len(linked.program.buffers)
         for n, value in self.values.items():
             places[n] = value.place
-        for serial, n, t in linked.program.results:
+        for _, n, t in linked.program.results:
             if places[n] is None and n not in self.over:
-                self.written[n] = self.store.value(buffers[n].type)
+                self.written[n] = self.store.value(t)
                 places[n] = self.written[n].place
-            if buffers[n].type != t:
-                self.shaped[serial] = self.store.value(t)
         for n, old in self.over.items():
             places[n] = places[old]
         size, arena = linked.status + STATUS if linked.checks else linked.size, None
@@ -291,15 +287,13 @@ class _Run:
 
     def results(self) -> dict[int, Any]:
         """The results by the serials they are asked for by."""
-        program = self.linked.program
-        held = {**self.values, **self.written}
-        for n, old in self.over.items():
-            held[n] = held[old] = held[old].handed_on(program.buffers[n].type)
-        results = {serial: held[n] for serial, n, _ in program.results}
-        for serial, value in self.shaped.items():
-            size = max(value.type.nbytes, 1)
-            self.driver.copy(results[serial].place, value.place, size)
-        return results | self.shaped
+        held, results = {**self.values, **self.written}, {}
+        for serial, n, t in self.linked.program.results:
+            if (old := self.over.pop(n, None)) is not None:
+                held[n] = held[old] = held[old].handed_on(t)
+            same = held[n].type == t
+            results[serial] = held[n] if same else held[n].part(t, 0)
+        return results
 
     def release(self) -> None:
         """Give back what only the run needs."""
