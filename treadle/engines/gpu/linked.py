@@ -30,7 +30,7 @@ from treadle.program.program import Fallback, Launch, Product, Program, title
 
 STATUS = 4  # bytes of what tells of a position out of range
 FRAMES = 4  # places of all buffers that a program remembers its launches for
-CALLS = 4096  # launches that are remembered, at most
+CALLS = 4096  # launches that it remembers, at most
 
 
 @dataclass(frozen=True)
@@ -208,9 +208,10 @@ class DeviceLinked:
             if frame.lies_at(places, arena):
                 return frame
         frame = Frame(self, places, arena, status)
-        if self.launches <= CALLS:
+        count = min(FRAMES, CALLS // max(self.launches, 1))
+        if count:
             frame.keep(self.frames[:1])
-            self.frames = [frame, *self.frames[: FRAMES - 1]]
+            self.frames = [frame, *self.frames][:count]
         return frame
 
 
