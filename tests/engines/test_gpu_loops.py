@@ -11,7 +11,7 @@ import treadle as td
 from tests.engines.gpus import GPUS, gpu
 from tests.engines.test_gpu import IDS, recurrent
 from treadle.engines.counts import Counts
-from treadle.engines.gpu import frame, linked
+from treadle.engines.gpu import bound, linked
 
 
 @pytest.mark.parametrize("name", GPUS)
@@ -31,10 +31,10 @@ def test_launches_are_bound_once_to_memory_that_stays(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Steps and all iterations of loops: later runs hand over what is there."""
-    driver, bound = gpu(name).driver, []
+    driver, calls = gpu(name).driver, []
 
     def bind(*arguments: Any) -> Any:
-        bound.append(arguments)
+        calls.append(arguments)
         return real(*arguments)
 
     with td.options(engine=name, seed=3):
@@ -47,7 +47,7 @@ def test_launches_are_bound_once_to_memory_that_stays(
         for _ in range(3):
             float(optimizer.step(loss()))
     assert (gpu(name).store.counts - before).launches > 100
-    assert not bound
+    assert not calls
 
 
 def states(s: Any, x: Any) -> Any:
@@ -79,7 +79,7 @@ def test_carries_may_change_places(
 ) -> None:
     """Also where launches are too many to be remembered, or handed over at once."""
     monkeypatch.setattr(linked, "CALLS", most)
-    monkeypatch.setattr(frame, "TOGETHER", most)
+    monkeypatch.setattr(bound, "TOGETHER", most)
     rng, found = np.random.default_rng(0), {}
     start = rng.normal(size=(3, 4, 9)).astype(np.float32)
     rows, bits = rng.normal(size=(length, 4, 9)), rng.random((length + 2, 5)) < 0.5

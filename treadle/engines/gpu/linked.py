@@ -11,6 +11,7 @@ import numpy as np
 from treadle.base.caches import lazy
 from treadle.base.errors import OutOfMemoryError
 from treadle.engines.base import PositionError, are_below
+from treadle.engines.gpu.bound import BoundProgram
 from treadle.engines.gpu.driver import (
     DeviceDriver,
     Place,
@@ -18,7 +19,6 @@ from treadle.engines.gpu.driver import (
     moved,
 )
 from treadle.engines.gpu.emit import LoopWork
-from treadle.engines.gpu.frame import Frame
 from treadle.engines.gpu.loops import DeviceLoop, is_loop
 from treadle.engines.gpu.memory import DeviceBlock, DeviceBlocks, GpuValue
 from treadle.engines.gpu.product import product_of
@@ -29,7 +29,7 @@ from treadle.program.positions import Need, needs
 from treadle.program.program import Fallback, Launch, Product, Program, title
 
 STATUS = 4  # bytes of what tells of a position out of range
-FRAMES = 4  # places of all buffers that a program remembers its launches for
+PLACES = 4  # places of all buffers that a program remembers its launches for
 CALLS = 4096  # launches that it remembers, at most
 
 
@@ -130,7 +130,7 @@ class DeviceLinked:
         if self.loops:
             self.size = self.room + max(1, *[x.bytes for x in loops])
         self.status = -(-self.size // alignment) * alignment  # where it lies behind all
-        self.frames: list[Frame] = []  # of the runs before, the last one first
+        self.bound: list[BoundProgram] = []  # of the runs before, the last one first
 
     @lazy
     def constants(self) -> dict[int, GpuValue]:
@@ -198,21 +198,21 @@ class DeviceLinked:
         outputs = [results[k] for k in range(len(results))]
         return tuple(outputs if stays else [x.numpy() for x in outputs])
 
-    def frame(
+    def bind(
         self, places: list[Place], arena: Place | None, status: Place | None
-    ) -> Frame:
+    ) -> BoundProgram:
         """The launches for buffers that lie at these places, those in the arena behind
         its place; the very ones of a run before if nothing has moved since.
         """
-        for frame in self.frames:
-            if frame.lies_at(places, arena):
-                return frame
-        frame = Frame(self, places, arena, status)
-        count = min(FRAMES, CALLS // max(self.launches, 1))
+        for bound in self.bound:
+            if bound.lies_at(places, arena):
+                return bound
+        bound = BoundProgram(self, places, arena, status)
+        count = min(PLACES, CALLS // max(self.launches, 1))
         if count:
-            frame.keep(self.frames[:1])
-            self.frames = [frame, *self.frames][:count]
-        return frame
+            bound.keep(self.bound[:1])
+            self.bound = [bound, *self.bound][:count]
+        return bound
 
 
 class _Run:
@@ -235,7 +235,7 @@ class _Run:
 
     # -- memory ----------------------------------------------------------------------
 
-    def _frame(self, sure: bool) -> Frame:
+    def _bind(self, sure: bool) -> BoundProgram:
         """Memory for results and for what lies in the arena, and the launches there."""
         linked = self.linked
         places: list[Any] = [None] * len(linked.program.buffers)
@@ -255,13 +255,13 @@ class _Run:
             self.status = moved(arena, linked.status)
             if not sure:
                 self.driver.fill(self.status, STATUS, 0)
-        return linked.frame(places, arena, self.status)
+        return linked.bind(places, arena, self.status)
 
     def execute(self, sure: bool) -> None:
         """All steps in order; if it is `sure`, nobody will look at the status."""
         try:
-            frame = self._frame(sure)
-            launches = frame.run(self.values)
+            bound = self._bind(sure)
+            launches = bound.run(self.values)
         except OutOfMemoryError as error:
             raise self._located(error) from error.__cause__
         self.store.note(launches=launches)

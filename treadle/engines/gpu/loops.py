@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from treadle.engines.gpu.bound import COPY, HOST, Act, BoundProgram
 from treadle.engines.gpu.driver import Place, moved
-from treadle.engines.gpu.frame import COPY, HOST, Act, Frame
 from treadle.engines.gpu.moves import WORD
 from treadle.ops.loop import Scan, drawn_at
 from treadle.program.program import Fallback, Program
@@ -83,7 +83,7 @@ class DeviceLoop:
             now = {argument[k] for k in carried if k in argument}
             count += 1
 
-    def acts(self, around: Frame, memory: Place) -> Iterator[Act]:
+    def acts(self, around: BoundProgram, memory: Place) -> Iterator[Act]:
         """All iterations, with memory for what lies nowhere else."""
         op, linked = self.op, self.linked
         read = [around.places[n] for n in self.step.read]
@@ -104,8 +104,8 @@ class DeviceLoop:
             after = order[turn + 1] if turn + 1 < len(order) else None
             for n, k in self.homes.items():
                 places[n] = self._home(k, t, turn, after, written, memory)
-            frame = Frame(linked, places, memory, around.status)
-            yield from frame.acts()
+            inside = BoundProgram(linked, places, memory, around.status)
+            yield from inside.acts()
             for k, (n, size) in self.outputs.items():
                 row = k >= op.carries
                 if row and size and self.homes.get(n) != k:
@@ -159,7 +159,7 @@ class DeviceLoop:
         copy = self.linked.store.driver.copy
         return Act(COPY, partial(copy, source, target, size))
 
-    def _draw(self, around: Frame, memory: Place) -> None:
+    def _draw(self, around: BoundProgram, memory: Place) -> None:
         """Copy the draws of all iterations in: each has its own."""
         numbers = self.step.read[len(self.step.read) - self.op.draws :]
         for n, offset in zip(numbers, self._draws, strict=True):

@@ -38,7 +38,7 @@ class Act(NamedTuple):
     call: Callable[[], Any]
 
 
-class Piece(NamedTuple):
+class Submission(NamedTuple):
     """Calls that are made in one go, so many of them launches, and what the host does
     after."""
 
@@ -47,7 +47,7 @@ class Piece(NamedTuple):
     host: Callable[[], Any] | None = None
 
 
-class Frame:
+class BoundProgram:
     """The steps of a program at places: of its buffers, of memory between steps, and
     of the status."""
 
@@ -69,20 +69,20 @@ class Frame:
         self._held: dict[int, GpuValue] = {}
         self._begun: dict[int, Callable[[], Any]] = {}  # what ends it, by its number
         self._acts: list[list[Act]] = []  # of each step
-        self._pieces: list[Piece] | None = None
+        self._submissions: list[Submission] | None = None
 
     def lies_at(self, places: list[Place], arena: Place | None) -> bool:
         """Return True if these are its places."""
         return self.given == places and arena == self.arena
 
-    def keep(self, others: Sequence[Frame]) -> None:
+    def keep(self, others: Sequence[BoundProgram]) -> None:
         """Remember all launches, and share those of `others` that lie at one place."""
         for k in range(len(self.linked.program.steps)):
             shared = [x._acts[k] for x in others if self._agrees(x, k)]
             self._acts.append(shared[0] if shared else list(self._step(k)))
-        self._pieces = list(_together(x for acts in self._acts for x in acts))
+        self._submissions = list(_together(x for acts in self._acts for x in acts))
 
-    def _agrees(self, other: Frame, k: int) -> bool:
+    def _agrees(self, other: BoundProgram, k: int) -> bool:
         """Return True if a step of another one is the same here."""
         step = self.linked.program.steps[k]
         if isinstance(step, Fallback) and k not in self.linked.loops:
@@ -95,14 +95,14 @@ class Frame:
 
     def run(self, held: dict[int, GpuValue]) -> int:
         """Do all steps, for these values of buffers; how many launches that were."""
-        submit, launches, kept = self.linked.store.driver.submit, 0, self._pieces
+        submit, launches, kept = self.linked.store.driver.submit, 0, self._submissions
         self._held = held
         try:
-            for piece in _together(self.acts()) if kept is None else kept:
-                submit(piece.calls)
-                launches += piece.launches
-                if piece.host is not None:
-                    piece.host()
+            for one in _together(self.acts()) if kept is None else kept:
+                submit(one.calls)
+                launches += one.launches
+                if one.host is not None:
+                    one.host()
         finally:
             self._held = {}
         return launches
@@ -202,17 +202,17 @@ def is_chosen(step: Fallback, program: Program) -> bool:
     return is_control and bool(step.bodies) and not any(b.order for b in ends)
 
 
-def _together(acts: Iterable[Act]) -> Iterator[Piece]:
-    """Acts in pieces: the host waits for no launch but before its own steps."""
+def _together(acts: Iterable[Act]) -> Iterator[Submission]:
+    """Acts by submissions: the host waits for none but before its own steps."""
     calls, launches = list[Callable[[], Any]](), 0
     for kind, call in acts:
         if kind == HOST:
-            yield Piece(calls, launches, call)
+            yield Submission(calls, launches, call)
             calls, launches = [], 0
             continue
         calls.append(call)
         launches += kind == LAUNCH
         if len(calls) == TOGETHER:
-            yield Piece(calls, launches)
+            yield Submission(calls, launches)
             calls, launches = [], 0
-    yield Piece(calls, launches)
+    yield Submission(calls, launches)
