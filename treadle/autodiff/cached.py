@@ -8,10 +8,13 @@ from typing import Any, NamedTuple
 
 from treadle.base.caches import Cache
 from treadle.base.options import modes
+from treadle.core import native
+from treadle.graph import look as looks
 from treadle.graph.frame import TraceFrame, top
-from treadle.graph.look import assigned, look
+from treadle.graph.look import assigned, is_grown, look
 from treadle.graph.operators import Operand
 from treadle.graph.tensor import Tensor, watchers
+from treadle.graph.traversal import NEWEST, oldest, oldest_data
 from treadle.graph.variable import Variable, variable_of
 
 LOSSES = 256  # whose gradients are remembered
@@ -126,26 +129,27 @@ def seen(
         return None
     if isinstance(frame, TraceFrame) and not (xs and frame.has_made(xs)):
         return None
-    pending = frame.pending
-    wanted, more = _targets(xs, {x.serial for x in (*ys, *pending)}) if xs else ([], [])
-    variables = tuple([isinstance(x, Variable) for x in xs or ()])
-    one = frame.tracing or True not in variables  # version of each
-    by = [x.node() for x in xs] if xs is not None and one else []
-    columns = look(ys, more, assigned(pending), True, pending, by=by)
-    if columns is None:
+    places, variables = None, ()
+    more: list[Tensor] = []
+    by: list[Tensor] = []
+    if xs is not None:
+        roots = {x.serial: k for k, x in enumerate((*ys, *frame.pending))}
+        wanted, more = _targets(xs, roots)
+        roots |= {x.serial: k for k, x in enumerate(more, len(roots))}
+        variables = tuple([isinstance(x, Variable) for x in xs])
+        if frame.tracing or True not in variables:  # one version of each
+            by = [x.node() for x in xs]
+        places = tuple([roots[n] for n in wanted])
+    rest = now.options.compilation, now.no_grad > 0, rows, places, variables
+    found = _sought(rest, ys, more, frame.pending, by)
+    if found is None:
         return None
+    key, known, nodes = found
     if isinstance(frame, TraceFrame) and True in variables:
         # What was there before the trace may come of other versions of them.
-        before = [x for x in columns.nodes if x.serial <= frame.start]
+        before = [x for x in nodes if x.serial <= frame.start]
         if any(x.inputs or variable_of(x) is not None for x in before):
             return None
-    places = None
-    if xs is not None:
-        roots = {x.serial: k for k, x in enumerate((*ys, *more, *pending))}
-        places = tuple([roots[n] for n in wanted])
-    around = now.options.compilation, bool(now.no_grad), rows
-    key = columns.key, *around, places, variables
-    known, nodes = _known.get(key), columns.nodes
     if rows and not by and _have_versions(nodes):
         return None
     if known is None or isinstance(known, str):
@@ -159,6 +163,29 @@ def seen(
     if len(set(map(id, of))) < len(of):  # they are two versions of one
         return None
     return SeenResults(key, {}, True, known, targets, of)
+
+
+def _sought(
+    rest: tuple[Any, ...],
+    ys: Sequence[Tensor],
+    more: Sequence[Tensor],
+    pending: Sequence[Tensor],
+    by: Sequence[Tensor],
+) -> tuple[Any, KnownDerivative | str | None, list[Tensor]] | None:
+    """The key of results with its `rest`, what is known of a derivative of them, and
+    the nodes that they are computed from; None where these cannot be looked at."""
+    owned = assigned(pending) if pending else {}
+    if native is None:
+        columns = look(ys, more, owned, True, pending, by=by)
+        if columns is None:
+            return None
+        key = columns.key, *rest
+        return key, _known.get(key), columns.nodes
+    if is_grown(ys):
+        return None
+    ends = (oldest(by), oldest_data(by)) if by else (-1, NEWEST)
+    asked = [*ys, *more, *pending], len(ys), len(pending)
+    return native.sought(_known, rest, *asked, owned, looks.MOST, *ends)
 
 
 def _targets(

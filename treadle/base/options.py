@@ -276,10 +276,11 @@ class _ThreadScope(SeedScope):
 class Modes:
     """What is around a task, or a thread without tasks: its options, and the scopes it
     is in. It is never changed, but replaced; machine code reads it where it lies, and
-    compares `dtype`: what a call makes of numbers and of products.
+    compares `dtype`: what a call makes of numbers and of products. `around` is what of
+    it decides a run that makes values alone; None of one that makes or checks more.
     """
 
-    __slots__ = ("dtype", "explicit", "no_grad", "options", "transactions")
+    __slots__ = ("around", "dtype", "explicit", "no_grad", "options", "transactions")
 
     def __init__(
         self,
@@ -295,6 +296,8 @@ class Modes:
             self.dtype = _PAIRS[options.dtype, narrow]
         self.no_grad, self.explicit = no_grad, explicit
         self.transactions = transactions
+        more = options.eager or options.check or options.check_numerics
+        self.around = None if more else (options.compilation, no_grad > 0)
 
 
 # One object for what numbers become and products take their operands in.

@@ -817,12 +817,11 @@ struct Quick {
   Ref whole, checks, open;
 };
 
-// Finds the plan of a graph in a table; 1 if the core may follow it.
-int find(PyObject* table, PyObject* key, Ref& plan, Quick& quick) {
+// Finds what a plan says of itself; 1 if the core may follow it.
+int read_quick(PyObject* plan, Quick& quick) {
   static PyObject* const name = PyUnicode_InternFromString("quick");
-  plan = Ref::to(PyDict_GetItemWithError(table, key));
-  if (!plan || PyBool_Check(plan.get())) return PyErr_Occurred() ? -1 : 0;
-  Ref told(PyObject_GetAttr(plan.get(), name));
+  if (!plan || PyBool_Check(plan)) return 0;
+  Ref told(PyObject_GetAttr(plan, name));
   if (!told) return -1;
   if (told.get() == Py_None) return 0;
   PyObject *whole, *checks, *open;
@@ -858,6 +857,43 @@ bool tell(const Quick& quick, PyObject* plan, PyObject* nodes, PyObject* derive,
   return static_cast<bool>(done);
 }
 
+// A graph that was looked at, its key with the rest of that, and what a table has for it.
+struct Sought {
+  Looked seen;
+  Ref key, entry;
+};
+
+// Looks at a graph and into a table: as `look_at`.
+int seek(const Asking& asking, PyObject* table, PyObject* rest, Sought& into) {
+  const int found = look_at(asking, into.seen);
+  if (found <= 0) return found;
+  into.key = Ref(PyTuple_New(1 + PyTuple_GET_SIZE(rest)));
+  PyObject* bytes = into.key ? into.seen.key_bytes() : nullptr;
+  if (!bytes) return -1;
+  PyTuple_SET_ITEM(into.key.get(), 0, bytes);
+  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(rest); k++)
+    PyTuple_SET_ITEM(into.key.get(), k + 1, Py_NewRef(PyTuple_GET_ITEM(rest, k)));
+  into.entry = Ref::to(PyDict_GetItemWithError(table, into.key.get()));
+  return PyErr_Occurred() ? -1 : 1;
+}
+
+// (table, rest, roots, asked, updates, own, most, ends, parts)
+PyObject* sought(PyObject*, PyObject* args) {
+  PyObject *table, *rest;
+  Asking x;
+  if (!PyArg_ParseTuple(args, "O!O!O!nnO!nLL", &PyDict_Type, &table, &PyTuple_Type, &rest,
+                        &PyList_Type, &x.roots, &x.asked, &x.updates, &PyDict_Type, &x.own,
+                        &x.most, &x.ends, &x.parts))
+    return nullptr;
+  x.whole = x.derived = true;
+  Sought found;
+  const int looked = seek(x, table, rest, found);
+  if (looked < 0) return nullptr;
+  if (!looked) Py_RETURN_NONE;
+  PyObject* entry = found.entry ? found.entry.get() : Py_None;
+  return Py_BuildValue("NON", found.key.release(), entry, found.seen.nodes.release());
+}
+
 // (table, rest, roots, asked, updates, own, whole, derived, most, pool, frame, derive,
 // let_go)
 PyObject* follow(PyObject*, PyObject* args) {
@@ -872,20 +908,16 @@ PyObject* follow(PyObject*, PyObject* args) {
   Pool* pool = pool_of(entry);
   if (!pool) return nullptr;
   x.whole = whole, x.derived = derived, x.updates = PyList_GET_SIZE(updates);
-  Looked seen;
-  const int found = look_at(x, seen);
+  Sought sought;
+  Looked& seen = sought.seen;
+  const int found = seek(x, table, rest, sought);
   if (found < 0) return nullptr;
   if (!found) Py_RETURN_NONE;
+  Ref &key = sought.key, &plan = sought.entry;
   Ref waiting(PyList_GetSlice(updates, 0, x.updates));
-  Ref key(PyTuple_New(1 + PyTuple_GET_SIZE(rest)));
-  PyObject* bytes = key ? seen.key_bytes() : nullptr;
-  if (!waiting || !bytes) return nullptr;
-  PyTuple_SET_ITEM(key.get(), 0, bytes);
-  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(rest); k++)
-    PyTuple_SET_ITEM(key.get(), k + 1, Py_NewRef(PyTuple_GET_ITEM(rest, k)));
-  Ref plan, told(PyTuple_New(6));  // which is there before anything happens
+  Ref told(PyTuple_New(6));  // which is there before anything happens
   Quick quick;
-  const int known = told ? find(table, key.get(), plan, quick) : -1;
+  const int known = waiting && told ? read_quick(plan.get(), quick) : -1;
   if (known < 0) return nullptr;
   Outcome outcome = Outcome::otherwise;
   if (known) {
@@ -1105,6 +1137,9 @@ PyMethodDef run_functions[] = {
      "function(plan, inputs, value, gradient): a capsule, a function of C and its data."},
     {"run_plan", plan, METH_VARARGS,
      "run_plan(parts, changes, cuts, values, slots, nodes, key, numbers, leaves)"},
+    {"sought", sought, METH_VARARGS,
+     "sought(table, rest, roots, asked, updates, own, most, ends, parts): the key of a graph "
+     "that is derived, what the table has for it, and its nodes; or None."},
     {"follow", follow, METH_VARARGS,
      "follow(table, rest, roots, asked, updates, own, whole, derived, most, pool, frame, "
      "derive, let_go): None where a graph cannot be looked at; else the plan in the table if it "

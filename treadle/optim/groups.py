@@ -74,15 +74,6 @@ class Group(Stamped):
         rows = p.sparse or self.rule.rests if wanted is None else wanted
         return rows and self.rule.by_rows
 
-    def read(
-        self, p: Variable, gradient: Tensor, wanted: bool | None
-    ) -> tuple[Tensor, ...]:
-        """The nodes that an update reads of a gradient: ids and values, and no table
-        of them, where rows are all that changes."""
-        rows = type(gradient.op) is RowsToDense and gradient.stored is None
-        rows = rows and gradient.type.axes is None and self.by_rows(p, wanted)
-        return gradient.inputs if rows else (gradient,)
-
     def sign(self) -> tuple[Any, ...] | None:
         """The key of the group's update, the rate left out; None where
         the rule may make another graph at each step."""
@@ -103,6 +94,19 @@ class Group(Stamped):
 
 
 Work = list[tuple[Group, Variable, Tensor]]  # parameters with their gradients
+
+
+def reads(work: Work, rows: bool, wanted: bool | None) -> list[tuple[Tensor, ...]]:
+    """The nodes that an update reads of each gradient: ids and values, and no table of
+    them, where `rows` are all that changes, as `wanted` or as the parameter is."""
+    return [
+        gradient.inputs
+        if type(gradient.op) is RowsToDense
+        and (rows and gradient.stored is None and gradient.type.axes is None)
+        and group.by_rows(p, wanted)
+        else (gradient,)
+        for group, p, gradient in work
+    ]
 
 
 @dataclass(frozen=True)

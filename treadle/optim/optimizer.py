@@ -34,6 +34,7 @@ from treadle.optim.groups import (
     Work,
     named,
     parameters_of,
+    reads,
 )
 from treadle.optim.state import OptimizerState, in_order
 from treadle.optim.transform import Transform, identity, moving
@@ -336,8 +337,7 @@ class Optimizer(OptimizerState):
 
     def _read(self, work: Work) -> list[tuple[Tensor, ...]]:
         """The nodes that a step reads of each gradient."""
-        sums, wanted = self.controls.gathers, self.sparse_updates
-        return [(g,) if sums else group.read(p, g, wanted) for group, p, g in work]
+        return reads(work, not self.controls.gathers, self.sparse_updates)
 
     def _followed(
         self, loss: Any, only: set[int] | None, rates: Sequence[Tensor], work: Work
@@ -346,25 +346,26 @@ class Optimizer(OptimizerState):
         else that decides what it does; without one how it looks, None where that cannot
         be told. `work` has the gradients where they are not to be derived of the loss.
         """
-        around, (*_, sign, mine) = settings(), self._decisions()
-        if sign is None or around is None:
+        around, decided = settings(), self._decisions()
+        if decided.sign is None or around is None:
             return None
-        read, derived = self._read(work) if work else [], loss is not None and not work
-        asked = [*([] if loss is None else [loss]), *chain(*read)]
+        asked, read = [] if loss is None else [loss], self._read(work) if work else []
         # Of nodes that are read, in this order.
         counts: tuple[int, ...] = loss is not None, *map(len, read)
+        asked += chain.from_iterable(read)
         asked += endangered(asked)
         if len(asked) > 1 and len({x.serial for x in asked}) < len(asked):
             number = {x.serial: k for k, x in enumerate(asked)}
             counts += tuple([number[x.serial] for x in chain(*read)])
             asked = [*{x.serial: x for x in asked}.values()]
-        if [p for _, p, _ in work if p.frozen is not None]:
+        if work and [p for _, p, _ in work if p.frozen is not None]:
             return None
-        pending = top().pending
+        pending, mine = top().pending, decided.owned
         mine = {**assigned(pending), **mine} if pending else mine
         chosen = None if only is None else frozenset(only)
-        rest = chosen, tuple([id(p) for _, p, _ in work]), counts, sign, around
-        found = self._plans.follow(rest, asked, mine, derived, pending, rates, True)
+        of = tuple([id(p) for _, p, _ in work]) if work else ()
+        rest = chosen, of, counts, decided.sign, around
+        found = self._plans.follow(rest, asked, mine, not work, pending, rates, True)
         return (*found, mine) if isinstance(found, tuple) else found
 
     def _changes(

@@ -120,12 +120,11 @@ class Plans:
         alike, with the `rest` of their key; as `run` otherwise. Without a plan the key
         and the look, None where there is none of it.
         """
-        around = modes.get()
+        around, frame, idle = modes.get(), top(), None
         runner = engine(around.options.engine)
-        by_core = native is not None and not around.transactions
-        by_core = by_core and not (updates and top().marks)
-        by_core = by_core and not (cuts and some_live())
-        idle = runner.idle() if by_core else None
+        told = around.transactions or (updates and frame.marks)
+        if native is not None and not told and not (cuts and some_live()):
+            idle = runner.idle()
         if idle is None:
             seen = look(asked, more, owned, derived, updates, whole)
             if seen is None:
@@ -134,11 +133,11 @@ class Plans:
         else:
             if is_grown(asked):
                 return None
-            options = owned, whole or derived, derived, looks.MOST, idle, top()
             roots, count = [*asked, *more, *updates], len(asked)
-            callbacks = runner.derived, let_go if holding else None
+            options = owned, whole or derived, derived, looks.MOST, idle, frame
+            tell = runner.derived, let_go if holding else None
             followed = native.follow(
-                self._table, rest, roots, count, updates, *options, *callbacks
+                self._table, rest, roots, count, updates, *options, *tell
             )
             if followed is None:
                 return None

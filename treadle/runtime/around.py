@@ -15,14 +15,10 @@ from treadle.runtime.recorder import observers
 def settings() -> tuple[Any, ...] | None:
     """The settings beside a graph that decide its run; None where it makes more than
     values, or somebody looks on."""
-    frame, around = top(), modes.get()
-    now = around.options
-    if frame.tracing or observers.every or events.watchers:
+    now = modes.get()
+    if now.around is None or observers.every or events.watchers or watchers:
         return None
-    if not frame.alone():
+    frame = top()
+    if frame.tracing or not frame.alone() or not engine(now.options.engine).plans:
         return None
-    if watchers or now.eager or now.check or now.check_numerics:
-        return None
-    if not engine(now.engine).plans:
-        return None
-    return now.compilation, around.no_grad > 0
+    return now.around
