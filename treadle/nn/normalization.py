@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from treadle.base.dtypes import accumulator, as_dtype
+from treadle.base.dtypes import accumulator, as_dtype, promote
 from treadle.base.errors import ArgumentError, ShapeError
 from treadle.base.options import current
 from treadle.base.types import as_shape
 from treadle.graph.assign import update_all
-from treadle.graph.leaves import as_tensor
+from treadle.graph.leaves import as_tensor, constant_node
 from treadle.graph.operators import functions
 from treadle.graph.recorded import recorded
 from treadle.graph.scope import param
@@ -23,11 +23,17 @@ from treadle.nn import functional as F
 from treadle.nn.applied import Applied
 from treadle.nn.linear import above_zero
 from treadle.nn.module import Module
-from treadle.ops.cast import carried_wide
+from treadle.ops.cast import as_float, carried_wide
+from treadle.ops.families import outputs_of
 from treadle.ops.flow import stop_gradient
 from treadle.ops.movement import reshape
 from treadle.ops.naming import by_role
-from treadle.ops.normalization import standardize
+from treadle.ops.normalization import (
+    Running,
+    RunningStatistics,
+    moved_toward,
+    standardize,
+)
 from treadle.ops.window import batched
 
 __all__ = [
@@ -41,9 +47,6 @@ __all__ = [
     "LayerNorm",
     "RMSNorm",
 ]
-
-
-Running = tuple[Tensor, Tensor, Tensor]  # batches so far, means, variances
 
 
 def _shape_of(normalized_shape: Any) -> tuple[int, ...]:
@@ -178,37 +181,38 @@ def _normalized(
     return _affine(standardize(x, axes, eps), weight, bias)
 
 
+def _share(count: Tensor, running: Tensor) -> Tensor:
+    """How far running statistics move that are the means of all batches."""
+    return 1.0 / (count + 1).astype(running.dtype)
+
+
 @recorded
-def _followed(x: Tensor, axes: tuple[int, ...], *running: Any) -> Running:
+def _followed(
+    x: Tensor, axes: tuple[int, ...], momentum: float | None, *running: Any
+) -> Running:
     """The running statistics after a batch x, of which its own are over `axes`."""
-    # As `standardize` writes them, so that a program computes them once.
-    x = x.astype(accumulator(x.dtype))
-    mean = x.mean(axes, keepdims=True)
-    centered = x - mean
-    var = (centered * centered).mean(axes, keepdims=True)
-    count = x.size // max(mean.size, 1)
-    unbiased = var.reshape(-1) * (count / max(count - 1, 1))
-    return _toward(mean.reshape(-1), unbiased, *running)
+    # One version of each, whatever other threads assign.
+    count, mean, var = map(as_tensor, running)
+    x = as_float(x)
+    size, dtype = math.prod(x.shape[k] for k in axes), accumulator(x.dtype)
+    ratio = constant_node(np.array(size / max(size - 1, 1), dtype))
+    if momentum is None:
+        part = _share(count, mean)
+    else:
+        part = constant_node(np.array(momentum, promote(dtype, mean.dtype)))
+    moved = outputs_of(RunningStatistics(axes)(x, ratio, part, count, mean, var))
+    return moved[0], moved[1], moved[2]
 
 
 @recorded
 def _toward(
     mean: Tensor, unbiased: Tensor, momentum: float | None, *running: Any
 ) -> Running:
-    """The number of batches and the running statistics, moved by `momentum` toward a
-    mean and an unbiased variance; without it they are the means of all batches."""
-    # One version of each, whatever other threads assign.
-    count, *statistics = [as_tensor(x) for x in running]
-    count = count + 1
-    old_mean, old_var = statistics
-    part: Any = momentum
-    if part is None:
-        part = 1.0 / count.astype(old_mean.dtype)
-    updated = [
-        (old + (stop_gradient(new) - old) * part).astype(old.dtype)
-        for old, new in ((old_mean, mean), (old_var, unbiased))
-    ]
-    return count, updated[0], updated[1]
+    """The same after one whose mean and unbiased variance are known."""
+    count, *statistics = map(as_tensor, running)
+    part = _share(count, statistics[0]) if momentum is None else momentum
+    known = stop_gradient(mean), stop_gradient(unbiased)
+    return moved_toward(*known, part, count, *statistics)
 
 
 class BatchNorm(_Channels):
@@ -271,7 +275,7 @@ class BatchNorm(_Channels):
         """Let the running statistics `follow` those of a batch."""
         running = self.num_batches_tracked, self.running_mean, self.running_var
         moved = follow(*batch, self.momentum, *running)
-        update_all(list(zip(running, moved, strict=True)))
+        update_all([*zip(running, moved, strict=True)])
 
     def extra_repr(self) -> str:
         return (

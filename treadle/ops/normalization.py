@@ -10,7 +10,13 @@ import numpy as np
 
 from treadle.base.dtypes import accumulator
 from treadle.base.errors import ArgumentError, AxisError, ShapeError, TreadleError
-from treadle.base.types import Type, normalize_axes, normalize_axis, resolve_axis
+from treadle.base.types import (
+    TupleType,
+    Type,
+    normalize_axes,
+    normalize_axis,
+    resolve_axis,
+)
 from treadle.graph.leaves import constant_node
 from treadle.graph.op import Array, Cotangents, family, op
 from treadle.graph.operators import Operand, functions, provide
@@ -36,6 +42,7 @@ __all__ = [
 ]
 
 Axes = tuple[int, ...]
+Running = tuple[Tensor, Tensor, Tensor]  # batches so far, means, variances
 
 
 def _wide(x: Tensor) -> Tensor:
@@ -124,6 +131,57 @@ def _affine(y: Tensor, weight: Any, bias: Any, axes: Axes, name: str) -> Tensor:
     result = result if scale is None else result * scale
     result = result if offset is None else result + offset
     return reshape(result, y.type.shape, axes=y.type.axes)
+
+
+@op(differentiable=False)
+class RunningStatistics(Composite):
+    """A number of batches, means and variances, moved a part of the way toward those of
+    one more, x, over `axes`, its variance times a ratio that makes it unbiased.
+
+    Operands: x, ratio, part, and what moves. The ratio follows from a size, and is data.
+    """
+
+    axes: Axes
+    arity = 6
+
+    def infer(self, x: Type, ratio: Type, part: Type, *moved: Type) -> TupleType:
+        count, mean, var = moved
+        size = math.prod(n for k, n in enumerate(x.shape) if k not in self.axes)
+        numbers = not (ratio.shape or part.shape or count.shape)
+        if not numbers or not mean.shape == var.shape == (size,):
+            raise ShapeError(f"{size} statistics of {x} are no {mean} and {var}")
+        return TupleType(moved)
+
+    def numpy(self, *arrays: Any) -> Any:
+        x, ratio, part, count, *statistics = arrays
+        batch = np.mean(x, self.axes), np.var(x, self.axes) * ratio
+        moved = [
+            (old + (new.reshape(-1) - old) * part).astype(old.dtype)
+            for old, new in zip(statistics, batch, strict=True)
+        ]
+        return count + 1, *moved
+
+    def expand(self, *xs: Tensor) -> Running:
+        x, ratio, part, *running = xs
+        # As `Standardize` writes them, so that a program computes them once.
+        x = x.astype(accumulator(x.dtype))
+        mean = x.mean(self.axes, keepdims=True)
+        centered = x - mean
+        var = (centered * centered).mean(self.axes, keepdims=True)
+        return moved_toward(mean.reshape(-1), var.reshape(-1) * ratio, part, *running)
+
+
+def moved_toward(
+    mean: Tensor, unbiased: Tensor, part: Any, *running: Tensor
+) -> Running:
+    """A number of batches and running statistics, moved by a `part` of the way toward a
+    mean and an unbiased variance."""
+    count, *statistics = running
+    mean, var = [
+        (old + (new - old) * part).astype(old.dtype)
+        for old, new in zip(statistics, (mean, unbiased), strict=True)
+    ]
+    return count + 1, mean, var
 
 
 @provide
