@@ -11,7 +11,7 @@ from treadle.base.options import modes
 from treadle.core import native
 from treadle.graph import look as looks
 from treadle.graph.frame import TraceFrame, top
-from treadle.graph.look import assigned, is_grown, look
+from treadle.graph.look import assigned, look
 from treadle.graph.operators import Operand
 from treadle.graph.tensor import Tensor, watchers
 from treadle.graph.traversal import NEWEST, oldest, oldest_data
@@ -181,8 +181,6 @@ def _sought(
             return None
         key = columns.key, *rest
         return key, _known.get(key), columns.nodes
-    if is_grown(ys):
-        return None
     ends = (oldest(by), oldest_data(by)) if by else (-1, NEWEST)
     asked = [*ys, *more, *pending], len(ys), len(pending)
     return native.sought(_known, rest, *asked, owned, looks.MOST, *ends)

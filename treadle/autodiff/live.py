@@ -13,7 +13,12 @@ from typing import Any
 from treadle.autodiff.written import Derivative
 from treadle.base.types import TupleType
 from treadle.graph.tensor import Tensor
-from treadle.graph.traversal import living_results, reach, waiting_results
+from treadle.graph.traversal import (
+    by_serial,
+    living_results,
+    reach,
+    waiting_results,
+)
 from treadle.ops.families import Output
 
 # By serial.
@@ -75,13 +80,15 @@ def endangered(roots: Sequence[Tensor]) -> list[Tensor]:
     """
     if not _recorded:
         return []
-    rooted, pairs = {root.serial for root in roots}, []
+    rooted, pairs = set(map(by_serial, roots)), []
     for reference in list(_recorded.values()):
         node = reference()
         if node is None:
             continue
         several = isinstance(node.type, TupleType)
         results = living_results(node) if several else [node]
+        if rooted.issuperset(map(by_serial, results)):
+            continue
         missing = [x for x in results if x.stored is None and x.serial not in rooted]
         if missing:
             pairs.append((node, missing))

@@ -148,6 +148,10 @@ bool is_noted_as_result(PyObject* node) {
 
 // The number of the next node: it orders all nodes, of all threads.
 static long long serials = 0;
+static long long last_run = 0;  // the number at which any thread last ran something
+
+void mark_run() { last_run = serials++; }
+long long made_since_run(PyObject* node) { return number(nodes.serial.of(node)) - last_run; }
 
 PyObject* make(const New& made) {
   Ref node(PyType_GenericAlloc(made.kind, 0));
@@ -246,6 +250,16 @@ PyObject* count_scopes(PyObject*, PyObject* x) {
 
 PyObject* next_serial(PyObject*, PyObject*) { return PyLong_FromLongLong(serials++); }
 
+PyObject* note_run(PyObject*, PyObject*) {
+  mark_run();
+  Py_RETURN_NONE;
+}
+
+PyObject* since_run(PyObject*, PyObject* node) {
+  if (!PyObject_TypeCheck(node, nodes.kind)) return PyErr_BadArgument(), nullptr;
+  return PyLong_FromLongLong(made_since_run(node));
+}
+
 PyObject* node(PyObject*, PyObject* const* args, Py_ssize_t given) {
   if (!counted("node", given, 9)) return nullptr;
   if (!PyTuple_CheckExact(args[2])) {
@@ -337,6 +351,9 @@ PyMethodDef node_functions[] = {
     {"bind_nodes", bind_nodes, METH_VARARGS,
      "bind_nodes(Tensor, TupleType, warn, every): what nodes are made of."},
     {"next_serial", next_serial, METH_NOARGS, "next_serial(): the number of a next node."},
+    {"mark_run", note_run, METH_NOARGS, "mark_run(): something ran now."},
+    {"made_since_run", since_run, METH_O,
+     "made_since_run(node): how many nodes were made from the last run to this one."},
     {"bind_states", bind_states, METH_VARARGS,
      "bind_states(thread_state, ThreadState, Frame): where threads have their notes."},
     {"bind_scopes", bind_scopes, METH_VARARGS,

@@ -123,6 +123,9 @@ struct New {
   bool hidden;
 };
 PyObject* make(const New& made);
+// Notes that something ran now; how many nodes were made from then to this one.
+void mark_run();
+long long made_since_run(PyObject* node);
 long long depth_over(PyObject* inputs);
 // Hides a tuple of nodes from the collector, which sees none of these.
 void hide(PyObject* tuple);

@@ -865,7 +865,10 @@ struct Sought {
 
 // Looks at a graph and into a table: as `look_at`.
 int seek(const Asking& asking, PyObject* table, PyObject* rest, Sought& into) {
-  const int found = look_at(asking, into.seen);
+  if (asking.asked && PyList_GET_SIZE(asking.roots) && are_nodes(asking.roots) &&
+      made_since_run(PyList_GET_ITEM(asking.roots, 0)) > asking.most)
+    return 0;  // more was made than is looked at
+  const int found = PyErr_Occurred() ? -1 : look_at(asking, into.seen);
   if (found <= 0) return found;
   into.key = Ref(PyTuple_New(1 + PyTuple_GET_SIZE(rest)));
   PyObject* bytes = into.key ? into.seen.key_bytes() : nullptr;
@@ -936,6 +939,7 @@ PyObject* follow(PyObject*, PyObject* args) {
     }
   }
   const bool ran = outcome == Outcome::ran;
+  if (ran) mark_run();
   Ref others(ran ? Py_NewRef(Py_None) : list_of(seen.others));
   Ref held(ran ? Py_NewRef(Py_None) : list_of(seen.held));
   if (!others || !held) return nullptr;

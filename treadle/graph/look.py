@@ -11,7 +11,6 @@ import numpy as np
 
 from treadle.base.types import TupleType, Type
 from treadle.core import native
-from treadle.graph import serials
 from treadle.graph.claim import StandIn
 from treadle.graph.leaves import CONSTANT, LITERAL, Argument, Cut, Version
 from treadle.graph.marks import NO_GRAD, PART
@@ -19,6 +18,7 @@ from treadle.graph.numbers import number, number_of, number_of_type
 from treadle.graph.op import Op
 from treadle.graph.references import counted
 from treadle.graph.resident import Resident
+from treadle.graph.serials import made_since_run
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import (
     NEWEST,
@@ -106,7 +106,7 @@ def look(
 
 def is_grown(asked: Sequence[Tensor]) -> bool:
     """Return True if more nodes were made since the last run than a look goes over."""
-    return bool(asked) and asked[0].serial - serials.last_run > MADE
+    return bool(asked) and made_since_run(asked[0]) > MADE
 
 
 def assigned(updates: Sequence[Tensor]) -> Owned:

@@ -22,6 +22,7 @@ from treadle.graph.leaves import as_tensor
 from treadle.graph.look import Look, Owned, assigned
 from treadle.graph.serials import newest_serial
 from treadle.graph.tensor import Tensor
+from treadle.graph.traversal import by_serial
 from treadle.graph.variable import Variable
 from treadle.ops.create import zeros
 from treadle.optim.controls import Controls, LossScale, kept_where
@@ -354,7 +355,7 @@ class Optimizer(OptimizerState):
         counts: tuple[int, ...] = loss is not None, *map(len, read)
         asked += chain.from_iterable(read)
         asked += endangered(asked)
-        if len(asked) > 1 and len({x.serial for x in asked}) < len(asked):
+        if len(asked) > 1 and len(set(map(by_serial, asked))) < len(asked):
             number = {x.serial: k for k, x in enumerate(asked)}
             counts += tuple([number[x.serial] for x in chain(*read)])
             asked = [*{x.serial: x for x in asked}.values()]

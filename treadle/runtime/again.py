@@ -19,8 +19,7 @@ from treadle.core import native
 from treadle.engines.base import Failed, engine
 from treadle.graph import look as looks
 from treadle.graph.frame import top
-from treadle.graph.look import Look, Owned, is_grown, look
-from treadle.graph.serials import mark_run
+from treadle.graph.look import Look, Owned, look
 from treadle.graph.tensor import Tensor
 from treadle.runtime.moved import Together, holding, let_go
 from treadle.runtime.planning import PlanRecording
@@ -131,8 +130,6 @@ class Plans:
                 return None
             key: tuple[Any, ...] = seen.key, *rest
         else:
-            if is_grown(asked):
-                return None
             roots, count = [*asked, *more, *updates], len(asked)
             options = owned, whole or derived, derived, looks.MOST, idle, frame
             tell = runner.derived, let_go if holding else None
@@ -143,7 +140,6 @@ class Plans:
                 return None
             plan, key, nodes, others, held, waiting = followed
             if isinstance(plan, RunPlan):
-                mark_run()
                 runner.followed(plan.last)
                 self._count(key, plan)
                 return plan.settled(nodes)

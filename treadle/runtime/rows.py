@@ -19,11 +19,10 @@ from treadle.batch.reroll import Stacks, reroll
 from treadle.batch.units import collect
 from treadle.batch.walk import Walk
 from treadle.engines.base import Failed, engine
-from treadle.graph import serials
 from treadle.graph.extents import family
 from treadle.graph.frame import top
 from treadle.graph.leaves import Version
-from treadle.graph.look import MADE, MOST, Look, look
+from treadle.graph.look import MOST, Look, is_grown, look
 from treadle.graph.numbers import number, number_of
 from treadle.graph.op import Op
 from treadle.graph.operators import provide
@@ -225,7 +224,7 @@ def rerolled(
     let graphs be changed; whether there were any. `seen`: how the graph looks.
     """
     few = seen is not None and len(seen.nodes) < FEW
-    if roots and roots[0].serial - serials.last_run > MADE:  # rows are looked for first
+    if is_grown(roots):  # rows are looked for first
         return False
     if few or not _may_be_rows():
         return False

@@ -145,11 +145,13 @@ class RunPlan:
         what is kept for gradients besides is known from now on."""
         if self.values is None:
             return []
-        more = self.values.more
+        kept, more, _ = self.values
         if more:
-            there = [x for _, k, _ in more if (x := nodes[k]).stored is not None]
-            note_residuals([(x, x.type.nbytes) for x in there])
-        return [nodes[place] for _, place, _ in self.values.nodes]
+            there = [nodes[k] for _, k, _ in more]
+            note_residuals(
+                [(x, x.stored.nbytes) for x in there if x.stored is not None]
+            )
+        return [nodes[place] for _, place, _ in kept]
 
     @property
     def last(self) -> Any:
