@@ -129,7 +129,8 @@ def seen(
         return None
     if isinstance(frame, TraceFrame) and not (xs and frame.has_made(xs)):
         return None
-    places, variables = None, ()
+    places: tuple[int, ...] | None = None
+    variables: tuple[bool, ...] = ()
     more: list[Tensor] = []
     by: list[Tensor] = []
     if xs is not None:

@@ -182,25 +182,27 @@ def cut_error(node: Tensor) -> GradientError:
 
 def seed_for(y: Tensor) -> Tensor:
     """The cotangent 1 of a scalar."""
+    one = None if y.type.shape else _one(y.type.dtype)
+    if one is not None:
+        return new_node(LITERAL, (), one[0], 3, one[1])
     if y.type.shape or not is_inexact(y.type.dtype):
         error = GradientError(
             f"a gradient is of a float scalar, this is {y.type}",
             hint="reduce it, e.g. with .sum(), or use td.vjp / td.jacobian",
         )
         raise error.located("gradient", repr(y.type), y.line)
-    if kind(y.type.dtype) == "complex":
-        error = GradientError(
-            f"a gradient is of a real scalar, this is {y.type}",
-            hint="take td.real(y) or td.abs(y), or give a cotangent: td.vjp",
-        )
-        raise error.located("gradient", repr(y.type), y.line)
-    type_, one = _one(y.type.dtype)
-    return new_node(LITERAL, (), type_, 3, one)
+    error = GradientError(
+        f"a gradient is of a real scalar, this is {y.type}",
+        hint="take td.real(y) or td.abs(y), or give a cotangent: td.vjp",
+    )
+    raise error.located("gradient", repr(y.type), y.line)
 
 
 @cached(64)
-def _one(dtype: DType) -> tuple[Type, Any]:
-    """The type and the value of a cotangent 1."""
+def _one(dtype: DType) -> tuple[Type, Any] | None:
+    """The type and the value of a cotangent 1; None where that is of no real number."""
+    if kind(dtype) != "float":
+        return None
     node = literal_node(1, dtype)
     return node.type, node.stored
 

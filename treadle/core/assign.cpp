@@ -12,7 +12,7 @@ namespace {
 // What is known of Variables and of the frames that they are assigned in.
 struct Known {
   PyTypeObject *variable = nullptr, *version = nullptr, *update = nullptr;
-  Slot committed, type, assigned;            // of a Variable: the op of its Updates
+  Slot committed, type, assigned, gradient;  // of a Variable: the op of its Updates
   Slot tracing, versions, waiting, pending;  // of a frame
   Slot dtype, shape;                         // of a type
   PyObject* of;
@@ -27,7 +27,8 @@ PyObject* bind_assign(PyObject*, PyObject* args) {
   Known k;
   const std::tuple<Slot*, PyObject*, const char*> names[] = {
       {&k.committed, variable, "committed"}, {&k.type, variable, "_type"},
-      {&k.assigned, variable, "assigned"},   {&k.tracing, frame, "tracing"},
+      {&k.assigned, variable, "assigned"},   {&k.gradient, variable, "_grad"},
+      {&k.tracing, frame, "tracing"},
       {&k.versions, frame, "versions"},      {&k.waiting, frame, "waiting"},
       {&k.pending, frame, "pending"},        {&k.dtype, type, "dtype"},
       {&k.shape, type, "shape"}};
@@ -197,6 +198,34 @@ PyObject* alone(PyObject*, PyObject* frame) {
   return PyBool_FromLong(newest == PyDict_GET_SIZE(versions.get()));
 }
 
+// (variables, gradients): as give_gradients outside of transactions; nodes that are yet to
+// run read Variables, which hold them: a cycle, which the collector is to see.
+PyObject* give(PyObject*, PyObject* args) {
+  PyObject *of, *given;
+  if (!PyArg_ParseTuple(args, "OO", &of, &given)) return nullptr;
+  Ref variables(PySequence_Tuple(of)), gradients(PySequence_Tuple(given));
+  if (!variables || !gradients) return nullptr;
+  const Py_ssize_t count = PyTuple_GET_SIZE(variables.get());
+  const bool none = !PyTuple_GET_SIZE(gradients.get());
+  if (!none && PyTuple_GET_SIZE(gradients.get()) != count) return PyErr_BadArgument(), nullptr;
+  std::vector<PyObject*> waiting;
+  std::vector<Ref> before;  // which go when all is done: there may be Python in their end
+  for (Py_ssize_t k = 0; k < count; k++) {
+    PyObject* x = none ? Py_None : PyTuple_GET_ITEM(gradients.get(), k);
+    if (!PyObject_TypeCheck(PyTuple_GET_ITEM(variables.get(), k), known.variable) ||
+        (x != Py_None && !PyObject_TypeCheck(x, nodes.kind)))
+      return PyErr_BadArgument(), nullptr;
+    if (x != Py_None && waits(x)) waiting.push_back(x);
+  }
+  if (!waiting.empty()) show_below(waiting);
+  for (Py_ssize_t k = 0; k < count; k++) {
+    PyObject*& place = known.gradient.of(PyTuple_GET_ITEM(variables.get(), k));
+    before.emplace_back(place);
+    place = Py_NewRef(none ? Py_None : PyTuple_GET_ITEM(gradients.get(), k));
+  }
+  Py_RETURN_NONE;
+}
+
 PyObject* carried = nullptr;  // by serials of updates: the run that carries one out
 
 PyObject* bind_carried(PyObject*, PyObject* runs) {
@@ -231,6 +260,8 @@ PyMethodDef assign_functions[] = {
      "bind_assign(Variable, Version, Update, Frame, Type): what assignments need."},
     {"assign", assign, METH_VARARGS,
      "assign(frame, pairs): the Updates of assignments, or None where it is more."},
+    {"give_gradients", give, METH_VARARGS,
+     "give_gradients(variables, gradients): as graph/gradients.py."},
     {"alone", alone, METH_O, "alone(frame): as Frame.alone, outside of transactions."},
     {"bind_carried", bind_carried, METH_O, "bind_carried(runs): as graph/carried.py."},
     {"forget_updates", forget_updates, METH_VARARGS,

@@ -318,21 +318,6 @@ PyObject* living_results(PyObject*, PyObject* node) {
   return found.release();
 }
 
-// Shows the collector some nodes, and all that they are made of.
-PyObject* track_below(PyObject*, PyObject* roots) {
-  if (!PyList_Check(roots) || !are_nodes(roots)) return PyErr_BadArgument(), nullptr;
-  Lease w;
-  for (Py_ssize_t k = 0; k < PyList_GET_SIZE(roots); k++) w->nodes.of(PyList_GET_ITEM(roots, k));
-  for (size_t k = 0; k < w->nodes.size(); k++) {
-    PyObject* x = w->nodes[k];
-    show_node(x);
-    PyObject* inputs = nodes.inputs.of(x);
-    for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(inputs); j++)
-      w->nodes.of(PyTuple_GET_ITEM(inputs, j));
-  }
-  Py_RETURN_NONE;
-}
-
 PyObject* track(PyObject*, PyObject* x) {
   if (PyTuple_CheckExact(x)) {
     if (PyTuple_GET_SIZE(x)) show(x);
@@ -346,6 +331,18 @@ PyObject* track(PyObject*, PyObject* x) {
 }
 
 }  // namespace
+
+void show_below(const std::vector<PyObject*>& roots) {
+  Lease w;
+  for (PyObject* x : roots) w->nodes.of(x);
+  for (size_t k = 0; k < w->nodes.size(); k++) {
+    PyObject* x = w->nodes[k];
+    show_node(x);
+    PyObject* inputs = nodes.inputs.of(x);
+    for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(inputs); j++)
+      w->nodes.of(PyTuple_GET_ITEM(inputs, j));
+  }
+}
 
 PyMethodDef node_functions[] = {
     {"bind_nodes", bind_nodes, METH_VARARGS,
@@ -365,8 +362,6 @@ PyMethodDef node_functions[] = {
      METH_FASTCALL, "results(class, node, ops): a node for each result of a node."},
     {"living_results", living_results, METH_O,
      "living_results(node): those of a node of several that somebody holds, in order."},
-    {"track_below", track_below, METH_O,
-     "track_below(nodes): let the collector see nodes and all that they are made of."},
     {"track", track, METH_O,
      "track(x): let the collector see a tuple, or nodes and what these read."},
     {nullptr, nullptr, 0, nullptr}};

@@ -151,6 +151,8 @@ PyObject* list_of(const std::vector<int64_t>& numbers);
 
 // Whether a list or a tuple has nodes alone; else an exception is set.
 bool are_nodes(PyObject* roots);
+// Shows the collector some nodes, and all that they are made of.
+void show_below(const std::vector<PyObject*>& roots);
 // A list of nodes, in an order; the walk may be used by others while it is made.
 PyObject* listed(const std::vector<PyObject*>& found);
 

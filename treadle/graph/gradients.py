@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from treadle.base.options import modes
-from treadle.graph.tensor import Tensor, track_below
+from treadle.core import native
 
 if TYPE_CHECKING:
+    from treadle.graph.tensor import Tensor
     from treadle.graph.variable import Variable
 
 
@@ -16,16 +17,12 @@ def give_gradients(
     variables: Sequence[Variable], gradients: Sequence[Tensor | None] = ()
 ) -> None:
     """Have Variables hold gradients, or none."""
-    # What reads a Variable is below it now: a cycle, until it is evaluated.
-    waiting = [x for x in gradients if x is not None and x.stored is None]
-    if waiting:
-        track_below(waiting)
     for around in modes.get().transactions:
         for v in variables:
             around.note_grad(v)
-    if not gradients:
-        for v in variables:
-            v._grad = None
+    if native is not None:
+        native.give_gradients(variables, gradients)
         return
-    for v, gradient in zip(variables, gradients, strict=True):
+    every = gradients or [None] * len(variables)
+    for v, gradient in zip(variables, every, strict=True):
         v._grad = gradient

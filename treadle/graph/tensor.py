@@ -221,11 +221,10 @@ def _track(x: Tensor | list[Tensor] | tuple[Any, ...]) -> None:
 make_node: Callable[..., Tensor] = _make_node
 make_results: Callable[..., tuple[Tensor, ...]] = _make_results
 track: Callable[[Tensor | list[Tensor] | tuple[Any, ...]], None] = _track
-track_below: Callable[[list[Tensor]], None] = _track  # and all that nodes are made of
 if native is not None:
     native.bind_nodes(Tensor, TupleType, warn_if_growing, LOOK)
     make_node, make_results = native.node, native.results
-    track, track_below = native.track, native.track_below
+    track = native.track
 
 Remarks.node = Tensor
 Remarks.track = staticmethod(track)

@@ -138,7 +138,7 @@ class RunningStatistics(Composite):
     """A number of batches, means and variances, moved a part of the way toward those of
     one more, x, over `axes`, its variance times a ratio that makes it unbiased.
 
-    Operands: x, ratio, part, and what moves. The ratio follows from a size, and is data.
+    Operands: x, ratio, part, and what moves. The ratio, of a size, is data.
     """
 
     axes: Axes

@@ -359,7 +359,7 @@ class Optimizer(OptimizerState):
             number = {x.serial: k for k, x in enumerate(asked)}
             counts += tuple([number[x.serial] for x in chain(*read)])
             asked = [*{x.serial: x for x in asked}.values()]
-        if work and [p for _, p, _ in work if p.frozen is not None]:
+        if [p for _, p, _ in work if p.frozen is not None]:
             return None
         pending, mine = top().pending, decided.owned
         mine = {**assigned(pending), **mine} if pending else mine

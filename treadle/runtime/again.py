@@ -142,7 +142,7 @@ class Plans:
             if isinstance(plan, RunPlan):
                 runner.followed(plan.last)
                 self._count(key, plan)
-                return plan.settled(nodes)
+                return [] if plan.values is None else plan.settled(nodes)
             seen = Look(nodes, count, waiting, others, held, key[0])
             if plan is False:  # a program is not what is wanted any more
                 self._table.pop(key, None)
@@ -152,13 +152,12 @@ class Plans:
 
     def _count(self, key: Any, plan: RunPlan) -> None:
         """Know that a plan was followed."""
-        table = self._table
         self.hits += 1
-        if table.credit < TRIED:
-            table.credit += 1
+        if self._table.credit < TRIED:
+            self._table.credit += 1
         if plan is not self._latest:  # it goes last
             self._latest = plan
-            table.renew(key)
+            self._table.renew(key)
 
     def _resized(self, key: Any, look: Look) -> RunPlan | None:
         """A plan made of those of other sizes."""

@@ -147,10 +147,8 @@ class RunPlan:
             return []
         kept, more, _ = self.values
         if more:
-            there = [nodes[k] for _, k, _ in more]
-            note_residuals(
-                [(x, x.stored.nbytes) for x in there if x.stored is not None]
-            )
+            there = [x for _, k, _ in more if (x := nodes[k]).stored is not None]
+            note_residuals([(x, x.stored.nbytes) for x in there])
         return [nodes[place] for _, place, _ in kept]
 
     @property

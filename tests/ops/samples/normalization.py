@@ -55,5 +55,7 @@ def running_mistakes(cls: Any) -> list[Mistake]:
     numbers = number, number, count
     return [
         Mistake(lambda: cls((0,))(x, *numbers, one, one), ShapeError, "2 statistics"),
-        Mistake(lambda: cls((1,))(x, one, *numbers[1:], one, one), ShapeError, "1 stat"),
+        Mistake(
+            lambda: cls((1,))(x, one, *numbers[1:], one, one), ShapeError, "1 stat"
+        ),
     ]
