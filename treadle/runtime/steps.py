@@ -145,11 +145,11 @@ class RunPlan:
         what is kept for gradients besides is known from now on."""
         if self.values is None:
             return []
-        kept, more, _ = self.values
+        values, more, _ = self.values
         if more:
-            there = [x for _, k, _ in more if (x := nodes[k]).stored is not None]
-            note_residuals([(x, x.stored.nbytes) for x in there])
-        return [nodes[place] for _, place, _ in kept]
+            there = [(x := nodes[k], x.stored) for _, k, _ in more]
+            note_residuals([(x, kept.nbytes) for x, kept in there if kept is not None])
+        return [nodes[place] for _, place, _ in values]
 
     @property
     def last(self) -> Any:
