@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from treadle.base.dtypes import accumulator, as_dtype, promote
+from treadle.base.dtypes import accumulator, as_dtype
 from treadle.base.errors import ArgumentError, ShapeError
 from treadle.base.options import current
 from treadle.base.types import as_shape
@@ -32,6 +32,7 @@ from treadle.ops.normalization import (
     Running,
     RunningStatistics,
     moved_toward,
+    share_of,
     standardize,
 )
 from treadle.ops.window import batched
@@ -181,11 +182,6 @@ def _normalized(
     return _affine(standardize(x, axes, eps), weight, bias)
 
 
-def _share(count: Tensor, running: Tensor) -> Tensor:
-    """How far running statistics move that are the means of all batches."""
-    return 1.0 / (count + 1).astype(running.dtype)
-
-
 @recorded
 def _followed(
     x: Tensor, axes: tuple[int, ...], momentum: float | None, *running: Any
@@ -193,13 +189,10 @@ def _followed(
     """The running statistics after a batch x, of which its own are over `axes`."""
     # One version of each, whatever other threads assign.
     count, mean, var = map(as_tensor, running)
-    x = as_float(x)
-    size, dtype = math.prod(x.shape[k] for k in axes), accumulator(x.dtype)
+    x, size = as_float(x), math.prod(x.shape[k] for k in axes)
+    dtype = accumulator(x.dtype)
     ratio = constant_node(np.array(size / max(size - 1, 1), dtype))
-    if momentum is None:
-        part = _share(count, mean)
-    else:
-        part = constant_node(np.array(momentum, promote(dtype, mean.dtype)))
+    part = share_of(momentum, count, mean, dtype)
     moved = outputs_of(RunningStatistics(axes)(x, ratio, part, count, mean, var))
     return moved[0], moved[1], moved[2]
 
@@ -210,7 +203,7 @@ def _toward(
 ) -> Running:
     """The same after one whose mean and unbiased variance are known."""
     count, *statistics = map(as_tensor, running)
-    part = _share(count, statistics[0]) if momentum is None else momentum
+    part = share_of(momentum, count, statistics[0], mean.dtype)
     known = stop_gradient(mean), stop_gradient(unbiased)
     return moved_toward(*known, part, count, *statistics)
 

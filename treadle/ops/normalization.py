@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.dtypes import accumulator
+from treadle.base.dtypes import DType, accumulator, promote
 from treadle.base.errors import ArgumentError, AxisError, ShapeError, TreadleError
 from treadle.base.types import (
     TupleType,
@@ -182,6 +182,16 @@ def moved_toward(
         for old, new in zip(statistics, (mean, unbiased), strict=True)
     ]
     return count + 1, mean, var
+
+
+def share_of(
+    momentum: float | None, count: Tensor, old: Tensor, dtype: DType
+) -> Tensor:
+    """How far old statistics move toward those of a dtype: without a momentum they are
+    the means of all batches."""
+    if momentum is None:
+        return 1.0 / (count + 1).astype(old.dtype)
+    return constant_node(np.array(momentum, promote(dtype, old.dtype)))
 
 
 @provide
