@@ -7,7 +7,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Unpack
@@ -115,6 +115,12 @@ class Options:
         chosen["threads"] = self.threads if self.workspace else 0
         compilation = Compilation(**chosen)
         return _compilations.setdefault(tuple(chosen.values()), compilation)
+
+    @lazy
+    def planned(self) -> Compilation | None:
+        """The same for runs that make values alone; None where they do or check more."""
+        more = self.eager or self.check or self.check_numerics
+        return None if more else self.compilation
 
 
 SETTINGS = tuple(f.name for f in fields(Options) if f.name != "scope")
@@ -276,9 +282,8 @@ class _ThreadScope(SeedScope):
 class Modes:
     """What is around a task, or a thread without tasks: its options, and the scopes it
     is in. It is never changed, but replaced; machine code reads it where it lies, and
-    compares `dtype`: what a call makes of numbers and of products. `around` is what of
-    it decides a run that makes values alone; None of one that makes or checks more.
-    """
+    compares `dtype`: what a call makes of numbers and of products. `around` is what it
+    adds to the key of a run that makes values alone; None of one that does more."""
 
     __slots__ = ("around", "dtype", "explicit", "no_grad", "options", "transactions")
 
@@ -296,8 +301,8 @@ class Modes:
             self.dtype = _PAIRS[options.dtype, narrow]
         self.no_grad, self.explicit = no_grad, explicit
         self.transactions = transactions
-        more = options.eager or options.check or options.check_numerics
-        self.around = None if more else (options.compilation, no_grad > 0)
+        planned = options.planned
+        self.around = None if planned is None else (planned, no_grad > 0)
 
 
 # One object for what numbers become and products take their operands in.
@@ -311,8 +316,7 @@ modes: ContextVar[Modes] = ContextVar("modes of treadle", default=_OUTSIDE)
 def change(**changes: Any) -> Token[Modes]:
     """Replace some of the modes of this task."""
     now = modes.get()
-    every = {name: getattr(now, name) for name in _FIELDS} | changes
-    return modes.set(Modes(**every))
+    return modes.set(Modes(**{x: getattr(now, x) for x in _FIELDS} | changes))
 
 
 def restore(token: Token[Modes], name: str) -> None:
@@ -320,13 +324,16 @@ def restore(token: Token[Modes], name: str) -> None:
     of the change, as where the collector closes a block, nothing is done.
     """
     now = modes.get()
-    with suppress(ValueError):
+    try:
         modes.reset(token)
-        before = getattr(modes.get(), name)
-        if isinstance(before, int):  # a transaction may have closed more
-            before = min(before, getattr(now, name))
-        modes.set(now)
-        change(**{name: before})
+    except ValueError:
+        return
+    before = getattr(was := modes.get(), name)
+    if isinstance(before, int):  # a transaction may have closed more
+        before = min(before, getattr(now, name))
+    wanted = {x: getattr(now, x) for x in _FIELDS} | {name: before}
+    if any(getattr(was, x) is not y for x, y in wanted.items()):
+        modes.set(Modes(**wanted))
 
 
 def current() -> Options:
