@@ -118,7 +118,7 @@ class Options:
 
     @lazy
     def planned(self) -> Compilation | None:
-        """The same for runs that make values alone; None where they do or check more."""
+        """The same for runs that make values alone; None where they do more."""
         more = self.eager or self.check or self.check_numerics
         return None if more else self.compilation
 
