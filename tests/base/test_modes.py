@@ -201,3 +201,18 @@ def test_what_is_of_a_thread_is_what_it_does_now() -> None:
     ids = {id(every[f"treadle.{name}"]) for name in known}
     for name, value in every.items():
         assert not isinstance(value, threading.local) or id(value) in ids, name
+
+
+def test_a_scope_leaves_what_others_have_changed() -> None:
+    before = modes.get()
+    with td.no_grad():
+        pass
+    assert modes.get() is before  # nothing was made anew
+    scope = td.no_grad()
+    scope.__enter__()
+    inner = td.options(seed=5)
+    inner.__enter__()
+    scope.__exit__(None, None, None)  # the outer one closes first
+    assert current().seed == 5 and not modes.get().no_grad
+    inner.__exit__(None, None, None)
+    assert current().seed == before.options.seed and not modes.get().no_grad

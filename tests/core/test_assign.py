@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -230,3 +231,29 @@ def test_assignments_keep_nothing_alive() -> None:
     gc.collect()
     after = len([x for x in gc.get_objects() if isinstance(x, td.Variable)])
     assert after <= before and not thread._assigned and not thread._waiting
+
+
+@needs_core
+def test_gradients_are_given_to_as_many_variables_or_to_none() -> None:
+    v, w, x = td.param(init=1.0), td.param(init=2.0), td.constant(2.0)
+    native = thread.native_calls
+    assert native is not None
+    native.give_gradients([v, w], (x, None))
+    assert v.grad is x and w.grad is None
+    for variables, gradients in (([v, w], [x]), ([w, x], [x, x]), ([w], [1.0])):
+        with pytest.raises(TypeError):
+            native.give_gradients(variables, gradients)
+    assert v.grad is x and w.grad is None
+    native.give_gradients((v, w), ())
+    assert v.grad is None
+
+
+def test_a_gradient_that_waits_is_let_go_of_with_its_variable() -> None:
+    v = td.param(init=2.0)
+    for _ in range(3):  # the third is of a derivative that is known
+        v.grad = None
+        (v * v).backward()
+    gone = weakref.ref(v)
+    del v
+    gc.collect()
+    assert gone() is None

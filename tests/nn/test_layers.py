@@ -380,3 +380,13 @@ def test_statistics_of_one_value_are_refused(layer: Any, shape: Any) -> None:
         layer.train()
     assert layer(np.ones((2, *shape[1:-1], shape[-1] + 1), "f4") if len(shape) > 2
                  else np.ones((2, 3), "f4")).shape[0] == 2  # fmt: skip
+
+
+def test_running_statistics_move_by_the_momentum_of_now() -> None:
+    layer, mean = nn.BatchNorm1d(2), np.zeros(2, np.float32)
+    for k in range(8):
+        layer.momentum = (0.5, 0.1)[k // 4]  # of a call that is known by then
+        x = np.array([[k, 1.0], [k, 3.0]], np.float32)
+        layer(x).numpy()
+        mean += (x.mean(0) - mean) * np.float32(layer.momentum)
+    np.testing.assert_allclose(layer.running_mean.numpy(), mean, rtol=1e-6)

@@ -135,7 +135,7 @@ def derivatives(
     return result
 
 
-class _Graded(threading.local):
+class _Graded:
     """The Variables that `backward` gave gradients in this thread, with the number of
     gradients when it last did; those of the latest call, by id, have theirs together.
     """
@@ -146,20 +146,25 @@ class _Graded(threading.local):
         self.latest, self.size, self.number = list[int](), 0, [0]
 
 
-_graded = _Graded()
+class _OwnGraded(threading.local):
+    def __init__(self) -> None:
+        self.now = _Graded()
+
+
+_graded = _OwnGraded()
 
 
 def graded(since: int = 0) -> list[Variable]:
     """The Variables that hold a gradient from `backward`, after `since` of them."""
-    if _graded.calls <= since:
+    if _graded.now.calls <= since:
         return []
-    newer = [ref() for ref, n in list(_graded.entries.values()) if n[0] > since]
+    newer = [ref() for ref, n in list(_graded.now.entries.values()) if n[0] > since]
     return [v for v in newer if v is not None and v._grad is not None]
 
 
 def gradings() -> int:
     """The number of gradients that `backward` has given in this thread."""
-    return _graded.calls
+    return _graded.now.calls
 
 
 @provide
@@ -188,7 +193,7 @@ def put_gradients(parameters: Sequence[Variable], gradients: Sequence[Tensor]) -
     0.5
     """
     give_gradients(parameters, gradients)
-    state, keys = _graded, list(map(id, parameters))
+    state, keys = _graded.now, list(map(id, parameters))
     table = state.entries
     state.calls += len(parameters)
     if keys == state.latest and len(table) == state.size:  # none has gone since
@@ -208,13 +213,13 @@ def held_gradients(
 ) -> Iterator[None]:
     """A block in which parameters hold gradients as if `backward` had made them; none
     after it, and `gradings()` is what it was: nobody has to look for them."""
-    calls = _graded.calls
+    calls = _graded.now.calls
     put_gradients(parameters, gradients)
     try:
         yield
     finally:
         give_gradients(parameters)
-        _graded.calls = calls
+        _graded.now.calls = calls
 
 
 def _derived(node: Tensor, seed: Tensor) -> tuple[list[Variable], list[Tensor]]:

@@ -23,7 +23,7 @@ from treadle.graph.variable import Update, variable_of
 RESIDUAL_BYTES = 256 << 20
 
 
-class _Residuals(threading.local):
+class _Residuals:
     """A thread's nodes with values kept for gradients alone, oldest first: their bytes,
     and whether they are what a call has computed inside.
     """
@@ -34,9 +34,9 @@ class _Residuals(threading.local):
 
     def note(self, nodes: Sequence[tuple[Tensor, int]], inside: bool) -> None:
         """Add nodes with the bytes of their values; what is too much goes."""
-        known = self.nodes
+        known, ref = self.nodes, weakref.ref
         for node, size in nodes:
-            known.append((weakref.ref(node), size, inside))
+            known.append((ref(node), size, inside))
             self.bytes += size
         while known:
             reference, size, inside = known[0]
@@ -53,7 +53,12 @@ class _Residuals(threading.local):
                 old.stored = None
 
 
-_residuals = _Residuals()
+class _OwnResiduals(threading.local):
+    def __init__(self) -> None:
+        self.kept = _Residuals()
+
+
+_residuals = _OwnResiduals()
 
 
 def remember(node: Tensor, carried: bool) -> None:
@@ -77,7 +82,7 @@ def keep_residual(node: Tensor, value: Any, carried: bool) -> None:
 
 def note_residuals(nodes: Sequence[tuple[Tensor, int]]) -> None:
     """Know of values, of so many bytes, that are kept for a gradient to come."""
-    _residuals.note(nodes, False)
+    _residuals.kept.note(nodes, False)
 
 
 def keep_inside(call: Tensor, arrays: Mapping[int, Any]) -> None:
@@ -85,7 +90,7 @@ def keep_inside(call: Tensor, arrays: Mapping[int, Any]) -> None:
     if call.mark is not None and "no_grad" in call.mark:
         return
     call.mark = {**(call.mark or {}), "inside": arrays}
-    _residuals.note([(call, sum(x.nbytes for x in arrays.values()))], True)
+    _residuals.kept.note([(call, sum(x.nbytes for x in arrays.values()))], True)
 
 
 def forget(node: Tensor, trained: frozenset[int] | None = None) -> None:
