@@ -37,8 +37,18 @@ def of_other_axes(x: Any) -> Any:
 WRITTEN: dict[str, tuple[Any, dict[str, int], set[str]]] = {
     "logits": (
         lambda x: F.binary_cross_entropy_with_logits(x, P),
-        {"Log": 1, "Sigmoid": 1},
-        {"Softplus", "Where"},
+        {"Log": 1, "Sigmoid": 1, "HardSigmoid": 1},
+        {"Softplus", "Where", "Greater"},
+    ),
+    "probabilities": (
+        lambda x: F.binary_cross_entropy(td.sigmoid(x), P),
+        {"Log": 2, "Clip": 2, "Sub": 5, "Add": 1, "Mul": 2},
+        {"Neg", "Min", "Max"},
+    ),
+    "masses": (
+        lambda x: F.kl_div(x, P),
+        {"Equal": 1, "Log": 1, "Where": 1},
+        set(),
     ),
     "several labels": (
         lambda x: F.multilabel_soft_margin_loss(x, P),
@@ -60,7 +70,12 @@ WRITTEN: dict[str, tuple[Any, dict[str, int], set[str]]] = {
     ),
     "log targets": (
         lambda x: F.kl_div(x, Y, log_target=True),
-        {"Where": 1, "Max": 1},
+        {"Exp": 1, "Where": 1},
+        {"Max"},
+    ),
+    "log targets kept from a bound": (  # whose exp is not 0
+        lambda x: td.where(td.exp(x) == 0, 0, td.exp(x) * (td.maximum(x, -1.0) - Y)),
+        {"Max": 1},
         set(),
     ),
 }
@@ -94,6 +109,35 @@ def test_far_logits_cost_what_they_are(label: float, tmp_path: Path) -> None:
         want = want + np.log1p(np.exp(-abs(wide)))
     np.testing.assert_allclose(y, want, rtol=1e-6, atol=2e-7)
     np.testing.assert_allclose(f(FAR, targets), want, rtol=1e-6)
+
+
+def _far(f: Any, tmp_path: Path, *xs: Any) -> None:
+    """Refuse a file of f whose far values are others than those of f in double."""
+    names = [f"x{k}" for k in range(len(xs))]
+    td.to_onnx(f, tmp_path / "m.onnx", *xs, inputs=names)
+    (y,) = by_onnx(tmp_path / "m.onnx", dict(zip(names, xs, strict=True)))
+    want = f(*[x.astype(np.float64) for x in xs]).numpy()
+    np.testing.assert_allclose(y, want, rtol=1e-6, atol=2e-7)
+
+
+def test_far_values_of_other_losses(tmp_path: Path) -> None:
+    _far(F.logsigmoid, tmp_path, FAR)
+    p = np.array([0, 1e-30, 1e-6, 0.4, 0.6, 1, np.nan], np.float32)
+    some, every = np.meshgrid(p, np.array([0, 0.25, 1], np.float32))
+    _far(
+        lambda p, t: F.binary_cross_entropy(p, t, reduction="none"),
+        tmp_path,
+        some,
+        every,
+    )
+    logs = np.array([-np.inf, -80, -1, -1e-6, 0], np.float32)
+    q, log_p = np.meshgrid(logs, logs)
+    for log in (False, True):
+
+        def terms(q: Any, p: Any, log: bool = log) -> Any:
+            return F.kl_div(q, p, reduction="none", log_target=log)
+
+        _far(terms, tmp_path, q, log_p if log else np.exp(log_p))
 
 
 def test_probabilities_of_nothing_cost_nothing() -> None:

@@ -159,3 +159,26 @@ def as_activation(w: Writer, node: Tensor) -> str | None:
     """The one node of an op that is the last one of a form, None if it is not."""
     written = (form.written(w, node) for form in FORMS.get(node.op.name, ()))
     return next(filter(None, written), None)
+
+
+p, q = captures("p q")
+log, exp, equal = of("Log"), of("Exp"), of("Equal")
+least = captures("least", lambda x: (number_of(x) or 0) < -1e4)[0]  # its exp is 0
+# What `td.kl_div` selects for the sake of gradients; values need it once, at the end.
+_OF_MASS = p * (log(where(equal(p, 0), 1, p)) - where(equal(p, 0), 0, q))
+_OF_LOG_MASS = where(equal(exp(p), 0), 0, exp(p) * (maximum(p, least) - q))
+
+
+def as_divergence(w: Writer, node: Tensor) -> str | None:
+    """The terms of a divergence, 0 where the mass is; None if a node is no such."""
+    of_mass = node.op.name == "Multiply"
+    form = _OF_MASS if of_mass else _OF_LOG_MASS
+    found = next(form.match(node, {}), None)
+    if found is None:
+        return None
+    mass, far = w.name_of(found["p"]), w.name_of(found["q"])
+    logarithm = w.add("Log", mass) if of_mass else mass
+    mass = mass if of_mass else w.add("Exp", mass)
+    zero = w.array(0, node.type.dtype)
+    terms = w.add("Mul", mass, w.add("Sub", logarithm, far))
+    return w.add("Where", w.add("Equal", mass, zero), zero, terms)

@@ -118,17 +118,32 @@ def _log_sigmoid_above(w: Writer, x: str) -> str:
 
 @export("LogSigmoid")
 def _log_sigmoid(w: Writer, node: Tensor, x: str) -> str:
-    below = w.add("Min", x, number(w, node, 0))
-    return w.add("Add", below, _log_sigmoid_above(w, x))
+    # A bound that is left out is the least finite number.
+    below = w.add("Clip", x, number(w, node, -math.inf), number(w, node, 0))
+    return w.add("Add", _log_sigmoid_above(w, x), below)
 
 
 @export("LogisticLoss")
 def _logistic_loss(w: Writer, node: Tensor, x: str, t: str) -> str:
-    # A node that selects takes several times as long in ONNX Runtime as a cast.
-    is_above = w.add("Greater", x, number(w, node, 0))
-    right = w.add("Cast", is_above, to=CODES[node.type.dtype])
+    if node.type.dtype.name == "float32":  # a ramp this steep is a step, in one node
+        right = w.add("HardSigmoid", x, alpha=1e30, beta=0.0)
+    else:
+        is_above = w.add("Greater", x, number(w, node, 0))
+        right = w.add("Cast", is_above, to=CODES[node.type.dtype])
     line = w.add("Mul", w.add("Sub", right, t), x)
     return w.add("Sub", line, _log_sigmoid_above(w, x))
+
+
+@export("BinaryCrossEntropy")
+def _binary_cross_entropy(w: Writer, node: Tensor, p: str, t: str) -> str:
+    one, least = number(w, node, 1), number(w, node, -100)
+    yes = w.add("Clip", w.add("Log", p), least)
+    # As of log1p: what is lost of p in 1 - p is added to its logarithm.
+    rest = w.add("Sub", one, p)
+    lost = w.add("Sub", w.add("Sub", one, rest), p)
+    no = w.add("Clip", w.add("Add", w.add("Log", rest), lost), least)
+    wrong = w.add("Mul", w.add("Sub", t, one), no)
+    return w.add("Sub", wrong, w.add("Mul", t, yes))
 
 
 @export("Log2", "Log10")

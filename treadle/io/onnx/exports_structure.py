@@ -10,7 +10,7 @@ import numpy as np
 
 from treadle.base.types import TupleType, broadcast_shapes
 from treadle.graph.tensor import Tensor
-from treadle.io.onnx.exports_activations import as_activation
+from treadle.io.onnx.exports_activations import as_activation, as_divergence
 from treadle.io.onnx.exports_elements import number, type_of
 from treadle.io.onnx.exports_pools import sliding
 from treadle.io.onnx.exports_recurrent import (
@@ -257,6 +257,7 @@ def _add(w: Writer, node: Tensor, x: str, y: str) -> str:
 def _multiply(w: Writer, node: Tensor, x: str, y: str) -> str:
     return (
         as_activation(w, node)
+        or as_divergence(w, node)
         or as_batch_norm(w, node)
         or with_norm_scale(w, node)
         or w.add("Mul", x, y)
@@ -265,7 +266,9 @@ def _multiply(w: Writer, node: Tensor, x: str, y: str) -> str:
 
 export_all(
     {
-        name: lambda w, node, *xs, kind=kind: as_activation(w, node) or w.add(kind, *xs)
+        name: lambda w, node, *xs, kind=kind: (
+            as_activation(w, node) or as_divergence(w, node) or w.add(kind, *xs)
+        )
         for name, kind in (("Select", "Where"), ("Minimum", "Min"))
     }
 )
