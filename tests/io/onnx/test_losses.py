@@ -91,6 +91,13 @@ def test_a_loss_is_written_in_few_ops(name: str, tmp_path: Path) -> None:
     is_right(f, tmp_path / "m.onnx", X)
 
 
+def test_signs_change_after_a_mean(tmp_path: Path) -> None:
+    for f in (lambda x: td.mean(-td.exp(x)), lambda x: td.sum(-td.exp(x), -1)):
+        td.to_onnx(f, tmp_path / "m.onnx", X, inputs=["x"])
+        assert kinds_of(tmp_path / "m.onnx")[-1] == "Neg"
+        is_right(f, tmp_path / "m.onnx", X)
+
+
 FAR = np.array([-np.inf, -1e4, -88, -30, -1, 0, 1, 30, 88, 1e4, np.inf], np.float32)
 
 

@@ -176,10 +176,14 @@ def _remainder(w: Writer, node: Tensor, x: str, y: str) -> str:
 def _reduction(kind: str) -> Callable[[Writer, Tensor, str], str]:
     def write(w: Writer, node: Tensor, x: str) -> str:
         op: Any = node.op
-        keep = int(op.keepdims)
+        keep, inner = int(op.keepdims), node.inputs[0]
         if not op.axes:
             return w.add(kind, x, w.integers([]), keepdims=keep, noop_with_empty_axes=1)
-        return w.add(kind, x, w.integers(op.axes), keepdims=keep)
+        axes = w.integers(op.axes)
+        if op.traits.linear and inner.op.name == "Negative" and w.used_once(inner):
+            total = w.add(kind, w.name_of(inner.inputs[0]), axes, keepdims=keep)
+            return w.add("Neg", total)
+        return w.add(kind, x, axes, keepdims=keep)
 
     return write
 
