@@ -213,20 +213,45 @@ def _in_order(w: Writer, x: str, axes: Sequence[str], order: Sequence[str]) -> s
 
 @export("Attention")
 def _attention(w: Writer, node: Tensor, *xs: str) -> str | None:
-    """Attention of heads without a mask; what a query gets that sees no key differs."""
+    """Attention of heads; a query that the mask lets see no key takes nothing."""
     op: Any = node.op
     (q, k, v), scale = node.inputs[:3], node.inputs[3]
     shapes = [t.type.shape for t in (q, k, v)]
-    plain = len(xs) == 4 and all(len(s) == 4 for s in shapes)
-    plain = plain and len({s[:2] for s in shapes}) == 1
+    plain = all(len(s) == 4 for s in shapes) and len({s[:2] for s in shapes}) == 1
     if not plain or scale.stored is None or scale.inputs:
         return None
     if op.causal and shapes[0][2] != shapes[1][2]:
         return None
     w.opset = LAST
     factor = float(np.asarray(scale.array))
-    causal = {"is_causal": 1} if op.causal else {}
-    return w.add("Attention", *xs[:3], scale=factor, **causal)
+    if len(xs) == 4:
+        causal = {"is_causal": 1} if op.causal else {}
+        return w.add("Attention", *xs[:3], scale=factor, **causal)
+    scores, dtype = (shapes[0][2], shapes[1][2]), node.type.dtype
+    if not scores[1]:
+        return None
+    mask, sees_all = xs[4], not op.causal and _sees_all(node.inputs[4])
+    if op.causal:
+        later = np.where(np.tri(*scores, dtype=bool), 0, -np.inf)
+        mask = w.add("Add", mask, w.array(later, dtype))
+    elif node.inputs[4].type.shape[-2:] != scores:  # ONNX Runtime repeats no row
+        mask = w.add("Expand", mask, w.integers(scores))
+    y = w.add("Attention", *xs[:3], mask, scale=factor)
+    if sees_all:
+        return y
+    top = w.add("ReduceMax", mask, w.integers([-1]), keepdims=1)
+    sees = w.add("Greater", top, w.array(-np.inf, dtype))
+    return w.add("Where", sees, y, w.array(0, dtype))
+
+
+def _sees_all(mask: Tensor) -> bool:
+    """Whether a mask is known, and each query sees a key."""
+    if mask.op.name == "Select":
+        known = [x.array for x in mask.inputs if x.stored is not None and not x.inputs]
+        array = np.where(*known) if len(known) == 3 else None
+    else:
+        array = mask.array if mask.stored is not None and not mask.inputs else None
+    return array is not None and bool((np.atleast_1d(array).max(-1) > -np.inf).all())
 
 
 @export("Add")
