@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ pytest.importorskip("onnx")
 
 import onnx
 
-from tests.io.onnx.models import by_onnx, is_right, kinds_of
+from tests.io.onnx.models import by_onnx, is_right, kinds_of, same
 
 X = np.linspace(-8, 8, 24, dtype=np.float32).reshape(2, 3, 4)
 SLOPES = np.array([[0.5], [-1.0], [2.0]], np.float32)
@@ -126,3 +127,29 @@ def test_logarithms_keep_far_and_small_values(
         (y,) = by_onnx(tmp_path / "m.onnx", {"x": x})
         with np.errstate(divide="ignore"):
             np.testing.assert_allclose(y[:5], np.log1p(x[:5]), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "end", "within"),
+    [("float16", 2.5, 2e-3), ("float32", 9.0, 6e-6), ("float64", 26.0, 2e-13)],
+)
+def test_complements_of_the_error_function_keep_their_tails(
+    dtype: str, end: float, within: float, tmp_path: Path
+) -> None:
+    x = np.linspace(-5, end, 501).astype(dtype)
+    x = np.concatenate([x, np.array([np.inf, -np.inf, np.nan, 60], dtype)])
+    td.to_onnx(td.erfc, tmp_path / "m.onnx", x, inputs=["x"])
+    (y,) = by_onnx(tmp_path / "m.onnx", {"x": x})
+    want = np.array([math.erfc(v) for v in x.astype(np.float64)])
+    assert y.dtype == x.dtype
+    np.testing.assert_allclose(y.astype(np.float64), want, rtol=within)
+
+
+def test_training_graphs_of_gelu(tmp_path: Path) -> None:
+    net = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 2))
+    x = td.placeholder((6, 4), name="x")
+    loss = td.mean(net(x) ** 2)
+    step = td.computation([loss, *td.grad(loss, list(net.parameters()))], x)
+    td.to_onnx(step, tmp_path / "m.onnx")
+    rows = 3 * X.reshape(6, 4)  # the normal distribution function is 1e-7 and less
+    same(by_onnx(tmp_path / "m.onnx", {"x": rows}), list(step(rows)))

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.polynomial import Chebyshev, Polynomial
 
+from treadle.base.caches import cached
 from treadle.graph.tensor import Tensor
 from treadle.io.onnx.file import CODES
 from treadle.io.onnx.table import COMMON
@@ -150,6 +152,50 @@ def _binary_cross_entropy(w: Writer, node: Tensor, p: str, t: str) -> str:
 def _logarithm(w: Writer, node: Tensor, x: str) -> str:
     base = math.log(2 if node.op.name == "Log2" else 10)
     return w.add("Mul", w.add("Log", x), number(w, node, 1 / base))
+
+
+# e**(x*x) erfc(x) / u is smooth in u = 1 / (x + add), for x from 0 to end, where
+# erfc is 0; polynomials of these degrees have the digits of the dtype.
+_TAILS = {"float32": (2.0, 10.2, 8), "float64": (4.0, 26.5, 22)}
+
+
+@cached(2)
+def _tail(dtype: str) -> tuple[float, float, list[float]]:
+    """mul, sub and the polynomial in t = mul u - sub, which is between -1 and 1."""
+    add, end, degree = _TAILS[dtype]
+    low, high = 1 / (add + end), 1 / add
+
+    def scaled(us: Any) -> Any:
+        xs = [1 / u - add for u in us]
+        return [math.exp(x * x / 2) ** 2 * math.erfc(x) * (x + add) for x in xs]
+
+    fit = Chebyshev.interpolate(scaled, degree, [low, high])
+    plain = fit.convert(kind=Polynomial, domain=[low, high], window=[-1, 1])
+    return 2 / (high - low), (high + low) / (high - low), plain.coef.tolist()
+
+
+@export("Erfc")
+def _erfc(w: Writer, node: Tensor, x: str) -> str:
+    # ONNX has Erf alone, and 1 - erf(x) has no digit of 1e-8 left at x = 4.
+    dtype = "float64" if node.type.dtype == np.float64 else "float32"
+    mul, sub, table = _tail(dtype)
+    narrow = node.type.dtype.name != dtype
+    x = w.add("Cast", x, to=CODES[np.dtype(dtype)]) if narrow else x
+
+    def value(number: float) -> str:
+        return w.array(number, dtype)
+
+    far = w.add("Add", w.add("Abs", x), value(_TAILS[dtype][0]))
+    u = w.add("Reciprocal", far)
+    t = w.add("Sub", w.add("Mul", u, value(mul)), value(sub))
+    scaled = value(table[-1])
+    for factor in table[-2::-1]:
+        scaled = w.add("Add", w.add("Mul", scaled, t), value(factor))
+    bell = w.add("Exp", w.add("Neg", w.add("Mul", x, x)))
+    y = w.add("Mul", w.add("Mul", scaled, u), bell)
+    is_below = w.add("Less", x, value(0))
+    y = w.add("Where", is_below, w.add("Sub", value(2), y), y)
+    return w.add("Cast", y, to=CODES[node.type.dtype]) if narrow else y
 
 
 @export("FloorDivide")

@@ -246,12 +246,12 @@ def _attention(w: Writer, node: Tensor, *xs: str) -> str | None:
 
 def _sees_all(mask: Tensor) -> bool:
     """Whether a mask is known, and each query sees a key."""
-    if mask.op.name == "Select":
-        known = [x.array for x in mask.inputs if x.stored is not None and not x.inputs]
-        array = np.where(*known) if len(known) == 3 else None
-    else:
-        array = mask.array if mask.stored is not None and not mask.inputs else None
-    return array is not None and bool((np.atleast_1d(array).max(-1) > -np.inf).all())
+    parts = mask.inputs if mask.op.name == "Select" else (mask,)
+    known = [np.asarray(x.array) for x in parts if x.stored is not None]
+    if len(known) < len(parts) or any(x.inputs for x in parts):
+        return False
+    array = np.where(known[0], *known[1:]) if len(known) == 3 else known[0]
+    return bool((np.atleast_1d(array).max(-1) > -np.inf).all())
 
 
 @export("Add")
