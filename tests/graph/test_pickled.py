@@ -7,6 +7,7 @@ import inspect
 import multiprocessing
 import pickle
 from concurrent.futures import ProcessPoolExecutor
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -203,3 +204,34 @@ def test_a_pool_of_processes_predicts_with_one_model() -> None:
         found = list(pool.map(predicted_by_kept, [X[:2], X[2:]]))
     for part, values in zip([X[:2], X[2:]], found, strict=True):
         assert np.array_equal(values, model.predict(part))
+
+
+METHODS = FunctionType, type(td.sum.__call__)
+NAMESPACES = [td, td.fft, td.linalg, td.random, td.optim, nn, nn.functional, nn.init]
+
+
+@pytest.mark.parametrize("place", NAMESPACES, ids=lambda place: place.__name__)
+def test_every_function_and_method_is_its_name(place: Any) -> None:
+    for name in dir(place):
+        x = getattr(place, name)
+        if not callable(x):
+            continue
+        assert again(x) is x, name
+        if isinstance(x, type) and not issubclass(x, tuple):
+            for word in dir(x):
+                method = getattr(x, word, None)
+                if word[0] != "_" and isinstance(method, METHODS):
+                    assert again(method) == method, f"{name}.{word}"
+
+
+def test_operators_are_their_names() -> None:
+    for word in ("__mul__", "__rsub__", "__lt__", "__eq__", "__matmul__"):
+        for kind in (td.Tensor, td.Parameter):
+            assert again(getattr(kind, word)) == getattr(kind, word)
+
+
+def test_initializers_keep_their_settings() -> None:
+    for init in (nn.init.kaiming_normal(mode="out"), nn.init.constant(value=2.0)()):
+        assert repr(again(init)) == repr(copy.deepcopy(init)) == repr(init)
+    assert again(nn.init.constant(value=2.0))((2,)).tolist() == [2.0, 2.0]
+    assert again(nn.init.xavier) is nn.init.xavier

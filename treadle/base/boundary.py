@@ -278,8 +278,10 @@ def _guard_class(cls: type, hot: bool) -> None:
             continue
         bound = isinstance(value, (classmethod, staticmethod))
         if _is_public(value.__func__ if bound else value):
-            guard = type(value)(guarded(value.__func__)) if bound else guarded(value)
-            setattr(cls, name, guard)
+            function: Any = guarded(value.__func__ if bound else value)
+            function.__module__ = cls.__module__  # to pickle, under a second name too
+            function.__qualname__ = f"{cls.__qualname__}.{name}"
+            setattr(cls, name, type(value)(function) if bound else function)
 
 
 def _is_light(name: str, value: Any, hot: bool) -> bool:

@@ -330,4 +330,7 @@ class Operand(Methods, Interchange):
         )
 
 
+for _name, _f in vars(Operand).items():  # to pickle
+    if getattr(_f, "__name__", None) in ("__operator__", "__reflected__"):
+        _f.__qualname__ = f"{Operand.__qualname__}.{_name}"
 name_elsewhere(Operand, "Tensor", "x")

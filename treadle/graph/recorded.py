@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import update_wrapper
@@ -149,8 +150,16 @@ def _operator(f: F, recorded: _Recorded) -> F:
     name = f.__name__ if f.__name__ in METHODS else OPERATORS.get(f.__name__)
     if native_calls is not None and name is not None:
         call = update_wrapper(recorded.__call__, getattr(Operand, name))
+        call.__module__ = Operand.__module__  # to pickle, also what a base has
+        call.__qualname__ = f"{Operand.__qualname__}.{name}"
         setattr(Operand, name, call)
+        copyreg.pickle(type(call), _qualified)
     return cast(F, recorded)
+
+
+def _qualified(call: Any) -> str:
+    """The name under which a pickle has a method."""
+    return str(call.__qualname__)
 
 
 def _plan(args: Sequence[Any], result: Any, start: int, key: bytes) -> NodePlan | None:

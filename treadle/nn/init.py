@@ -75,7 +75,14 @@ class Initializer:
 
     def __init__(self, rule: Callable[..., Array], **settings: Any) -> None:
         self.rule, self.settings = rule, settings
+        self.plain = self  # without the settings
         functools.update_wrapper(self, rule)
+
+    def __reduce__(self) -> Any:
+        """A name, as of any function, and the settings."""
+        if self.plain is self:
+            return self.rule.__qualname__
+        return functools.partial(self.plain, **self.settings), ()
 
     def __call__(self, shape: Any = None, dtype: Any = None, **settings: Any) -> Any:
         merged = {**self.settings, **settings}
@@ -87,7 +94,9 @@ class Initializer:
                 hint=f"settings: {', '.join(known) or 'none'}",
             )
         if shape is None:
-            return Initializer(self.rule, **merged)
+            other = Initializer(self.rule, **merged)
+            other.plain = self.plain
+            return other
         wanted = current().dtype if dtype is None else as_dtype(dtype)
         extents = as_shape(shape)
         with memory_for(math.prod(extents) * wanted.itemsize):
@@ -276,7 +285,7 @@ def _scaled(name: str, doc: str, distribution: str, rule: Callable[..., Any]) ->
     kinds = inspect.Parameter
     heads = [kinds(k, kinds.POSITIONAL_OR_KEYWORD) for k in ("shape", "dtype")]
     last = kinds("layout", kinds.POSITIONAL_OR_KEYWORD, default="oi")
-    scaled.__name__, scaled.__doc__ = name, doc
+    scaled.__name__, scaled.__qualname__, scaled.__doc__ = name, name, doc
     scaled.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [*heads, *parameters.values(), last]
     )
