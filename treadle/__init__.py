@@ -81,6 +81,7 @@ if _typing.TYPE_CHECKING:
     from treadle.ops.custom import *
     from treadle.ops.distance import *
     from treadle.ops.dropout import *
+    from treadle.ops.einops import *
     from treadle.ops.einsum import *
     from treadle.ops.elementary import *
     from treadle.ops.elementwise import *

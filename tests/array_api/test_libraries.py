@@ -66,6 +66,36 @@ def test_einops() -> None:
     assert (td.grad(loss, [p])[0] == 3.0).all()
 
 
+def test_functions_of_einops_once_it_is_told() -> None:
+    e = pytest.importorskip("einops")
+    td.register_einops()
+    td.register_einops()
+    x, p = td.asarray(X), td.Parameter(X)
+    y = e.rearrange(p, "a b c -> (a c) b")
+    assert type(y) is td.Tensor
+    assert y.tolist() == e.rearrange(X, "a b c -> (a c) b").tolist()
+    assert (td.grad((y * 3.0).sum(), [p])[0] == 3.0).all()
+    for fold in ("mean", "sum", "max", "min", "prod"):
+        assert np.allclose(e.reduce(x, "a b c -> a c", fold), getattr(X, fold)(1))
+    with pytest.raises(NotImplementedError, match="mean"):
+        e.reduce(td.astype(x, "int32"), "a b c -> a", "mean")
+    assert np.array_equal(
+        e.repeat(x, "a b c -> a d (b r) c", d=2, r=3),
+        e.repeat(X, "a b c -> a d (b r) c", d=2, r=3),
+    )
+    assert e.rearrange([x, x + 1], "k a b c -> a b (k c)").shape == (2, 3, 8)
+    packed, shapes = e.pack([x, x[:, 0]], "a * c")
+    assert [part.shape for part in e.unpack(packed, shapes, "a * c")] == [
+        (2, 3, 4),
+        (2, 4),
+    ]
+    assert np.allclose(
+        e.einsum(x, x, "a b c, a b d -> c d"), np.einsum("abc,abd", X, X)
+    )
+    assert e.parse_shape(x, "a _ c") == {"a": 2, "c": 4}
+    assert e.asnumpy(x) is x.numpy()
+
+
 def test_pandas() -> None:
     pd = pytest.importorskip("pandas")
     columns = {"a": td.asarray([1.0, 2.0]), "b": td.asarray([3, 4])}

@@ -35,6 +35,7 @@ _OPS = {
     "triplet_margin_loss",
     "dropout": "alpha_dropout block_dropout dropout gaussian_dropout gaussian_noise "
     "zoneout",
+    "einops": "register_einops",
     "einsum": "diagonal dot einsum inner outer tensordot trace vecdot",
     "elementary": "acos acosh asin asinh atan atan2 atanh cos cosh degrees exp radians "
     "sin sinh tan tanh",

@@ -273,14 +273,8 @@ def _scaled(name: str, doc: str, distribution: str, rule: Callable[..., Any]) ->
 
     def scaled(shape: Shape, dtype: Any, layout: str = "oi", **settings: Any) -> Array:
         scale, mode = rule(**settings)
-        return variance_scaling(
-            shape,
-            dtype,
-            scale=scale,
-            mode=mode,
-            distribution=distribution,
-            layout=layout,
-        )
+        how = {"distribution": distribution, "layout": layout}
+        return variance_scaling(shape, dtype, scale=scale, mode=mode, **how)
 
     kinds = inspect.Parameter
     heads = [kinds(k, kinds.POSITIONAL_OR_KEYWORD) for k in ("shape", "dtype")]
