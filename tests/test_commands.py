@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,6 +13,7 @@ import pytest
 
 import treadle as td
 from treadle.cli import main
+from treadle.cli.parser import show
 
 NET = """
 import treadle as td
@@ -171,6 +173,25 @@ def test_info_tells_of_the_machine(capsys: pytest.CaptureFixture[str]) -> None:
     for word in ("processor", "cores", "memory", "cache", "reserve=0", "llvmlite"):
         assert word in out
     assert not any(line.endswith(" ") for line in out.splitlines())
+
+
+def test_rows_need_no_optional_package(
+    capsys: pytest.CaptureFixture[str], net: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "rich", None)
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    assert "processor" in said(capsys, "info") and "place" in said(capsys, "cache")
+    out = said(capsys, "view", f"{net}:forward", "--shape", "5,6")
+    assert "workspace" in out and "84" in out
+
+
+def test_rows_stand_in_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    show([("a", 1, "x"), ("bcd", 22, 333)], ("n", "bytes", ""), right=(1, 2))
+    assert capsys.readouterr().out == ("n    bytes\na        1    x\nbcd     22  333\n")
+    show([("k", "word " * 25), ("k2", "")], wrap=True)
+    assert capsys.readouterr().out == (
+        f"k   {'word ' * 19}".rstrip() + f"\n    {'word ' * 6}".rstrip() + "\nk2\n"
+    )
 
 
 def test_cache_tells_its_place(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from treadle.base.errors import TreadleError
-from treadle.base.extras import extra
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 class UsageError(TreadleError):
@@ -52,13 +50,6 @@ def complain(error: TreadleError, code: int) -> int:
 
 
 WIDE = 100  # columns where nobody says how many there are
-ENDLESS = 10_000
-
-
-def console() -> Console:
-    """The console of a command: as wide as the terminal, of fixed width in files."""
-    wide = None if sys.stdout.isatty() else WIDE
-    return extra("rich.console", "cli").Console(width=wide, highlight=False)
 
 
 def show(
@@ -68,24 +59,24 @@ def show(
     wrap: bool = False,
 ) -> None:
     """Rows in columns, those numbered in `right` flush right; the last may wrap."""
-    rich = extra("rich.console", "cli")
-    text = extra("rich.text", "cli").Text
-    table = extra("rich.table", "cli").Table(
-        box=None, show_header=bool(head), pad_edge=False, padding=(0, 2, 0, 0)
-    )
-    cells = [[str(cell) for cell in row] for row in rows]
-    for k in range(len(head) or max(map(len, cells), default=0)):
-        name = head[k] if head else ""
-        table.add_column(
-            text(name),
-            justify="right" if k in right else "left",
-            overflow="fold",
-            no_wrap=k < len(cells[0]) - 1,
+    cells = [[str(cell) for cell in row] for row in [*([head] if head else []), *rows]]
+    count = max(map(len, cells), default=0)
+    cells = [[*row, *[""] * (count - len(row))] for row in cells]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    left = sum(widths[:-1]) + 2 * max(count - 1, 0)  # where the last column begins
+    wide = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDE
+    for *front, last in cells:
+        begin = "".join(
+            (cell.rjust(n) if k in right else cell.ljust(n)) + "  "
+            for k, (cell, n) in enumerate(zip(front, widths, strict=False))
         )
-    for row in cells:
-        table.add_row(*map(text, row))
-    out = console() if wrap else rich.Console(width=ENDLESS, highlight=False)
-    with out.capture() as written:
-        out.print(table)
-    for line in written.get().splitlines():
-        print(line.rstrip())
+        if count - 1 in right:
+            last = last.rjust(widths[-1])
+        lines = (
+            textwrap.wrap(last, max(wide - left, 20), break_on_hyphens=False)
+            if wrap
+            else []
+        )
+        print((begin + (lines[0] if lines else last)).rstrip())
+        for line in lines[1:]:
+            print(" " * left + line)
