@@ -22,6 +22,7 @@ X = td.ones((2, 3))
         (lambda: X.mean("c"), ["mean: no axis is named 'c'", "float32[2, 3]"]),
         (lambda: td.Tensor([1.0, 2.0]), ["not of list", "td.asarray"]),  # type: ignore[arg-type]
         (lambda: td.sin("a"), ["sin: 'a' holds no numbers"]),
+        (lambda: td.grad(td.sin, [X]), ["holds no numbers", "is a graph: f(x)"]),
         (lambda: X + None, ["add: None holds no numbers", "float32[2, 3]"]),
         (lambda: bool(X > 0), ["bool", "6 elements", "x.all()"]),
         (lambda: float(X), ["needs one element", "float32[2, 3]"]),

@@ -100,3 +100,8 @@ def test_what_cannot_be_checked_is_refused() -> None:
         td.check_gradient(lambda x: x, [X], order=3)
     with pytest.raises(td.ArgumentError, match="inputs are real"):
         td.check_gradient(lambda x: x, [X + 1j])
+
+
+def test_one_array_is_one_input() -> None:
+    for x in (np.array([0.5, 1.0]), td.asarray([0.5, 1.0])):
+        assert td.check_gradient(lambda v: td.sum(v**3), x).compared == 3

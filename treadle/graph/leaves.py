@@ -264,7 +264,8 @@ def to_array(value: Any, dtype: Any = None, copy: bool = True) -> np.ndarray[Any
     else:
         probe = _probed(value)
         if probe.dtype.kind not in "biufc":
-            raise DTypeError(f"{value!r} holds no numbers")
+            hint = "what it gives for tensors is a graph: f(x)" * callable(value)
+            raise DTypeError(f"{value!r} holds no numbers", hint=hint)
         scalar = {"b": True, "i": 0, "u": 0, "f": 0.0, "c": 0j}[probe.dtype.kind]
         wanted = default_of(scalar, current().dtype)
     array = isinstance(value, (np.ndarray, np.generic))

@@ -6,6 +6,7 @@ not in it is refused: its values would leave the graph where nobody sees it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -99,9 +100,14 @@ FUNCTIONS: dict[str, tuple[str, str]] = {
     "cross": ("linalg.cross", "x y / -axisa -axisb -axisc axis"),
     "cumprod": ("cumulative_prod", "x / axis dtype -out"),
     "cumsum": ("cumulative_sum", "x / axis dtype -out"),
+    "pad": ("pad", "x widths / mode constant_values=value"),
     "ravel": ("flatten", "x / -order"),
     "array_split": ("split", "x parts / axis"),
     "transpose": ("permute_dims", "x / axes"),
+    "unique": (
+        "unique_values",
+        "x / -return_index -return_inverse -return_counts -axis ~equal_nan ~sorted",
+    ),
     "fft.fft2": ("fft.fftn", "x / s axes norm -out"),
     "fft.ifft2": ("fft.ifftn", "x / s axes norm -out"),
     "linalg.matmul": ("matmul", "x y /"),
@@ -221,12 +227,83 @@ def _at_least(ndim: int, x: Any) -> Tensor:
     return functions.reshape(node, (*lead, *node.type.shape))
 
 
+def _appended(arr: Any, values: Any, axis: int | None = None) -> Any:
+    parts = [as_tensor(arr), as_tensor(values)]
+    if axis is None:
+        parts, axis = [functions.reshape(x, (-1,)) for x in parts], 0
+    return functions.concat(parts, axis)
+
+
+def _average(
+    a: Any, axis: Any = None, weights: Any = None, *, keepdims: bool = False
+) -> Any:
+    if weights is None:
+        return functions.mean(a, axis, keepdims=keepdims)
+    x, w = as_tensor(a), as_tensor(weights)
+    if w.type.shape != x.type.shape:  # one dimension, along an axis
+        if axis is None:
+            raise CallError("weights of another shape are of one axis=").located(
+                "np.average"
+            )
+        places = (1,) * (x.type.ndim - 1 - axis % x.type.ndim)
+        w = functions.reshape(w, (*w.type.shape, *places))
+    w = functions.broadcast_to(w, x.type.shape)
+    total = functions.sum(w, axis, keepdims=keepdims)
+    return functions.sum(x * w, axis, keepdims=keepdims) / total
+
+
+def _without_nan(name: str, empty: float) -> Callable[..., Any]:
+    """A fold of the numbers along axes; NaN where there are none, 0 for a sum."""
+
+    def folded(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+        if as_tensor(a).type.dtype.kind in "biu":
+            return getattr(functions, name)(a, axis, keepdims=keepdims)
+        number = functions.equal(a, a)
+        chosen = functions.where(number, a, empty)
+        fold = functions.sum if name == "mean" else getattr(functions, name)
+        y = fold(chosen, axis, keepdims=keepdims)
+        if name == "sum":
+            return y
+        count = functions.sum(number, axis, keepdims=keepdims)
+        y = y / count if name == "mean" else y
+        return functions.where(count == 0, math.nan, y)
+
+    return folded
+
+
+def _selected(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
+    for condition, choice in zip(condlist[::-1], choicelist[::-1], strict=True):
+        default = functions.where(condition, choice, default)
+    return default
+
+
+def _trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Any:
+    rows = functions.moveaxis(y, axis, -1)
+    steps = dx if x is None else functions.array_namespace().diff(x)
+    return functions.sum(steps * (rows[..., 1:] + rows[..., :-1]) * 0.5, -1)
+
+
 # What NumPy puts together otherwise than a public function of ours.
 OWN: dict[str, Callable[..., Any]] = {
+    "append": _appended,
+    "argwhere": lambda a: functions.array_namespace().stack(
+        functions.array_namespace().nonzero(a), -1
+    ),
     "around": _rounded,
+    "average": _average,
     "hstack": _in_columns,
+    "nanmax": _without_nan("max", -math.inf),
+    "nanmean": _without_nan("mean", 0.0),
+    "nanmin": _without_nan("min", math.inf),
+    "nansum": _without_nan("sum", 0.0),
     "percentile": _percentile,
+    "ptp": lambda a, axis=None, *, keepdims=False: (
+        functions.max(a, axis, keepdims=keepdims)
+        - functions.min(a, axis, keepdims=keepdims)
+    ),
     "round": _rounded,
+    "select": _selected,
+    "trapezoid": _trapezoid,
     "vstack": _in_rows,
 }
 

@@ -97,7 +97,8 @@ def check_gradient(
     seed: int = 0,
     strict: bool = True,
 ) -> GradientCheck:
-    """Hold the derivatives of `f(*inputs)` against differences of its values.
+    """Hold the derivatives of `f(*inputs)`, or of `f` of one array or tensor, against
+    differences of its values.
 
     Derivatives are by all inputs of floats, which are taken in float64, and by the
     `variables`, which stay of their type: in double precision they are known to 1e-6,
@@ -117,7 +118,8 @@ def check_gradient(
         raise ArgumentError(f"order is 1 or 2, not {order!r}")
     draws = np.random.default_rng(seed)
     with options(dtype="float64"), explicit_updates():
-        values, structure = trees.flatten(tuple(inputs))
+        alone = isinstance(inputs, (Operand, np.ndarray))
+        values, structure = trees.flatten((inputs,) if alone else tuple(inputs))
         arguments = [_argument(x) for x in values]
         result = as_tensor(f(*trees.unflatten(structure, arguments)))
         if not is_inexact(result.type.dtype):
