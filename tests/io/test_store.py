@@ -28,6 +28,23 @@ def test_a_network_comes_back(tmp_path: Path, ending: str) -> None:
         assert second.state_dict()[name].tobytes() == array.tobytes()
 
 
+def test_a_part_has_the_name_it_was_saved_by(tmp_path: Path) -> None:
+    a, b = net(), net()
+    first, second = td.optim.Adam(a), td.optim.Adam(b)
+    x = np.ones((2, 3), np.float32)
+    first.step(td.sum(a(x)))
+    td.save(tmp_path / "run.npz", {"net": a, "opt": first.state_dict(), "epoch": 3})
+    run = td.load(tmp_path / "run.npz")
+    b.load_state_dict(run["net"])
+    second.load_state_dict(run["opt"])
+    assert run["epoch"] == 3 and run["net"]["0"].keys() == {"weight", "bias"}
+    for model, optimizer in ((a, first), (b, second)):
+        optimizer.step(td.sum(model(x) ** 2))
+    assert a(x).tolist() == b(x).tolist()
+    with pytest.raises(KeyError, match="ne"):
+        run["ne"]
+
+
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_loading_copies_and_runs_nothing(
     tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch

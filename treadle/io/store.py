@@ -60,6 +60,19 @@ class Arrays(dict[str, Array]):
         self.axes = dict(axes or {})
         self.keys_left = Keys([], [])
 
+    def __missing__(self, name: str) -> Arrays:
+        """The part of this name: the arrays whose names follow it after a dot."""
+        start = f"{name}."
+        part = {k.removeprefix(start): k for k in self if k.startswith(start)}
+        if not part:
+            raise KeyError(name)
+        return Arrays(
+            {k: self[full] for k, full in part.items()},
+            self.metadata,
+            frozenset(k for k, full in part.items() if full in self.tables),
+            {k: self.axes[full] for k, full in part.items() if full in self.axes},
+        )
+
 
 def save(
     target: PathLike | BinaryIO,
