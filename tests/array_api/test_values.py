@@ -145,7 +145,9 @@ def test_differences_and_scans_with_their_beginning() -> None:
         with pytest.raises(td.AxisError, match="None"):
             scan(x, axis=None)
     assert td.searchsorted([3.0, 1.0], [2.0], sorter=[1, 0]).tolist() == [1]
-    assert float(td.var([1.0, 3.0], correction=0.5)) == pytest.approx(2 / 1.5)
+    for half in (0.5, np.float32(0.5)):
+        assert float(td.var([1.0, 3.0], correction=half)) == pytest.approx(2 / 1.5)
+    assert float(td.var([1.0, 3.0], correction=np.float32(1))) == 2.0
 
 
 def test_complete_bases() -> None:

@@ -85,7 +85,7 @@ def test_one_rule_tells_whole_numbers(value: Any) -> None:
         lambda: one.transpose(0, value),
         lambda: (
             td.var(one, correction=value).numpy()
-            if not isinstance(value, (bool, float, np.bool_))
+            if not isinstance(value, (bool, float, np.bool_, np.floating))
             else td.expand_dims(one, value)
         ),
     ]

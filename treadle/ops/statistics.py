@@ -152,8 +152,9 @@ def var(
     (1.0, 2.0)
     """
     node, axes = along(as_float(x), axis)
-    if isinstance(correction, float) and correction.is_integer():
-        correction = int(correction)
+    if isinstance(correction, (float, np.floating)):
+        correction = float(correction)
+        correction = int(correction) if correction.is_integer() else correction
     if not isinstance(correction, float):
         return Var(axes, keepdims, correction)(node)
     n = extent(node.type, axes)
