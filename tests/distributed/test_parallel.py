@@ -84,6 +84,7 @@ def test_sharded_states_come_to_the_bits_of_one_rank(count: int, bucket: int) ->
     # Each has its part; those of sparse parameters all have.
     assert sum(s["images"] for _, s in every) < 1.1 * whole["images"]
 
+
 COUNTED = """
 from tests.distributed.workloads import digest, trained
 makes = [

@@ -11,6 +11,7 @@ import pytest
 
 import treadle as td
 from tests.batch.nets import WORDS, Net, Tree, trees
+from tests.core.twins import needs_core
 from tests.engines.test_pool import failing_after
 from treadle.engines.native.execution.pool import Pool
 from treadle.graph import look
@@ -231,6 +232,7 @@ def test_labels_that_are_none_are_the_error_of_their_thread() -> None:
             np.testing.assert_array_equal(p.numpy(), x)
 
 
+@needs_core
 def test_an_update_that_fails_is_told_by_the_next_step(
     hits: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import treadle as td
+from tests.core.twins import needs_core
 from treadle.base.errors import ArgumentError
 from treadle.base.events import watchers
 
@@ -167,6 +168,7 @@ def test_a_trace_is_what_viewers_read(tmp_path: Path) -> None:
             assert a["ts"] + a["dur"] <= b["ts"] + 1e-3
 
 
+@needs_core
 def test_parts_of_a_step_tell_their_threads() -> None:
     x = td.ones((1 << 20,))
     with td.options(threads=2), td.profile() as p:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import treadle as td
+from tests.core.twins import needs_core
 from treadle.runtime import function as function_module
 
 SPACE = """
@@ -470,6 +471,7 @@ def test_a_module_that_changes_is_traced_anew(what: str) -> None:
     np.testing.assert_allclose(found, module(x).numpy())
 
 
+@needs_core
 def test_known_calls_are_what_calls_are() -> None:
     @td.function
     def f(pair: Any, k: int, y: Any) -> tuple[Any, Any]:
@@ -494,6 +496,7 @@ def test_known_calls_are_what_calls_are() -> None:
     assert made.metadata == {"where": "there"} and "test_signatures" in made.line
 
 
+@needs_core
 def test_a_named_tuple_of_numbers_has_a_plan() -> None:
     class Shape(NamedTuple):
         stride: int
@@ -519,6 +522,7 @@ def test_a_named_tuple_with_data_has_no_plan() -> None:
     assert found == [10.0, 14.0] and f.count == 1 and not f.plans
 
 
+@needs_core
 def test_items_of_variables_are_tensors_to_a_plan() -> None:
     table = td.param("table", init=np.arange(6.0, dtype="f4").reshape(3, 2))
     f = td.function(lambda x: x * 2.0)
