@@ -9,7 +9,7 @@ from typing import Any
 
 from treadle.autodiff.derivative import analyze, recorded
 from treadle.autodiff.gradient import graded, gradings, untrained
-from treadle.autodiff.live import endangered
+from treadle.autodiff.live import endangered, some_live
 from treadle.autodiff.reverse import seed_for
 from treadle.autodiff.targets import Trainable
 from treadle.base.collector import collector_paused
@@ -20,6 +20,7 @@ from treadle.graph.frame import top
 from treadle.graph.gradients import give_gradients
 from treadle.graph.leaves import as_tensor
 from treadle.graph.look import Look, Owned, assigned
+from treadle.graph.operators import functions
 from treadle.graph.serials import newest_serial
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import by_serial
@@ -191,6 +192,10 @@ class Optimizer(OptimizerState):
             del seen  # what it lists would count as asked for
             return self._stepped(node, only)
         note = seen and self._plans.note(*seen)
+        if note is None and node is not None and not some_live():
+            # Of a graph that comes once the rows do, and the rest is alike in all.
+            if functions.run_rows([node], (), True, 0):
+                return self._stepped(node, only)
         return self._step_anew(node, only, now, note, work=work)
 
     @collector_paused

@@ -22,31 +22,13 @@ from treadle.graph.serials import mark_run
 from treadle.graph.tensor import Tensor, node_at, site
 from treadle.graph.variable import Variable, variable_of
 from treadle.runtime.around import settings
-from treadle.runtime.plan_parts import Computed, Pulled, Rowed
+from treadle.runtime.plan_parts import Computed, Rowed, small_programs
 from treadle.runtime.sources import Slot, Source
 from treadle.runtime.steps import RunPlan
 
 CALLS = 8  # plans of calls of one body
 TRIES = 8  # to find one
 PLACE, MADE, VARIABLE, ARRAY = range(4)  # kinds of sources (core/run.cpp)
-
-
-def small_programs(parts: Sequence[Any]) -> list[Any]:
-    """The programs of all parts of a plan for the core; none if one is not small."""
-    if native is None or any(type(x) is Pulled and x.asked for x in parts):
-        return []
-    programs = []
-    for x in parts:
-        if isinstance(x, Computed):
-            program = x.program.small()
-        elif isinstance(x, Rowed):
-            program = x.rows.small
-        else:
-            program = x.rows.small_back(list(x.cotangents))
-        if program is None:
-            return []
-        programs.append(program)
-    return programs
 
 
 def at_once(plan: RunPlan, programs: Sequence[Any], nodes: int) -> Any:

@@ -22,6 +22,7 @@ from treadle.base.dtypes import is_inexact
 from treadle.base.locks import lock
 from treadle.base.types import Type
 from treadle.graph.leaves import Version
+from treadle.graph.numbers import number, number_of_type
 from treadle.graph.resident import Futures, soon
 from treadle.graph.serials import mark_run
 from treadle.graph.tensor import Tensor, leave
@@ -153,7 +154,15 @@ class Rows:
         leaves = forest.all.leaves.serials[forest.carried()]
         self.order += [(serial, False) for serial in leaves.tolist()]
         self.order = list(dict.fromkeys(self.order))
-        self.kind: int | None = None  # of plans that run them
+
+    @lazy
+    def kind(self) -> int:
+        """The number of what a graph that has read them can tell of them: all but
+        which rows read which."""
+        place: dict[int, int] = {}
+        order = [(place.setdefault(s, len(place)), sparse) for s, sparse in self.order]
+        types = tuple(map(number_of_type, self.exits.types))
+        return number((Rows, tuple(order), types, len(self.program.shared)))
 
     @property
     def as_argument(self) -> Any:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
 
 from treadle.autodiff.tape import GradientPart, Tape
 from treadle.base.options import modes
+from treadle.core import native
 from treadle.engines.base import CompiledProgram, Failed, are_below
 from treadle.engines.early import listener
 from treadle.graph.claim import Claim, InPlace
@@ -246,6 +247,11 @@ class Pulled:
             values.begun.append(futures)
             values.late |= dict.fromkeys([s for _, s in self.results], futures)
 
+    def of(self, look: Look) -> Pulled:
+        """The same of the rows of another graph, which ran before."""
+        rows = self.run_of(look).rows
+        return self if rows is self.rows else replace(self, rows=rows)
+
     def run_of(self, look: Look) -> RowsRun:
         """The run before this one that it is the gradient of."""
         assert self.place is not None
@@ -257,6 +263,24 @@ class Pulled:
 
 
 Part = Computed | Rowed | Pulled
+
+
+def small_programs(parts: Sequence[Any]) -> list[Any]:
+    """The programs of all parts of a plan for the core; none if one is not small."""
+    if native is None or any(type(x) is Pulled and x.asked for x in parts):
+        return []
+    programs = []
+    for x in parts:
+        if isinstance(x, Computed):
+            program = x.program.small()
+        elif isinstance(x, Rowed):
+            program = x.rows.small
+        else:
+            program = x.rows.small_back(list(x.cotangents))
+        if program is None:
+            return []
+        programs.append(program)
+    return programs
 
 
 class Change(NamedTuple):

@@ -9,9 +9,9 @@ from treadle.autodiff.tape import is_spent, spent_by
 from treadle.graph.leaves import cut_of
 from treadle.graph.op import Op
 from treadle.graph.variable import Variable
-from treadle.runtime.at_once import at_once, small_programs
+from treadle.runtime.at_once import at_once
 from treadle.runtime.moved import Moved, Together
-from treadle.runtime.plan_parts import Computed, Rowed
+from treadle.runtime.plan_parts import Computed, Rowed, small_programs
 from treadle.runtime.recording import RunRecording, foreseen
 from treadle.runtime.sources import Slot, Source
 from treadle.runtime.steps import RunPlan, Valued

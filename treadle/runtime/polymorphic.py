@@ -21,8 +21,8 @@ from treadle.core import native
 from treadle.graph.extents import LARGE, Open, family_of
 from treadle.graph.look import Look
 from treadle.graph.variable import Variable
-from treadle.runtime.at_once import at_once, small_programs
-from treadle.runtime.plan_parts import Computed
+from treadle.runtime.at_once import at_once
+from treadle.runtime.plan_parts import Computed, small_programs
 from treadle.runtime.steps import RunPlan
 
 FAMILIES = 64  # of one caller

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence, Set
 from functools import wraps
 from typing import Any, ParamSpec
@@ -28,7 +27,6 @@ from treadle.runtime.sources import Slot, Source, Stacked
 from treadle.runtime.steps import Noted
 
 _Told = ParamSpec("_Told")
-_kinds = itertools.count(1)  # of rows
 
 
 class _Unforeseen(Exception):
@@ -182,7 +180,6 @@ class RunRecording(Recorder):
                 self.below[slot] = part.source.type.shape[0]
                 ids.append((part.source.serial, slot))
         self._read(tape, reads.exits)
-        rows.kind = rows.kind or next(_kinds)
         rowed = Rowed(number, rows, leaves, shared, exits, ids, self._slot(None))
         if self.values:
             rowed.places, rowed.again = reads.map(self._place), again

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from treadle.autodiff.tape import cut_pulled, tape_of
 from treadle.base.caches import lazy
 from treadle.base.options import current, modes
+from treadle.core import native
 from treadle.engines.base import Failed, engine
 from treadle.engines.early import listener
 from treadle.graph.carried import Carried
@@ -21,7 +22,7 @@ from treadle.graph.tensor import Tensor, cut, leave, settle
 from treadle.runtime.forests import running_rows
 from treadle.runtime.history import keep_residual, note_residuals
 from treadle.runtime.moved import holding, let_go
-from treadle.runtime.plan_parts import Computed, Part, Pulled, Rowed
+from treadle.runtime.plan_parts import Computed, Part, Pulled, Rowed, small_programs
 from treadle.runtime.sources import Slot, Source, Values
 from treadle.runtime.written import outdated
 
@@ -119,13 +120,16 @@ class RunPlan:
             let_go(self.changed)
         nodes, others, updates = look.nodes, look.others, look.updates
         given, now = nodes, engine(around.options.engine)
+        small = self._through(look) if self.later else self.small
+        if small is None:
+            return None
         for part in self.later:
             more = part.run_of(look).kept
             given, others = [*given, *more], [*others, *[0] * len(more)]
         if self.open:
             now.derived([nodes[k] for k in self.open])
         frame = (top(), updates) if updates else ()
-        values = now.at_once(self.small, given, others, self.last, frame)
+        values = now.at_once(small, given, others, self.last, frame)
         if values is None:
             return None
         mark_run()
@@ -139,6 +143,15 @@ class RunPlan:
         made = Values(look, values) if self.outputs else None
         look.outputs = {n: made(x) for n, x in self.outputs} if made else {}
         return self.settled(nodes)
+
+    def _through(self, look: Look) -> Any:
+        """The same for the core with the ways back through the rows of this graph."""
+        known = {id(x): x.of(look) for x in self.later}
+        if all(x is known[id(x)] for x in self.later):
+            return self.small
+        parts = [known.get(id(x), x) for x in self.parts]
+        programs = small_programs(parts)
+        return native.plan_like(self.small, programs) if programs else None
 
     def settled(self, nodes: Sequence[Tensor]) -> list[Tensor]:
         """The nodes that keep their recipes, once the core has given all their values;
