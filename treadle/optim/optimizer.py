@@ -112,6 +112,7 @@ class Optimizer(OptimizerState):
         self.sparse_updates = sparse_updates
         self._traced = TracedUpdate()
         self._plans = Plans()
+        self._behind_rows = Plans()  # of steps whose rows have run
         self._since = gradings()
 
     @property
@@ -179,24 +180,28 @@ class Optimizer(OptimizerState):
         """
         return self._stepped(loss, {id(p) for p in parameters_of(params)})
 
-    def _stepped(self, loss: Any, only: set[int] | None) -> Any:
-        """A step of all or some parameters; only with a schedule its rates differ."""
+    def _stepped(
+        self, loss: Any, only: set[int] | None, plans: Plans | None = None
+    ) -> Any:
+        """A step of all or some parameters by some plans, those of whole graphs if none
+        are given; only with a schedule its rates differ."""
+        plans = plans or self._plans
         now = self._scheduled()
         rates = now.roots() if now else []
         node = None if loss is None else as_tensor(loss)
         work = self._accumulated(only) if node is None else []
-        seen = self._followed(node, only, rates, work)
+        seen = self._followed(node, only, rates, work, plans)
         if isinstance(seen, list):
             return None if node is None else Awaited(node.stored)
         if node is not None and rerolled([node], seen and seen[1]):
             del seen  # what it lists would count as asked for
-            return self._stepped(node, only)
-        note = seen and self._plans.note(*seen)
+            return self._stepped(node, only, plans)
+        note = seen and plans.note(*seen)
         if note is None and node is not None and not some_live():
-            # Of a graph that comes once the rows do, and the rest is alike in all.
+            # Rows of a graph that comes once come once; what reads them is as before.
             if functions.run_rows([node], (), True, 0):
-                return self._stepped(node, only)
-        return self._step_anew(node, only, now, note, work=work)
+                return self._stepped(node, only, self._behind_rows)
+        return self._step_anew(node, only, now, note, work=work, plans=plans)
 
     @collector_paused
     def _step_anew(
@@ -207,9 +212,10 @@ class Optimizer(OptimizerState):
         note: PlanRecording | None,
         more: Sequence[tuple[Variable, Any]] = (),
         work: Work | None = None,
+        plans: Plans | None = None,
     ) -> Any:
         """A step that follows no plan, and makes `more` changes at once; one is made of
-        it, if there is a `note`."""
+        it, if there is a `note`, and put among the `plans`."""
         with recording(note):
             now = now or self._now()
             roots, finite, changes, since, chosen = self._asked(loss, only, now, work)
@@ -226,7 +232,7 @@ class Optimizer(OptimizerState):
         watched = self.controls.raised(finite)
         del changes, finite, now  # what these alone hold would be asked for
         spent = roots if loss is None else roots[:1]
-        with self._plans.kept(note, chosen):
+        with (plans or self._plans).kept(note, chosen):
             run([*roots, *updates, *watched], spent=spent)
         release(spent, chosen)
         if watched and not watched[0].item():
@@ -346,7 +352,12 @@ class Optimizer(OptimizerState):
         return reads(work, not self.controls.gathers, self.sparse_updates)
 
     def _followed(
-        self, loss: Any, only: set[int] | None, rates: Sequence[Tensor], work: Work
+        self,
+        loss: Any,
+        only: set[int] | None,
+        rates: Sequence[Tensor],
+        work: Work,
+        plans: Plans,
     ) -> list[Tensor] | tuple[Any, Look, Owned] | None:
         """A step that looks like one before, by its graph, that of its `rates`, and all
         else that decides what it does; without one how it looks, None where that cannot
@@ -371,7 +382,7 @@ class Optimizer(OptimizerState):
         chosen = None if only is None else frozenset(only)
         of = tuple([id(p) for _, p, _ in work]) if work else ()
         rest = chosen, of, counts, decided.sign, around
-        found = self._plans.follow(rest, asked, mine, not work, pending, rates, True)
+        found = plans.follow(rest, asked, mine, not work, pending, rates, True)
         return (*found, mine) if isinstance(found, tuple) else found
 
     def _changes(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Callable, Container, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -54,6 +55,15 @@ DECLINED = 256  # graphs that do not pay, which are known again
 SAME = 8  # of them that have as many nodes
 ALIKE = 2  # nodes of a kind there have to be at a depth, on average
 _plans = Plans()  # of the rows of what is derived before it is asked for
+
+
+class _Latest(threading.local):
+    """The root, by serial, below which this thread last found no loop written out."""
+
+    plain = -1
+
+
+_latest = _Latest()
 
 
 def irregular(table: Columns, once: bool) -> bool:
@@ -147,7 +157,8 @@ def _run_as_rows(
             return True
         del table  # what it lists would count as asked for
         return _run_as_rows(roots, asked, once)
-    if recorder() is None and reroll(roots, table=table):
+    looked = len(roots) == 1 and _latest.plain == roots[0].serial
+    if recorder() is None and not looked and reroll(roots, table=table):
         del table  # what it lists would count as asked for
         return _run_as_rows(roots, asked, once)
     return _run_if_it_pays(roots, table, asked, once, seen)
@@ -228,7 +239,9 @@ def rerolled(
         return False
     if few or not _may_be_rows():
         return False
-    return reroll(roots, listed=seen is not None, stacks=stacks)
+    some = reroll(roots, listed=seen is not None, stacks=stacks)
+    _latest.plain = -1 if some or len(roots) != 1 else roots[0].serial
+    return some
 
 
 def _may_be_rows() -> bool:
