@@ -20,7 +20,7 @@ struct Known {
   PyObject *number = nullptr, *number_of = nullptr;  // of a type, of an op
   Slot op_number, type_number, committed, frozen, trainable;
   PyObject *of, *results, *nested, *late, *carried, *closed, *program;  // names
-  PyObject *tape, *kind, *references, *read, *traits, *differentiable;
+  PyObject *tape, *kind, *read, *traits, *differentiable;
 };
 Known known;
 
@@ -48,7 +48,6 @@ PyObject* bind_look(PyObject*, PyObject* args) {
   k.program = PyUnicode_InternFromString("program");
   k.tape = PyUnicode_InternFromString("tape");
   k.kind = PyUnicode_InternFromString("kind");
-  k.references = PyUnicode_InternFromString("references");
   k.read = PyUnicode_InternFromString("read");
   k.traits = PyUnicode_InternFromString("traits");
   k.differentiable = PyUnicode_InternFromString("differentiable");
@@ -350,31 +349,22 @@ class Looker {
     if (!tape) return Result::failed;
     if (tape.get() == Py_None) return Result::otherwise;
     Ref kind(PyObject_GetAttr(tape.get(), known.kind));
-    Ref rows(PyObject_GetAttr(tape.get(), known.references));
     Ref read(PyObject_GetAttr(tape.get(), known.read));
-    if (!kind || !rows || !read) return Result::failed;
+    if (!kind || !read) return Result::failed;
     if (kind.get() == Py_None) return Result::otherwise;
-    if (!PyList_Check(rows.get()) || !PyList_Check(read.get()) || !are_nodes(read.get()))
+    if (!PyList_Check(read.get()) || !are_nodes(read.get()))
       return PyErr_BadArgument(), Result::failed;
     put(open, known.op_number, op);
-    const int64_t place = place_of(x, rows.get());
-    if (place < 0) return Result::failed;
-    words.push_back(place);
+    put(value, known.type_number, nodes.type.of(x));
+    const auto run = std::find(runs_.begin(), runs_.end(), tape.get());
+    words.push_back(run - runs_.begin());
+    if (run == runs_.end()) runs_.push_back(tape.get());
     for (Py_ssize_t j = 0; j < PyList_GET_SIZE(read.get()); j++) {
       words.push_back(w.nodes.of(PyList_GET_ITEM(read.get(), j)));
       if (w.nodes.size() > others.size()) others.push_back(0);
     }
     through_rows_ = true;
     return Result::looked;
-  }
-
-  // The place of a node in a list of weak references; -1 where Python raised.
-  static int64_t place_of(PyObject* x, PyObject* references) {
-    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(references); k++) {
-      Ref told(PyObject_CallNoArgs(PyList_GET_ITEM(references, k)));
-      if (!told || told.get() == x) return told ? k : -1;
-    }
-    return PyErr_BadArgument(), -1;
   }
 
   // A node with a value.
@@ -458,6 +448,7 @@ class Looker {
 
   PyObject* own_;
   bool whole_, derived_, through_rows_ = false, by_data_ = false;
+  std::vector<PyObject*> runs_;  // the tapes of rows that it goes on behind
   int64_t floor_, parts_, ends_, oldest_ = std::numeric_limits<int64_t>::max();
 };
 

@@ -232,7 +232,8 @@ class _Seen:
     inside, the words of the key, and when nodes were made.
 
     `lost` are leaves that are no constants for a derivative, `followed` what reads
-    others; `ran` tells of rows that have run, `rows` of some it goes on behind.
+    others; `ran` tells of rows that have run, `rows` of some it goes on behind, of
+    which `runs` numbers the tapes.
     """
 
     nodes: list[Tensor]
@@ -241,6 +242,7 @@ class _Seen:
     words: list[int] = field(default_factory=list)
     ages: list[tuple[int, int]] = field(default_factory=list)
     lost: set[int] = field(default_factory=set)
+    runs: dict[int, int] = field(default_factory=dict)
     followed: list[int] = field(default_factory=list)
     ran: bool = False
     rows: bool = False
@@ -270,7 +272,9 @@ class _Seen:
     def go_on_behind(self, row: Tensor, k: int) -> None:
         """Follow what the run of a row of some kind has read."""
         tape: Any = row.op.tape  # type: ignore[attr-defined]
-        self.words += [number_of(row.op) * CODES + OPEN, tape.place(row)]
+        run = self.runs.setdefault(tape.number, len(self.runs))
+        self.words += [number_of(row.op) * CODES + OPEN]
+        self.words += [number_of_type(row.type) * CODES + VALUE, run]
         self.ages.append((row.serial, k))
         self.rows = True
         self.words += [self.of(x) for x in tape.read]

@@ -22,7 +22,7 @@ from treadle.base.dtypes import is_inexact
 from treadle.base.locks import lock
 from treadle.base.types import Type
 from treadle.graph.leaves import Version
-from treadle.graph.numbers import number, number_of_type
+from treadle.graph.numbers import number
 from treadle.graph.resident import Futures, soon
 from treadle.graph.serials import mark_run
 from treadle.graph.tensor import Tensor, leave
@@ -157,12 +157,11 @@ class Rows:
 
     @lazy
     def kind(self) -> int:
-        """The number of what a graph that has read them can tell of them: all but
-        which rows read which."""
+        """The number of all that a gradient through them hangs on, but for which rows
+        there are: where the parts of it belong."""
         place: dict[int, int] = {}
         order = [(place.setdefault(s, len(place)), sparse) for s, sparse in self.order]
-        types = tuple(map(number_of_type, self.exits.types))
-        return number((Rows, tuple(order), types, len(self.program.shared)))
+        return number((Rows, tuple(order), len(self.program.shared)))
 
     @property
     def as_argument(self) -> Any:

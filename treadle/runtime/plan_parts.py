@@ -9,7 +9,7 @@ from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from treadle.autodiff.tape import GradientPart, Tape
+from treadle.autodiff.tape import GradientPart, Tape, TapeGradient
 from treadle.base.options import modes
 from treadle.core import native
 from treadle.engines.base import CompiledProgram, Failed, are_below
@@ -220,10 +220,11 @@ def _taped(
 @dataclass
 class Pulled:
     """The gradient of a forest of this run, which is let go of then if this is its
-    `last` use, or of the one that the TapeGradient at a `place` is of."""
+    `last` use; or of one that ran before, `behind` its TapeGradient, by place, or the
+    rows that cotangents are of or are `asked` for, whose numbers graphs differ in."""
 
     number: int | None
-    place: int | None
+    behind: list[int]
     rows: Rows
     cotangents: dict[int, Source]
     asked: tuple[int, ...]
@@ -231,12 +232,16 @@ class Pulled:
     last: bool = True
 
     def run(self, values: Values) -> None:
-        if self.number is not None:
-            rows_run = values.rows[self.number]
-            if self.last:
-                del values.rows[self.number]
-        else:
-            rows_run = self.run_of(values.look)
+        if self.number is None:
+            self.of(values.look).pull(values, self.run_of(values.look))
+            return
+        rows_run = values.rows[self.number]
+        if self.last:
+            del values.rows[self.number]
+        self.pull(values, rows_run)
+
+    def pull(self, values: Values, rows_run: RowsRun) -> None:
+        """Go backward through a run of these rows."""
         as_argument = self.rows.as_argument
         cotangents = {
             k: values(x, True, as_argument) for k, x in self.cotangents.items()
@@ -249,13 +254,22 @@ class Pulled:
 
     def of(self, look: Look) -> Pulled:
         """The same of the rows of another graph, which ran before."""
+        nodes = [look.nodes[k] for k in self.behind]
+        op: Any = nodes[0].op
         rows = self.run_of(look).rows
-        return self if rows is self.rows else replace(self, rows=rows)
+        if isinstance(op, TapeGradient):
+            numbers = (*op.places, *op.asked)
+        else:
+            numbers = tuple(map(op.tape.place, nodes))
+        count = len(self.cotangents)
+        if rows is self.rows and numbers == (*self.cotangents, *self.asked):
+            return self
+        pairs = zip(numbers, self.cotangents.values(), strict=False)
+        return replace(self, rows=rows, cotangents=dict(pairs), asked=numbers[count:])
 
     def run_of(self, look: Look) -> RowsRun:
         """The run before this one that it is the gradient of."""
-        assert self.place is not None
-        op: Any = look.nodes[self.place].op
+        op: Any = look.nodes[self.behind[0]].op
         if op.tape.run is None:  # the long way tells what became of it
             raise Failed
         run: RowsRun = op.tape.run

@@ -198,16 +198,20 @@ class RunRecording(Recorder):
         cotangents = {k: self._source(x) for k, x in pairs}
         slots = [(k, self._slot(node.serial)) for k, node in results]
         number = self.tapes.get(op.tape.number)  # None: of a run before this one
-        place = None
-        if number is None:
-            place = self.ran.get(op.tape.number)
-            place = self._place(pull) if place is None else place
+        behind = list[int]()
+        if number is None and pull.serial in self.place:
+            behind = [self._place(pull)]
+        elif number is None:
+            rows = map(op.tape.row, (*op.places, *op.asked))
+            behind = [-1 if x is None else self._place(x) for x in rows]
+            if -1 in behind:
+                raise _Unforeseen
         self.pulls |= {node.serial for _, node in results if node.serial in self.place}
         for part in self.parts:
             if isinstance(part, Pulled) and part.number == number:
                 part.last = False
         rest = op.tape.run.rows, cotangents, op.asked, slots, not self.values
-        self.parts.append(Pulled(number, place, *rest))
+        self.parts.append(Pulled(number, behind, *rest))
 
     @foreseen
     def stood_for(self, nodes: Sequence[Tensor], results: Sequence[Tensor]) -> None:
