@@ -305,6 +305,17 @@ def test_held_and_read_inside_a_cell() -> None:
     agree(both(run))
 
 
+def test_a_cell_that_is_no_row_begins_with_a_join() -> None:
+    net = Net(False)
+
+    def run() -> list[Any]:
+        logits = net.encode((0, ((1, (2, (3, 4))), 5)))[0] @ net.top
+        gradients = td.grad(F.cross_entropy(logits, 1), net.parameters, unused="zero")
+        return [g.numpy() for g in gradients]
+
+    agree(both(run))
+
+
 @pytest.mark.parametrize("once", [True, False])
 def test_what_is_held_is_derived_by_after_the_value_was_read(once: bool) -> None:
     """All that reads it counts, also what would be in its cell."""

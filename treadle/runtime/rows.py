@@ -334,6 +334,7 @@ def _exits(forest: Forest, roots: Sequence[Tensor], held: Numbers) -> Exits:
     for k in (*forest.all.outside.tolist(), *forest.alone().tolist()):
         node, read = walk.nodes[k], walk.read(k)
         whole = len(read) >= JOINED and _joins(node.op) and walk.alike(read)
+        whole = whole and forest.all.reads(node, read)
         if whole:
             places, rows = forest.places(read)
             whole = bool(rows.all())
