@@ -333,7 +333,8 @@ class Looker {
       PyObject* target = PyTuple_GET_ITEM(inputs, j);
       const int64_t serial = number(nodes.serial.of(target));
       oldest_ = std::min(oldest_, serial);
-      by_data_ |= Py_TYPE(nodes.op.of(target)) != known.version;
+      const auto* leaf = Py_TYPE(nodes.op.of(target));
+      by_data_ |= leaf != known.version && leaf != known.row;
       if (nodes.op.of(target) == known.constant || nodes.mark.of(target) == part)
         oldest_data = std::min(oldest_data, serial);
     }

@@ -212,7 +212,10 @@ def _read(roots: list[Tensor], asked: int, updates: int, owned: Owned, derived: 
     node = None  # type: ignore[assignment]
     lower = limits.lower(derivatives, newest)
     # By what the run of rows took for data a derivative does not go through its tape.
-    by_data = any(type(x.op) is not Version for x in targets_of(derivatives))
+    by_data = any(
+        type(x.op) is not Version and not hasattr(x.op, "tape")
+        for x in targets_of(derivatives)
+    )
     derivatives.clear()  # what is listed would count
     if lower is not None:
         return lower
