@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from treadle.autodiff.dependence import behind
-from treadle.autodiff.live import endangered, with_late
+from treadle.autodiff.live import endangered, some_live, with_late
 from treadle.autodiff.tape import Tape, tape_of
 from treadle.base import trees
 from treadle.base.collector import collector_paused
 from treadle.base.errors import RunError
-from treadle.base.options import current
+from treadle.base.options import current, modes
 from treadle.base.types import TupleType
 from treadle.graph.carried import Carried
 from treadle.graph.frame import top
@@ -49,6 +49,7 @@ __all__ = ["evaluate"]
 
 # Of values. Who has Variables assigned has plans of its own, which hold these.
 _plans = Plans()
+_behind_rows = Plans()  # of values whose rows have run
 
 
 def run(
@@ -95,6 +96,10 @@ def run(
     if seen is None:
         return _run_anew(roots, feeds, spent, cuts)
     note = plans.note(key, seen, ownership, cuts)
+    if note is None and plans is _plans and not some_live():
+        # Rows of a graph that comes once come once; what reads them is as before.
+        if functions.run_rows(roots, (), bool(modes.get().no_grad)):
+            return run(roots, cuts=cuts, plans=_behind_rows)
     with plans.kept(note):
         return _run_anew(roots, feeds, spent, cuts)
 
