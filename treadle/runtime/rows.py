@@ -58,9 +58,10 @@ _plans = Plans()  # of the rows of what is derived before it is asked for
 
 
 class _Latest(threading.local):
-    """The root, by serial, below which this thread last found no loop written out."""
+    """The root, by serial, below which this thread last found no loop written out, as
+    there was no plan for it."""
 
-    plain = -1
+    root = -1
 
 
 _latest = _Latest()
@@ -143,7 +144,8 @@ def _behind_values(roots: Sequence[Tensor], floor: int) -> tuple[Columns, bool]:
 def _run_as_rows(
     roots: Sequence[Tensor], asked: Container[int], once: bool, floor: int = NEWEST
 ) -> bool:
-    seen = _seen(roots, asked, once)
+    looked = len(roots) == 1 and _latest.root == roots[0].serial
+    seen = None if looked else _seen(roots, asked, once)
     known = seen is not None and _plans.find(*seen) is not None
     if known and floor < NEWEST:
         known = not _behind_values(roots, floor)[1]
@@ -157,7 +159,6 @@ def _run_as_rows(
             return True
         del table  # what it lists would count as asked for
         return _run_as_rows(roots, asked, once)
-    looked = len(roots) == 1 and _latest.plain == roots[0].serial
     if recorder() is None and not looked and reroll(roots, table=table):
         del table  # what it lists would count as asked for
         return _run_as_rows(roots, asked, once)
@@ -240,7 +241,7 @@ def rerolled(
     if few or not _may_be_rows():
         return False
     some = reroll(roots, listed=seen is not None, stacks=stacks)
-    _latest.plain = -1 if some or len(roots) != 1 else roots[0].serial
+    _latest.root = -1 if some or len(roots) != 1 else roots[0].serial
     return some
 
 
