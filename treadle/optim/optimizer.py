@@ -198,10 +198,18 @@ class Optimizer(OptimizerState):
             return self._stepped(node, only, plans)
         note = seen and plans.note(*seen)
         if note is None and node is not None and not some_live():
-            # Rows of a graph that comes once come once; what reads them is as before.
-            if functions.run_rows([node], (), True, 0):
-                return self._stepped(node, only, self._behind_rows)
+            done = self._behind(node, only)
+            if done is not None:
+                return done
         return self._step_anew(node, only, now, note, work=work, plans=plans)
+
+    @collector_paused
+    def _behind(self, loss: Tensor, only: set[int] | None) -> Any:
+        """A step whose rows run first, as they come once with a graph that does, where
+        what reads them looks as before; None where nothing can run as rows."""
+        if not functions.run_rows([loss], (), True, 0):
+            return None
+        return self._stepped(loss, only, self._behind_rows)
 
     @collector_paused
     def _step_anew(

@@ -97,11 +97,20 @@ def run(
         return _run_anew(roots, feeds, spent, cuts)
     note = plans.note(key, seen, ownership, cuts)
     if note is None and plans is _plans and not some_live():
-        # Rows of a graph that comes once come once; what reads them is as before.
-        if functions.run_rows(roots, (), bool(modes.get().no_grad)):
-            return run(roots, cuts=cuts, plans=_behind_rows)
+        done = _behind(roots, cuts)
+        if done is not None:
+            return done
     with plans.kept(note):
         return _run_anew(roots, feeds, spent, cuts)
+
+
+@collector_paused
+def _behind(roots: Sequence[Tensor], cuts: bool) -> list[Tensor] | None:
+    """A run whose rows run first, as they come once with a graph that does, where what
+    reads them looks as before; None where nothing can run as rows."""
+    if not functions.run_rows(roots, (), bool(modes.get().no_grad)):
+        return None
+    return run(roots, cuts=cuts, plans=_behind_rows)
 
 
 def _plans_of(update: Tensor) -> Plans:

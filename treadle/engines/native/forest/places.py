@@ -182,6 +182,8 @@ def _matrices_of(places: Spots) -> Where:
     if len(places) == 1:
         return [(int(places[0, 0]), int(places[0, 1]), slice(None))]
     codes = places[:, 0] * (int(places[:, 1].max()) + 1) + places[:, 1]
+    if (codes == codes[0]).all():
+        return [(int(places[0, 0]), int(places[0, 1]), slice(None))]
     matrices = []
     for code in np.unique(codes):
         (mine,) = np.nonzero(codes == code)
