@@ -11,8 +11,8 @@ from treadle.base.arrays import Marks
 from treadle.base.caches import lazy
 from treadle.batch.signature import apart
 from treadle.batch.walk import Walk
-from treadle.graph.body import sign_of
 from treadle.graph.leaves import Version
+from treadle.graph.numbers import number_of
 from treadle.ops.call import Call
 from treadle.ops.families import Movement, Output
 
@@ -30,7 +30,7 @@ class Ops:
         for op in self.ops:
             kind = self._kind(op)
             kinds.append(kind)
-            sign = ("call", op.body.number) if kind == CALL else sign_of(op)
+            sign = ("call", op.body.number) if kind == CALL else number_of(op)
             signs.append(codes.setdefault(sign, len(codes)))
             places.append(op.position if kind == OUTPUT else 0)
         self.kind = np.array(kinds, np.int64)[self.which]

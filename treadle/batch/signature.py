@@ -177,11 +177,20 @@ def _stopped(body: Body) -> Body:
 
 def has_loops(body: Body) -> bool:
     """True if a body branches or loops, which is done by programs within programs."""
-    for x in body.nodes:
-        inner = type(x.op) is Call and has_loops(x.op.body)
-        if inner or isinstance(x.op, (Cond, Scan, While)):
-            return True
-    return False
+    known: bool | None = body.memo.get("loops")
+    if known is None:
+        inner = [x.op.body for x in body.nodes if type(x.op) is Call]
+        loops = [x for x in body.nodes if isinstance(x.op, (Cond, Scan, While))]
+        known = body.memo["loops"] = bool(loops) or any(map(has_loops, inner))
+    return known
+
+
+def ops_of(body: Body) -> int:
+    """The number of ops of a body."""
+    known: int | None = body.memo.get("ops")
+    if known is None:
+        known = body.memo["ops"] = sum(bool(x.inputs) for x in body.nodes)
+    return known
 
 
 def _works(body: Body, has_rows: tuple[bool, ...]) -> bool:

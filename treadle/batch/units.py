@@ -18,7 +18,7 @@ from treadle.batch.columns import classes, grouped, split
 from treadle.batch.equal import equals
 from treadle.batch.kinds import CALL, MOVE, OUTPUT, PLAIN, VIEW, WIDE, Ops
 from treadle.batch.shared import Shared
-from treadle.batch.signature import Signature, shared_of
+from treadle.batch.signature import Signature, ops_of, shared_of
 from treadle.batch.spelled import join_spelled
 from treadle.batch.views import (
     Inside,
@@ -100,10 +100,7 @@ class Units:
     @property
     def work(self) -> int:
         """How many ops are done: each of a body is, for each of its units."""
-        return sum(
-            len(kind.units) * sum(bool(x.inputs) for x in kind.signature.body.nodes)
-            for kind in self.kinds
-        )
+        return sum(len(x.units) * ops_of(x.signature.body) for x in self.kinds)
 
     @property
     def size(self) -> float:

@@ -60,9 +60,12 @@ class Placed:
     ) -> None:
         """The part for each group; `firsts` has where its first results lie."""
         self.needs = ()
-        places = self.starts + groups.starts[:, None] * self.shifts
-        if firsts:
-            places = np.concatenate([np.stack(firsts, 1), places], 1)
+        more = len(firsts)
+        places = np.empty((len(groups.starts), more + len(self.starts)), np.int64)
+        for k, first in enumerate(firsts):
+            places[:, k] = first
+        np.multiply.outer(groups.starts, self.shifts, out=places[:, more:])
+        places[:, more:] += self.starts
         for like, numbers, k in self.rows.alike(groups.counts):
             self._ask(like.needs)
             of_groups = places[k], groups.counts[k], self.sizes

@@ -139,6 +139,10 @@ class Places:
     def address(self, number: int, source: Source) -> tuple[int, int]:
         """The address of row 0 of a source, and the distance of its rows: 0 if rows
         share it."""
+        key = number, source
+        values = self.values
+        if key in values.offsets:
+            return values.base + values.offsets[key], values.types[key].nbytes
         kind, k = source
         serials = self.forest.instances[number].signature.serials
         if kind == "input" and k in serials:
