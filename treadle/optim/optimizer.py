@@ -23,21 +23,11 @@ from treadle.graph.look import Look, Owned, assigned
 from treadle.graph.operators import functions
 from treadle.graph.serials import newest_serial
 from treadle.graph.tensor import Tensor
-from treadle.graph.traversal import by_serial
 from treadle.graph.variable import Variable
 from treadle.ops.create import zeros
 from treadle.optim.controls import Controls, LossScale, kept_where
 from treadle.optim.gradients import NormAverage, prepare
-from treadle.optim.groups import (
-    GroupMaker,
-    Now,
-    Rate,
-    Rule,
-    Work,
-    named,
-    parameters_of,
-    reads,
-)
+from treadle.optim.groups import GroupMaker, Now, Rate, Rule, Work, named, parameters_of
 from treadle.optim.state import OptimizerState, in_order
 from treadle.optim.transform import Transform, identity, moving
 from treadle.optim.update import TracedUpdate, changed, next_value, release
@@ -48,6 +38,8 @@ from treadle.runtime.planning import PlanRecording
 from treadle.runtime.recorder import recording
 from treadle.runtime.rows import rerolled
 from treadle.runtime.store import Changes, each_once, store, updates_of
+
+Only = set[int] | None  # the parameters that a step may change, by their ids
 
 
 class Optimizer(OptimizerState):
@@ -180,50 +172,42 @@ class Optimizer(OptimizerState):
         """
         return self._stepped(loss, {id(p) for p in parameters_of(params)})
 
-    def _stepped(
-        self, loss: Any, only: set[int] | None, plans: Plans | None = None
-    ) -> Any:
-        """A step of all or some parameters by some plans, those of whole graphs if none
-        are given; only with a schedule its rates differ."""
-        plans = plans or self._plans
-        now = self._scheduled()
-        rates = now.roots() if now else []
+    def _stepped(self, loss: Any, only: Only, behind: bool = False) -> Any:
+        """A step of all or some parameters; what is left of it `behind` its rows."""
+        now, plans = self._scheduled(), self._behind_rows if behind else self._plans
         node = None if loss is None else as_tensor(loss)
         work = self._accumulated(only) if node is None else []
-        seen = self._followed(node, only, rates, work, plans)
+        seen = self._followed(node, only, now, work, plans)
         if isinstance(seen, list):
             return None if node is None else Awaited(node.stored)
         if node is not None and rerolled([node], seen and seen[1]):
             del seen  # what it lists would count as asked for
-            return self._stepped(node, only, plans)
+            return self._stepped(node, only, behind)
         note = seen and plans.note(*seen)
-        if note is None and node is not None and not some_live():
-            done = self._behind(node, only)
-            if done is not None:
-                return done
-        return self._step_anew(node, only, now, note, work=work, plans=plans)
+        first = note is None and node is not None and not some_live()
+        if first and (done := self._rows_first(node, only)) is not None:
+            return done
+        return self._step_anew(node, only, now, note, work=work)
 
     @collector_paused
-    def _behind(self, loss: Tensor, only: set[int] | None) -> Any:
-        """A step whose rows run first, as they come once with a graph that does, where
-        what reads them looks as before; None where nothing can run as rows."""
-        if not functions.run_rows([loss], (), True, 0):
-            return None
-        return self._stepped(loss, only, self._behind_rows)
+    def _rows_first(self, loss: Any, only: Only) -> Any:
+        """A step of a graph that comes once, whose rows do, while what reads them looks
+        as before; None where there are no rows."""
+        some = functions.run_rows([loss], (), True, 0)
+        return self._stepped(loss, only, behind=True) if some else None
 
     @collector_paused
     def _step_anew(
         self,
         loss: Any,
-        only: set[int] | None,
+        only: Only,
         now: Now | None,
         note: PlanRecording | None,
         more: Sequence[tuple[Variable, Any]] = (),
         work: Work | None = None,
-        plans: Plans | None = None,
     ) -> Any:
         """A step that follows no plan, and makes `more` changes at once; one is made of
-        it, if there is a `note`, and put among the `plans`."""
+        it, if there is a `note`."""
         with recording(note):
             now = now or self._now()
             roots, finite, changes, since, chosen = self._asked(loss, only, now, work)
@@ -240,7 +224,7 @@ class Optimizer(OptimizerState):
         watched = self.controls.raised(finite)
         del changes, finite, now  # what these alone hold would be asked for
         spent = roots if loss is None else roots[:1]
-        with (plans or self._plans).kept(note, chosen):
+        with (note.plans if note else self._plans).kept(note, chosen):
             run([*roots, *updates, *watched], spent=spent)
         release(spent, chosen)
         if watched and not watched[0].item():
@@ -306,7 +290,7 @@ class Optimizer(OptimizerState):
         return graded(self._since) if self._decisions().rest else []
 
     def _asked(
-        self, loss: Any, only: set[int] | None, now: Now, work: Work | None = None
+        self, loss: Any, only: Only, now: Now, work: Work | None = None
     ) -> tuple[list[Tensor], Tensor | None, Changes, int, set[int]]:
         """The roots of a step, what `_changes` gives, and the ids of what changes;
         `work` has the gradients where they are known."""
@@ -316,10 +300,9 @@ class Optimizer(OptimizerState):
             roots = [*{x.serial: x for x in chain(roots, *self._read(work))}.values()]
         else:
             work = self._derived(roots[0], only)
-        chosen = {id(p) for _, p, _ in work}
-        return roots, *self._changes(work, now), chosen
+        return roots, *self._changes(work, now), {id(p) for _, p, _ in work}
 
-    def _derived(self, loss: Tensor, only: set[int] | None) -> Work:
+    def _derived(self, loss: Tensor, only: Only) -> Work:
         (whole,), below = analyze([loss], Trainable(named(self.groups, only)), True)
         read = below.trainable()
         known = {id(v) for v in read if only is None or id(v) in only}
@@ -338,7 +321,7 @@ class Optimizer(OptimizerState):
             raise error.located("step", repr(loss.type), loss.line)
         return [(*pairs[k], gradients[k]) for k in sorted(gradients)]
 
-    def _accumulated(self, only: set[int] | None) -> Work:
+    def _accumulated(self, only: Only) -> Work:
         known = self._graded()
         work = [
             (group, p, gradient)
@@ -357,40 +340,34 @@ class Optimizer(OptimizerState):
 
     def _read(self, work: Work) -> list[tuple[Tensor, ...]]:
         """The nodes that a step reads of each gradient."""
-        return reads(work, not self.controls.gathers, self.sparse_updates)
+        sums, wanted = self.controls.gathers, self.sparse_updates
+        return [(g,) if sums else group.read(p, g, wanted) for group, p, g in work]
 
     def _followed(
-        self,
-        loss: Any,
-        only: set[int] | None,
-        rates: Sequence[Tensor],
-        work: Work,
-        plans: Plans,
+        self, loss: Any, only: Only, now: Now | None, work: Work, plans: Plans
     ) -> list[Tensor] | tuple[Any, Look, Owned] | None:
-        """A step that looks like one before, by its graph, that of its `rates`, and all
+        """A step that looks like one before, by its graph, that of its rates, and all
         else that decides what it does; without one how it looks, None where that cannot
-        be told. `work` has the gradients where they are not to be derived of the loss.
-        """
-        around, decided = settings(), self._decisions()
-        if decided.sign is None or around is None:
+        be told. `work` has the gradients that are not derived of the loss."""
+        around, (*_, sign, mine) = settings(), self._decisions()
+        frozen = any(p.frozen is not None for _, p, _ in work)
+        if sign is None or around is None or frozen:
             return None
-        asked, read = [] if loss is None else [loss], self._read(work) if work else []
+        read, derived = self._read(work) if work else [], loss is not None and not work
+        asked = [*([] if loss is None else [loss]), *chain(*read)]
         # Of nodes that are read, in this order.
         counts: tuple[int, ...] = loss is not None, *map(len, read)
-        asked += chain.from_iterable(read)
         asked += endangered(asked)
-        if len(asked) > 1 and len(set(map(by_serial, asked))) < len(asked):
+        if len(asked) > 1 and len({x.serial for x in asked}) < len(asked):
             number = {x.serial: k for k, x in enumerate(asked)}
             counts += tuple([number[x.serial] for x in chain(*read)])
             asked = [*{x.serial: x for x in asked}.values()]
-        if [p for _, p, _ in work if p.frozen is not None]:
-            return None
-        pending, mine = top().pending, decided.owned
+        pending = top().pending
         mine = {**assigned(pending), **mine} if pending else mine
         chosen = None if only is None else frozenset(only)
-        of = tuple([id(p) for _, p, _ in work]) if work else ()
-        rest = chosen, of, counts, decided.sign, around
-        found = plans.follow(rest, asked, mine, not work, pending, rates, True)
+        rest = chosen, tuple([id(p) for _, p, _ in work]), counts, sign, around
+        rates = now.roots() if now else []
+        found = plans.follow(rest, asked, mine, derived, pending, rates, True)
         return (*found, mine) if isinstance(found, tuple) else found
 
     def _changes(
