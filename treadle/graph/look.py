@@ -212,17 +212,14 @@ def _read(roots: list[Tensor], asked: int, updates: int, owned: Owned, derived: 
     node = None  # type: ignore[assignment]
     lower = limits.lower(derivatives, newest)
     # By what the run of rows took for data a derivative does not go through its tape.
-    by_data = any(
-        type(x.op) is not Version and not hasattr(x.op, "tape")
-        for x in targets_of(derivatives)
-    )
+    data = {type(x.op) for x in targets_of(derivatives) if not hasattr(x.op, "tape")}
     derivatives.clear()  # what is listed would count
     if lower is not None:
         return lower
     if seen.lost and not seen.ends_before(len(roots)):
         return None
     late = seen.ran and seen.computes_late()
-    if refused or changes != updates or late or (seen.rows and by_data):
+    if refused or changes != updates or late or (seen.runs and data - {Version}):
         return None
     counts = asked, len(roots) - updates - asked, updates
     order = [k for _, k in sorted(seen.ages)]
@@ -235,8 +232,7 @@ class _Seen:
     inside, the words of the key, and when nodes were made.
 
     `lost` are leaves that are no constants for a derivative, `followed` what reads
-    others; `ran` tells of rows that have run, `rows` of some it goes on behind, of
-    which `runs` numbers the tapes.
+    others; `ran` tells of rows that have run, `runs` numbers tapes it goes on behind.
     """
 
     nodes: list[Tensor]
@@ -248,7 +244,6 @@ class _Seen:
     runs: dict[int, int] = field(default_factory=dict)
     followed: list[int] = field(default_factory=list)
     ran: bool = False
-    rows: bool = False
 
     def __post_init__(self) -> None:
         self.uses = [1] * len(self.nodes)
@@ -274,12 +269,10 @@ class _Seen:
 
     def go_on_behind(self, row: Tensor, k: int) -> None:
         """Follow what the run of a row of some kind has read."""
-        tape: Any = row.op.tape  # type: ignore[attr-defined]
+        tape, kind = row.op.tape, number_of_type(row.type)  # type: ignore[attr-defined]
         run = self.runs.setdefault(tape.number, len(self.runs))
-        self.words += [number_of(row.op) * CODES + OPEN]
-        self.words += [number_of_type(row.type) * CODES + VALUE, run]
+        self.words += [number_of(row.op) * CODES + OPEN, kind * CODES + VALUE, run]
         self.ages.append((row.serial, k))
-        self.rows = True
         self.words += [self.of(x) for x in tape.read]
 
     def computes_late(self) -> bool:

@@ -15,8 +15,9 @@ from treadle.graph.leaves import constant_node
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
-from treadle.ops.lookup import sparse_rows
+from treadle.ops.lookup import RowsToDense, sparse_rows
 from treadle.ops.naming import unname
+from treadle.optim.groups import Work
 
 
 @dataclass(frozen=True)
@@ -206,3 +207,16 @@ class NormAverage:
         far = far & (steps >= self.window)
         usual = functions.exp(mean) if self.log else mean
         return changes, functions.where(far, usual / norm, 1.0)
+
+
+def reads(work: Work, rows: bool, wanted: bool | None) -> list[tuple[Tensor, ...]]:
+    """The nodes that an update reads of each gradient: ids and values, and no table of
+    them, where `rows` are all that changes, as `wanted` or as the parameter is."""
+    return [
+        gradient.inputs
+        if type(gradient.op) is RowsToDense
+        and (rows and gradient.stored is None and gradient.type.axes is None)
+        and group.by_rows(p, wanted)
+        else (gradient,)
+        for group, p, gradient in work
+    ]

@@ -14,7 +14,6 @@ from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import Operand
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
-from treadle.ops.lookup import RowsToDense
 from treadle.optim.stamp import Stamped
 from treadle.optim.transform import Transform
 from treadle.runtime.store import store
@@ -94,19 +93,6 @@ class Group(Stamped):
 
 
 Work = list[tuple[Group, Variable, Tensor]]  # parameters with their gradients
-
-
-def reads(work: Work, rows: bool, wanted: bool | None) -> list[tuple[Tensor, ...]]:
-    """The nodes that an update reads of each gradient: ids and values, and no table of
-    them, where `rows` are all that changes, as `wanted` or as the parameter is."""
-    return [
-        gradient.inputs
-        if type(gradient.op) is RowsToDense
-        and (rows and gradient.stored is None and gradient.type.axes is None)
-        and group.by_rows(p, wanted)
-        else (gradient,)
-        for group, p, gradient in work
-    ]
 
 
 @dataclass(frozen=True)

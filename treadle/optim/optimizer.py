@@ -23,10 +23,11 @@ from treadle.graph.look import Look, Owned, assigned
 from treadle.graph.operators import functions
 from treadle.graph.serials import newest_serial
 from treadle.graph.tensor import Tensor
+from treadle.graph.traversal import by_serial
 from treadle.graph.variable import Variable
 from treadle.ops.create import zeros
 from treadle.optim.controls import Controls, LossScale, kept_where
-from treadle.optim.gradients import NormAverage, prepare
+from treadle.optim.gradients import NormAverage, prepare, reads
 from treadle.optim.groups import GroupMaker, Now, Rate, Rule, Work, named, parameters_of
 from treadle.optim.state import OptimizerState, in_order
 from treadle.optim.transform import Transform, identity, moving
@@ -340,34 +341,33 @@ class Optimizer(OptimizerState):
 
     def _read(self, work: Work) -> list[tuple[Tensor, ...]]:
         """The nodes that a step reads of each gradient."""
-        sums, wanted = self.controls.gathers, self.sparse_updates
-        return [(g,) if sums else group.read(p, g, wanted) for group, p, g in work]
+        return reads(work, not self.controls.gathers, self.sparse_updates)
 
     def _followed(
         self, loss: Any, only: Only, now: Now | None, work: Work, plans: Plans
     ) -> list[Tensor] | tuple[Any, Look, Owned] | None:
-        """A step that looks like one before, by its graph, that of its rates, and all
-        else that decides what it does; without one how it looks, None where that cannot
-        be told. `work` has the gradients that are not derived of the loss."""
-        around, (*_, sign, mine) = settings(), self._decisions()
+        """A step that looks like one before; without one how it looks, None where that
+        cannot be told. `work` has the gradients that are not derived of the loss."""
+        around, decided = settings(), self._decisions()
         frozen = any(p.frozen is not None for _, p, _ in work)
-        if sign is None or around is None or frozen:
+        if decided.sign is None or around is None or frozen:
             return None
-        read, derived = self._read(work) if work else [], loss is not None and not work
-        asked = [*([] if loss is None else [loss]), *chain(*read)]
+        asked, read = [] if loss is None else [loss], self._read(work) if work else []
         # Of nodes that are read, in this order.
         counts: tuple[int, ...] = loss is not None, *map(len, read)
+        asked += chain.from_iterable(read)
         asked += endangered(asked)
-        if len(asked) > 1 and len({x.serial for x in asked}) < len(asked):
+        if len(asked) > 1 and len(set(map(by_serial, asked))) < len(asked):
             number = {x.serial: k for k, x in enumerate(asked)}
             counts += tuple([number[x.serial] for x in chain(*read)])
             asked = [*{x.serial: x for x in asked}.values()]
-        pending = top().pending
+        pending, mine = top().pending, decided.owned
         mine = {**assigned(pending), **mine} if pending else mine
         chosen = None if only is None else frozenset(only)
-        rest = chosen, tuple([id(p) for _, p, _ in work]), counts, sign, around
+        of = tuple([id(p) for _, p, _ in work]) if work else ()
+        rest = chosen, of, counts, decided.sign, around
         rates = now.roots() if now else []
-        found = plans.follow(rest, asked, mine, derived, pending, rates, True)
+        found = plans.follow(rest, asked, mine, not work, pending, rates, True)
         return (*found, mine) if isinstance(found, tuple) else found
 
     def _changes(

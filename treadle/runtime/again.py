@@ -197,6 +197,7 @@ class Plans:
         if seen is True:
             look.nodes = look.nodes if nodes is None else nodes()
             recording = PlanRecording(key, look, owned, spends, first)
+            recording.plans = self
         look.nodes, look.updates = [], []  # what it holds would count as asked for
         return recording
 

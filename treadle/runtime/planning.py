@@ -18,7 +18,9 @@ from treadle.runtime.steps import RunPlan, Valued
 
 
 class PlanRecording(RunRecording):
-    """A recording of a run of which a plan is made."""
+    """A recording of a run of which a plan is made, among the `plans` of its caller."""
+
+    plans: Any = None
 
     def plan(self) -> RunPlan | None:
         """The plan of what has run; None where it is not to be foretold."""

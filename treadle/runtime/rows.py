@@ -44,16 +44,15 @@ from treadle.runtime.forests import (
     running_rows,
     tape_for,
 )
+from treadle.runtime.irregular import irregular
 from treadle.runtime.recorder import recorder
 
 __all__ = ["costs", "counts", "rerolled", "run_as_rows"]
 
-LOOK = 512  # nodes that may be enough to see it
 JOINED = 4  # rows joined one after the other that are read together
 LARGE = 1 << 15  # bytes: of such values each is work enough for a kernel of its own
 DECLINED = 256  # graphs that do not pay, which are known again
 SAME = 8  # of them that have as many nodes
-ALIKE = 2  # nodes of a kind there have to be at a depth, on average
 _plans = Plans()  # of the rows of what is derived before it is asked for
 
 
@@ -65,37 +64,6 @@ class _Latest(threading.local):
 
 
 _latest = _Latest()
-
-
-def irregular(table: Columns, once: bool) -> bool:
-    """Return True if it may pay to look for rows: many nodes do the same at one depth,
-    or even one after the other."""
-    count = len(table.nodes)
-    if count < FEW:
-        return False
-    codes = table.depths * table.count + table.kinds
-    if count > LOOK and ALIKE * _distinct(codes[:LOOK]) <= LOOK:
-        return True
-    if ALIKE * _distinct(codes) <= count:
-        return True
-    if not once:
-        return False
-    alike = _repeats(table.types * table.count + table.kinds)
-    return 2 * int(alike[alike >= OFTEN].sum()) >= count
-
-
-def _distinct(codes: Numbers) -> int:
-    """How many different numbers there are, of at least one."""
-    ordered = np.sort(codes)
-    return 1 + int(np.count_nonzero(ordered[1:] != ordered[:-1]))
-
-
-def _repeats(codes: Numbers) -> Numbers:
-    """How often each number is there, of at least one."""
-    # np.unique would load the package of masked arrays.
-    ordered = np.sort(codes)
-    (ends,) = np.nonzero(ordered[1:] != ordered[:-1])
-    return np.diff(ends, prepend=-1, append=len(codes) - 1)
 
 
 # By the number of nodes and all else that decides, how they look: once one is declined
