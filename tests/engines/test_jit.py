@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import itertools
 import mmap
 import re
 import sys
@@ -20,6 +21,8 @@ import pytest
 from treadle.base.errors import OptionError
 from treadle.engines.native.codegen import compiler, jit
 from treadle.engines.native.codegen.builder import F32, F64, I64, PTR, Builder, vector
+from treadle.engines.native.codegen.contraction.blocking import tile_size
+from treadle.engines.native.codegen.contraction.kernel import FIELDS, FUNCTIONS
 from treadle.engines.native.codegen.contraction.machine import Machine
 from treadle.engines.native.codegen.contraction.parts import TileParts
 from treadle.engines.native.codegen.contraction.text import table_name
@@ -415,18 +418,38 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
 
 
-def test_tiles_of_fewer_rows_need_no_other_parts() -> None:
-    """Of 13 rows tiles of 6 have 5 at most, of 12 they have 6."""
-    parts = TileParts(
-        Machine(16, 16, False), "float", ("float", "float"), "float", ("tile",)
-    )
+MACHINES = [Machine(16, 16, False), Machine(32, 16, True), Machine(64, 32, True)]
 
-    def needed(rows: int) -> set[int]:
-        fields = {"m": rows, "n": 16, "block_n": 16, "tile_m": 6, "tile_n": 16}
-        return {f.name for f in parts.of(fields)}
 
-    assert all(needed(rows) <= needed(13) for rows in range(1, 13))
-    assert len(needed(13)) == 6
+def tile_heights(machine: Machine, rows: int, blocks: int, varying: bool) -> set[int]:
+    """The heights of the parts that tall tiles of so many rows need."""
+    parts = TileParts(machine, "float", ("float",) * 2, "float", ("tall",), varying)
+    tile_m, tile_n = tile_size(machine, 4, "tall")
+    numbers = {"m": rows, "n": tile_n, "blocks_m": blocks, "block_n": tile_n}
+    numbers |= {"tile_m": tile_m, "tile_n": tile_n}
+    following = [numbers.get(name, 0) for name in (*FUNCTIONS, *FIELDS)]
+    return {index // WIDEST for index in parts.needed(0, following)}
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=str)
+def test_a_product_needs_the_tiles_that_its_rows_are_cut_into(machine: Machine) -> None:
+    most = tile_size(machine, 4, "tall")[0]
+    for rows, blocks in itertools.product(range(1, 60), range(1, 4)):
+        cut = {len(x) for x in np.array_split(range(rows), blocks)} - {0}
+        tiles = [np.array_split(range(x), -(-x // most)) for x in cut]
+        every = {len(tile) for several in tiles for tile in several}
+        assert tile_heights(machine, rows, blocks, False) == every
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=str)
+def test_where_rows_vary_fewer_need_no_other_tiles(machine: Machine) -> None:
+    flat = tile_size(machine, 4, "flat")[0]
+    every = tile_heights(machine, 60, 1, True)
+    for rows in range(flat + 1, 60):
+        fewer = tile_heights(machine, rows, 1, True)
+        assert tile_heights(machine, rows, 1, False) <= fewer <= every
+    # Tiles of so few rows are flat, or two of such would be one.
+    assert min(every) == min(flat + 1, (max(every) + 1) // 2) > 1
 
 
 def test_parts_are_in_their_table_once_they_are_compiled() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from treadle.engines.native.codegen.contraction.dot import (
@@ -14,26 +14,29 @@ from treadle.engines.native.codegen.contraction.machine import Machine
 from treadle.engines.native.codegen.contraction.row import row_function
 from treadle.engines.native.codegen.contraction.text import table_name
 from treadle.engines.native.codegen.contraction.tile import (
+    FLAT,
     WIDEST,
+    rows_of_tile,
     tile_function,
     tile_part,
 )
 from treadle.engines.native.codegen.texts import FunctionText
 
-_NAMES = ("m", "n", "block_n", "tile_m", "tile_n")
+_NAMES = ("m", "n", "blocks_m", "block_n", "tile_m", "tile_n")
 # Where they stand, counted from the function.
 _PLACES = [len(FUNCTIONS) + FIELDS.index(name) for name in _NAMES]
 
 
 class TileParts(NamedTuple):
     """The parts of functions for some `kinds` of tiles; of B in memory tiles read it as
-    `read`."""
+    `read`. `rows_vary`: other runs may have more or fewer of them."""
 
     machine: Machine
     dtype: str
     sources: tuple[str, str]
     read: str
     kinds: tuple[str, ...]
+    rows_vary: bool = False
 
     @property
     def span(self) -> int:
@@ -68,13 +71,12 @@ class TileParts(NamedTuple):
         return self._needed(self.kinds[number], [following[k] for k in _PLACES])
 
     def _needed(self, kind: str, sizes: Sequence[int]) -> list[int]:
-        m, n, block_n, tile_m, tile_n = sizes
+        m, n, blocks_m, block_n, tile_m, tile_n = sizes
         if kind == "row" or not m or not n:
             return []
-        # Other numbers of rows need lower ones: one never seen compiles none.
-        heights = range(1, min(m, tile_m) + 1)
+        heights = sorted(self._heights(kind, m, blocks_m, tile_m))
         if kind == "dot":
-            return [*heights]
+            return heights
         lanes = self.machine.lanes(self.dtype)
         widths = set()
         for columns in (min(n, block_n), (n - 1) % block_n + 1):
@@ -84,6 +86,17 @@ class TileParts(NamedTuple):
             if left:
                 widths.add(-(-left // lanes))
         return [WIDEST * h + v for h in heights for v in sorted(widths)]
+
+    def _heights(self, kind: str, m: int, blocks_m: int, tile_m: int) -> Iterable[int]:
+        """How many rows tiles have. Where these vary, all that fewer rows need, too: a
+        number of rows never seen compiles nothing."""
+        if self.rows_vary:
+            flat = rows_of_tile(self.machine, FLAT[-1])  # fewer are so
+            lowest = min(flat + 1, (tile_m + 1) // 2) if kind == "tall" else 1
+            return range(lowest, min(m, tile_m) + 1)
+        blocks = {m // blocks_m, -(-m // blocks_m)} - {0}
+        tiles = [(rows, -(-rows // tile_m)) for rows in blocks]
+        return {h for rows, k in tiles for h in (rows // k, -(-rows // k))}
 
     def part(self, number: int, index: int) -> FunctionText:
         """One part of the function of a kind."""
