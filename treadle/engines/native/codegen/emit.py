@@ -11,24 +11,21 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from treadle.engines.native.codegen.access import Access
 from treadle.engines.native.codegen.builder import (
     F64,
     I64,
     PTR,
     Builder,
     Value,
-    lanes,
-    vector,
 )
 from treadle.engines.native.codegen.elementary import FUNCTIONS
 from treadle.engines.native.codegen.elements import compute_type
+from treadle.engines.native.codegen.folding import Folding
 from treadle.engines.native.codegen.packed import PackedBody, packed_body
 from treadle.engines.native.codegen.scalars import apply
 from treadle.engines.native.codegen.short import in_short, with_lanes
 from treadle.engines.native.codegen.states import states_of
 from treadle.engines.native.system.host import host
-from treadle.graph.op import Op
 from treadle.loops.index import IndexParameter, LoopAxis
 from treadle.loops.kernel import (
     Accumulate,
@@ -49,24 +46,20 @@ from treadle.loops.kernel import (
     replacing,
     statements,
 )
-from treadle.loops.schedule import element_bytes
 
 SIGNATURE = [("args", PTR), ("begin", I64), ("end", I64), ("worker", I64)]
-HEAVY = 24  # ops: a longer loop body is written once, under a mask
 SERIES = 8  # ops that an elementary function counts for
+HEAVY = 24  # ops: a longer loop body is written once, under a mask
 
 
-class Emitter(Access):
+class Emitter(Folding):
     """The state of one function that is being written."""
 
     def __init__(
         self, kernel: Kernel, name: str, builder: Builder | None = None
     ) -> None:
         super().__init__(kernel, builder or Builder(name, SIGNATURE))
-        self.carried: dict[Accumulator, Value] = {}
-        self.crossing: list[Accumulator] = []  # folds that run across lanes
         self.packed: PackedBody | None = None  # whose body is being written
-        self.width = max(host().vector_bytes // element_bytes(kernel), 1)
         for x in kernel.expressions:
             if isinstance(x, Const) and isinstance(x.value, IndexParameter):
                 self.scopes[0][x] = self._number(x)
@@ -122,15 +115,6 @@ class Emitter(Access):
         values = self.even([self.value(v) for v in x.inputs])
         return apply(b, x.op, values, [v.dtype for v in x.inputs], x.dtype)
 
-    def even(self, values: Sequence[Value]) -> list[Value]:
-        """The values as vectors if one of them is one."""
-        count = max((lanes(v.type) for v in values), default=0)
-        return [v if lanes(v.type) else self.b.splat(v, count) for v in values]
-
-    def combine(self, op: Op, x: Value, y: Value, dtype: Any) -> Value:
-        x, y = self.even([x, y])
-        return apply(self.b, op, [x, y], [dtype, dtype], dtype)
-
     # -- statements ------------------------------------------------------------------
 
     def run(self, body: Sequence[Statement]) -> None:
@@ -141,11 +125,13 @@ class Emitter(Access):
                     new = replacing(body[k:])
                     for t in new:
                         self.value(t.value)
-                self._fold(s)
+                self.fold(s)
             elif isinstance(s, Store):
                 self.store(s)
             elif isinstance(s, Fetch):
                 self.fetch(s)
+            elif self.rotates(s):
+                self._vector_loop(s)
             elif (short := in_short(s)) is not None:
                 self._by_extent(s, short)
             elif s.kind == "vector":
@@ -160,18 +146,6 @@ class Emitter(Access):
             before = self.load(Load(s.buffer, s.index, dtype, s.guards))
             value = self.combine(s.combine, before, value, dtype)
         self.put(s, value)
-
-    def _fold(self, s: Accumulate) -> None:
-        accumulator = s.accumulator
-        before = self.carried[accumulator]
-        value = self.value(s.value)
-        if accumulator.combine is None:
-            after = self.even([before, value])[1]
-        else:
-            after = self.combine(accumulator.combine, before, value, accumulator.dtype)
-        if self.mask is not None and accumulator in self.crossing:
-            after = self.b.select(self.mask, after, self.even([before, after])[0])
-        self.carried[accumulator] = after
 
     # -- loops -----------------------------------------------------------------------
 
@@ -196,36 +170,10 @@ class Emitter(Access):
                     moving.add(x)
         self.hoist_pointers(body, changing)
 
-    def _starts(self, loop: Loop) -> None:
-        """Set the accumulators that begin with a loop to where they start."""
-        inside = [s for s in statements((loop,)) if isinstance(s, Loop)]
-        count = self.lanes or max([s.lanes for s in inside])
-        vectors = [t for s in inside if s.lanes for t in statements(s.body)]
-        crossing = {t.accumulator for t in vectors if isinstance(t, Accumulate)}
-        for a in loop.folds:
-            kind = compute_type(a.dtype)
-            wide = vector(kind, count) if self.lanes or a in crossing else kind
-            self.carried[a] = self.b.constant(wide, a.start)
-
-    def _ends(self, loop: Loop) -> None:
-        """Fold the lanes of accumulators together, in halves."""
-        if self.lanes:  # a vector of rows: each lane has a fold of its own
-            return
-        for a in loop.folds:
-            if a.combine is None:  # one value, and no lanes to join
-                continue
-            x = self.carried[a]
-            count = lanes(x.type)
-            while count > 1:
-                count //= 2
-                low, high = self.b.part(x, 0, count), self.b.part(x, count, count)
-                x = self.combine(a.combine, low, high, a.dtype)
-            self.carried[a] = self.b.lane(x, 0) if lanes(x.type) else x
-
     def _by_extent(self, loop: Loop, short: Loop) -> None:
         """A loop twice, for a short vector loop within it and for a long one."""
         b, before = self.b, dict(self.carried)
-        changed = [*loop.folds, *self._carry(loop)]
+        changed = [*loop.folds, *self.carry(loop)]
         names, end = (b.label("short"), b.label("long")), b.label("end")
         extent, bound = self.integer(short.axis.extent), b.i64(2 * short.lanes)
         b.branch_if(b.compare("slt", extent, bound), *names)
@@ -243,14 +191,6 @@ class Emitter(Access):
             kind = ends[0][1][a].type
             cases = [f"[{carried[a].name}, %{block}]" for block, carried in ends]
             self.carried[a] = b.define(kind, f"phi {kind} {', '.join(cases)}")
-
-    def _carry(self, loop: Loop) -> list[Accumulator]:
-        """The accumulators that change in a loop, in a fixed order."""
-        inside = list(statements(loop.body))
-        begun = {a for s in inside if isinstance(s, Loop) for a in s.folds}
-        folded = [s.accumulator for s in inside if isinstance(s, Accumulate)]
-        known = [a for a in folded if a in self.carried and a not in begun]
-        return list(dict.fromkeys(known))
 
     def _turns(
         self,
@@ -304,29 +244,40 @@ class Emitter(Access):
 
     def _serial_loop(self, loop: Loop) -> None:
         self.hoist(loop.body, loop.axis)
-        self._starts(loop)
+        self.start_folds(loop)
         states = states_of(loop, lambda x: self.cached(x) is not None)
         for x, a in states.items():
             if isinstance(x, Apply):  # it begins with data
                 begin = self.value(x.inputs[1])
                 _, self.carried[a] = self.even([self.carried[a], begin])
-        carried, stride = self._carry(loop), self.integer(loop.stride)
+        carried, stride = self.carry(loop), self.integer(loop.stride)
         self._turns(loop, *self._range(loop), stride, carried, states)
-        self._ends(loop)
+        self.end_folds(loop)
 
     def _vector_loop(
         self, loop: Loop, begin: Value | None = None, end: Value | None = None
     ) -> None:
-        b, step = self.b, self.b.i64(loop.lanes)
         self.hoist(loop.body, loop.axis)
         start, stop = self._range(loop)
         start, stop = begin or start, end or stop
-        self._starts(loop)
-        carried = self._carry(loop)
+        self.start_folds(loop)
+        carried = self.carry(loop)
+        self.vector, self.lanes, self.crossing = loop.axis, loop.lanes, carried
+        if self.rotates(loop):
+            self.rotated(loop, start, stop)
+        else:
+            self._in_vectors(loop, start, stop, carried)
+        self.vector, self.lanes = None, 0
+        self.end_folds(loop)
+
+    def _in_vectors(
+        self, loop: Loop, start: Value, stop: Value, carried: list[Accumulator]
+    ) -> None:
+        """The steps of a vector loop: full vectors, then the rest under a mask."""
+        b, step = self.b, self.b.i64(loop.lanes)
         applied = [x for x in expressions(loop.body) if isinstance(x, Apply)]
         series = 1 if carried else SERIES  # sums are slower under a mask
         ops = sum(series if x.op.name in FUNCTIONS else 1 for x in applied)
-        self.vector, self.lanes, self.crossing = loop.axis, loop.lanes, carried
         if ops <= HEAVY:  # else it is written once, always under a mask
             length = b.sub(stop, start)
             whole = b.sub(length, b.srem(length, step))
@@ -338,8 +289,6 @@ class Emitter(Access):
         self.limit = stop
         self._turns(loop, start, stop, step, carried)
         self.limit = None
-        self.vector, self.lanes = None, 0
-        self._ends(loop)
 
     # -- the function ----------------------------------------------------------------
 
