@@ -23,7 +23,6 @@ __all__ = [
     "kept",
     "lanes_below",
     "least",
-    "opaque",
     "part_in",
     "part_text",
     "prefetch",
@@ -126,11 +125,6 @@ def kept(
         function = kept_text(fact, make) if fact else make()
         known[key] = function
     return function
-
-
-def opaque(b: Builder, x: Value) -> Value:
-    """x in a register, while the optimizer no longer knows where it came from."""
-    return b.define(x.type, f'call {x.type} asm "", "=r,0"({x})')
 
 
 def prefetch(b: Builder, place: Value, nearness: int, write: bool = False) -> None:

@@ -28,7 +28,6 @@ from treadle.engines.native.codegen.contraction.text import (
     join,
     lanes_below,
     least,
-    opaque,
     part_in,
     part_text,
     prefetch,
@@ -248,9 +247,9 @@ def _over_k(
         for j in range(width):
             z = inner[i * width + j]
             after.append(add_product(b, machine, x, ys[j], z, source))
-    following = [b.sub(left, b.i64(1)), b.offset(row_b, arg["k_b"], "i8")]
-    following += [b.offset(ahead, arg["step_ahead"], "i8")]
-    following += [b.offset(p, arg["k_a"], "i8") for p in rows_a]
+    steps = [(row_b, "k_b"), (ahead, "step_ahead"), *((p, "k_a") for p in rows_a)]
+    following = [b.opaque(b.offset(p, arg[step], "i8")) for p, step in steps]
+    following = [b.sub(left, b.i64(1)), *following]
     close_loop(b, names, carried, [*following, *after], at, before)
     b.branch_if(b.compare("sgt", following[0], b.i64(0)), loop, end)
     b.start(end)
@@ -271,7 +270,7 @@ def row_pointers(b: Builder, a: Value, height: int) -> tuple[list[Value], Value]
     rows = [a]
     for _ in range((height - 1) // 3):
         rows.append(b.offset(b.offset(rows[-1], twice, "i8"), step, "i8"))
-    return [rows[0], *(opaque(b, p) for p in rows[1:])], twice
+    return [rows[0], *(b.opaque(p) for p in rows[1:])], twice
 
 
 def close_loop(
