@@ -107,9 +107,7 @@ def pack_transposed(machine: Machine, dtype: str, source: str) -> FunctionText:
     arg = b.arguments
     count, terms = machine.lanes(dtype), terms_of(source)
     kind, memory = vector(dtype, count), term_type(source)
-    left = b.srem(arg["k"], b.i64(count * terms))
-    whole = b.sub(arg["k"], left)
-    mask = lanes_below(b, left, count * terms)
+    whole = b.sub(arg["k"], b.srem(arg["k"], b.i64(count * terms)))
     last = b.sub(arg["columns"], b.i64(1))
     with b.loop(b.i64(0), arg["columns"], b.i64(count)) as over:
         sources = []
@@ -118,19 +116,28 @@ def pack_transposed(machine: Machine, dtype: str, source: str) -> FunctionText:
             start = b.mul(column, arg["column_b"])
             sources.append(b.offset(arg["source"], start, "i8"))
         panel = b.offset(arg["panel"], over.index, dtype)
-        with b.loop(b.i64(0), whole, b.i64(count * terms), [panel]) as over_k:
-            places = [b.offset(p, over_k.index, memory) for p in sources]
+        if machine.masks:  # which cost nothing: one copy will do
+            whole = b.i64(0)
+        else:
+            with b.loop(b.i64(0), whole, b.i64(count * terms), [panel]) as over_k:
+                places = [b.offset(p, over_k.index, memory) for p in sources]
+                to = over_k.values[0]
+                for x in transpose(b, [load_wide(b, kind, p, source) for p in places]):
+                    b.store(x, to)
+                    to = b.offset(to, arg["row"], "i8")
+                over_k.next([to])
+            panel = over_k.values[0]
+        with b.loop(whole, arg["k"], b.i64(count * terms), [panel]) as over_k:
             to = over_k.values[0]
-            rows = [load_wide(b, kind, p, source) for p in places]
-            for x in transpose(b, rows):
-                b.store(x, to)
-                to = b.offset(to, arg["row"], "i8")
-            over_k.next([to])
-        with b.when(b.compare("sgt", left, b.i64(0))):
-            places = [b.offset(p, whole, memory) for p in sources]
+            left = least(b, b.sub(arg["k"], over_k.index), b.i64(count * terms))
+            mask = lanes_below(b, left, count * terms)
+            places = [b.offset(p, over_k.index, memory) for p in sources]
             rows = [load_wide(b, kind, p, source, mask) for p in places]
             rest = b.sdiv(b.add(left, b.i64(terms - 1)), b.i64(terms))
             _store_some(b, transpose(b, rows), over_k.values[0], rest)
+            over_k.next(
+                [b.offset(over_k.values[0], b.mul(arg["row"], b.i64(count)), "i8")]
+            )
     b.ret()
     return join("pack_transposed", [b])
 
