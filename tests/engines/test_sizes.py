@@ -357,6 +357,23 @@ def test_folds_of_few_vectors_and_of_many_are_one_program(
             assert x.tobytes() == y.tobytes(), n
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_folds_of_elementary_functions_have_the_order_of_others(dtype: str) -> None:
+    """They go around among the registers that other folds are in at once."""
+    width = host().vector_bytes // np.dtype(dtype).itemsize
+    for n in (1, *range(3 * width - 1, 24 * width, width // 2 + 1)):
+        x = td.asarray(data(n)).astype(dtype)
+        zeros = td.asarray(np.copysign(0.0, data(n))).astype(dtype)
+        known = [td.asarray(y.numpy()) for y in (td.exp(x), td.tanh(zeros))]
+        # Of zeros with signs, which is the greatest is a matter of order alone.
+        found, wanted = (
+            td.evaluate(y.sum(), (y * x).sum(), td.max(z))
+            for y, z in ((td.exp(x), td.tanh(zeros)), known)
+        )
+        for one, other in zip(found, wanted, strict=True):
+            assert one.tobytes() == other.tobytes(), n
+
+
 def variants() -> list[Any]:
     families = engine("native").programs.families  # type: ignore[attr-defined]
     return [v for family in families._table.values() for v in family.variants.all]

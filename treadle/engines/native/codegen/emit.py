@@ -125,7 +125,7 @@ class Emitter(Folding):
                     new = replacing(body[k:])
                     for t in new:
                         self.value(t.value)
-                self.fold(s)
+                self._fold(s)
             elif isinstance(s, Store):
                 self.store(s)
             elif isinstance(s, Fetch):
@@ -173,7 +173,7 @@ class Emitter(Folding):
     def _by_extent(self, loop: Loop, short: Loop) -> None:
         """A loop twice, for a short vector loop within it and for a long one."""
         b, before = self.b, dict(self.carried)
-        changed = [*loop.folds, *self.carry(loop)]
+        changed = [*loop.folds, *self._carry(loop)]
         names, end = (b.label("short"), b.label("long")), b.label("end")
         extent, bound = self.integer(short.axis.extent), b.i64(2 * short.lanes)
         b.branch_if(b.compare("slt", extent, bound), *names)
@@ -244,15 +244,15 @@ class Emitter(Folding):
 
     def _serial_loop(self, loop: Loop) -> None:
         self.hoist(loop.body, loop.axis)
-        self.start_folds(loop)
+        self._starts(loop)
         states = states_of(loop, lambda x: self.cached(x) is not None)
         for x, a in states.items():
             if isinstance(x, Apply):  # it begins with data
                 begin = self.value(x.inputs[1])
                 _, self.carried[a] = self.even([self.carried[a], begin])
-        carried, stride = self.carry(loop), self.integer(loop.stride)
+        carried, stride = self._carry(loop), self.integer(loop.stride)
         self._turns(loop, *self._range(loop), stride, carried, states)
-        self.end_folds(loop)
+        self._ends(loop)
 
     def _vector_loop(
         self, loop: Loop, begin: Value | None = None, end: Value | None = None
@@ -260,15 +260,15 @@ class Emitter(Folding):
         self.hoist(loop.body, loop.axis)
         start, stop = self._range(loop)
         start, stop = begin or start, end or stop
-        self.start_folds(loop)
-        carried = self.carry(loop)
+        self._starts(loop)
+        carried = self._carry(loop)
         self.vector, self.lanes, self.crossing = loop.axis, loop.lanes, carried
         if self.rotates(loop):
             self.rotated(loop, start, stop)
         else:
             self._in_vectors(loop, start, stop, carried)
         self.vector, self.lanes = None, 0
-        self.end_folds(loop)
+        self._ends(loop)
 
     def _in_vectors(
         self, loop: Loop, start: Value, stop: Value, carried: list[Accumulator]

@@ -1,8 +1,10 @@
 """Accumulators of loops: where they start, what is folded into them, their last lanes.
 
-A long loop folds into several registers of lanes: element k into lane k modulo their
-number. Where its body is long too, it is written for one register: what is folded into
-goes around among the registers, so that each turn finds the one that is its own.
+A long loop folds into several registers, element k into lane k modulo their lanes, and
+a short one into one register. A loop that may be either is written twice, each time
+with a rest, unless its body is long and run through once: then it is written for a
+single register, and what is folded into goes around among several, so that each turn
+finds its own. LLVM has a third to do then.
 """
 
 from __future__ import annotations
@@ -56,12 +58,10 @@ class Folding(Access):
         return [v if lanes(v.type) else self.b.splat(v, count) for v in values]
 
     def combine(self, op: Op, x: Value, y: Value, dtype: Any) -> Value:
-        """Two values of a fold as one."""
         x, y = self.even([x, y])
         return apply(self.b, op, [x, y], [dtype, dtype], dtype)
 
-    def fold(self, s: Accumulate) -> None:
-        """Fold a value into an accumulator, under the mask where lanes cross."""
+    def _fold(self, s: Accumulate) -> None:
         accumulator = s.accumulator
         before = self.carried[accumulator]
         value = self.value(s.value)
@@ -73,7 +73,7 @@ class Folding(Access):
             after = self.b.select(self.mask, after, self.even([before, after])[0])
         self.carried[accumulator] = after
 
-    def start_folds(self, loop: Loop) -> None:
+    def _starts(self, loop: Loop) -> None:
         """Set the accumulators that begin with a loop to where they start."""
         inside = [s for s in statements((loop,)) if isinstance(s, Loop)]
         count = self.lanes or max([s.lanes for s in inside])
@@ -84,7 +84,7 @@ class Folding(Access):
             wide = vector(kind, count) if self.lanes or a in crossing else kind
             self.carried[a] = self.b.constant(wide, a.start)
 
-    def end_folds(self, loop: Loop) -> None:
+    def _ends(self, loop: Loop) -> None:
         """Fold the lanes of accumulators together, in halves."""
         if self.lanes:  # a vector of rows: each lane has a fold of its own
             return
@@ -104,7 +104,7 @@ class Folding(Access):
             x = self.combine(a.combine, low, high, a.dtype)
         return x
 
-    def carry(self, loop: Loop) -> list[Accumulator]:
+    def _carry(self, loop: Loop) -> list[Accumulator]:
         """The accumulators that change in a loop, in a fixed order."""
         inside = list(statements(loop.body))
         begun = {a for s in inside if isinstance(s, Loop) for a in s.folds}
@@ -116,11 +116,13 @@ class Folding(Access):
 
     def rotates(self, loop: Loop) -> bool:
         """Whether what a loop folds into goes around: its body has elementary functions
-        and folds floats into several registers, or one where it is short."""
+        and folds floats into several registers, or one where it is short. In rows it
+        would take longer for several hundred columns, by a tenth to a half."""
         folds = [s.accumulator for s in loop.body if isinstance(s, Accumulate)]
         applied = (x for x in expressions(loop.body) if isinstance(x, Apply))
         return (
             loop.kind == "vector"
+            and not self.axes  # it is run once, and not long where it may be short
             and loop.lanes > self.width == loop.short_lanes
             and {*folds} == {*loop.folds} != set()
             and all(a.combine and a.dtype.kind == "f" for a in folds)
