@@ -324,8 +324,7 @@ def _functions(
     read = dtype if widened else b_type
     several = not isinstance(cut.tiles, str)
     kinds, shares = zip(*cut.tiles, strict=True) if several else ((cut.tiles,), (1,))
-    rows_vary = any(is_symbolic(fields[x]) for x in ("m", "blocks_m", "tile_m"))
-    parts = TileParts(processor, dtype, problem.sources, read, kinds, rows_vary)
+    parts = TileParts(processor, dtype, problem.sources, read, kinds)
     tiles = parts.functions()
     copy = copy_block(processor, dtype, a_type, problem.a[2] == 1)
     others = pack(processor, dtype, b_type), copy

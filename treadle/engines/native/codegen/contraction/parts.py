@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from treadle.engines.native.codegen.contraction.dot import (
@@ -29,14 +29,13 @@ _PLACES = [len(FUNCTIONS) + FIELDS.index(name) for name in _NAMES]
 
 class TileParts(NamedTuple):
     """The parts of functions for some `kinds` of tiles; of B in memory tiles read it as
-    `read`. `rows_vary`: other runs may have more or fewer of them."""
+    `read`."""
 
     machine: Machine
     dtype: str
     sources: tuple[str, str]
     read: str
     kinds: tuple[str, ...]
-    rows_vary: bool = False
 
     @property
     def span(self) -> int:
@@ -74,7 +73,7 @@ class TileParts(NamedTuple):
         m, n, blocks_m, block_n, tile_m, tile_n = sizes
         if kind == "row" or not m or not n:
             return []
-        heights = sorted(self._heights(kind, m, blocks_m, tile_m))
+        heights = self._heights(kind, m, blocks_m, tile_m)
         if kind == "dot":
             return heights
         lanes = self.machine.lanes(self.dtype)
@@ -87,16 +86,15 @@ class TileParts(NamedTuple):
                 widths.add(-(-left // lanes))
         return [WIDEST * h + v for h in heights for v in sorted(widths)]
 
-    def _heights(self, kind: str, m: int, blocks_m: int, tile_m: int) -> Iterable[int]:
-        """How many rows tiles have. Where these vary, all that fewer rows need, too: a
-        number of rows never seen compiles nothing."""
-        if self.rows_vary:
-            flat = rows_of_tile(self.machine, FLAT[-1])  # fewer are so
-            lowest = min(flat + 1, (tile_m + 1) // 2) if kind == "tall" else 1
-            return range(lowest, min(m, tile_m) + 1)
+    def _heights(self, kind: str, m: int, blocks_m: int, tile_m: int) -> list[int]:
+        """How many rows tiles have, and those of fewer rows: a number of rows never
+        seen compiles nothing. None are lower than they ever get."""
+        flat = rows_of_tile(self.machine, FLAT[-1])  # fewer rows are so
+        lowest = min(flat + 1, (tile_m + 1) // 2) if kind == "tall" else 1
         blocks = {m // blocks_m, -(-m // blocks_m)} - {0}
         tiles = [(rows, -(-rows // tile_m)) for rows in blocks]
-        return {h for rows, k in tiles for h in (rows // k, -(-rows // k))}
+        heights = {h for rows, k in tiles for h in (rows // k, -(-rows // k))}
+        return sorted(heights.union(range(lowest, min(m, tile_m) + 1)))
 
     def part(self, number: int, index: int) -> FunctionText:
         """One part of the function of a kind."""
