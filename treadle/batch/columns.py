@@ -93,6 +93,7 @@ def columns(
         nodes = reach(roots, lambda x: not waits(x))
         more = [x for node in nodes for x in waiting_results(node)]
         nodes = reach([*nodes, *more], lambda x: not waits(x))
+        del more  # which would count as holding them
     count = len(nodes)
     held = references(nodes)
     wait = np.fromiter(map(waits, nodes), np.bool_, count)
