@@ -46,10 +46,12 @@ def trained(step: Step, forest: list[Tree], credit: bool = False) -> tuple[Any, 
 
 @pytest.mark.parametrize("step", [at_once, in_two, read])
 def test_steps_of_trees_never_seen_follow_a_plan(step: Step) -> None:
-    forest = TREES[:12]
+    forest, x = TREES[:12], td.param("x", init=1.0)
+    gradient = td.grad(td.exp(x), x)  # of something else, which waits
     got, opt = trained(step, forest)
     plans: list[Plans] = [opt._plans, opt._behind_rows]
     assert sum(x.hits for x in plans) > len(forest) / 2
+    assert float(gradient) == pytest.approx(np.e)
     with td.options(autobatch=False):
         want, _ = trained(step, forest)
     agree((got, want))

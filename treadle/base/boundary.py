@@ -279,7 +279,7 @@ def _guard_class(cls: type, hot: bool) -> None:
         bound = isinstance(value, (classmethod, staticmethod))
         if _is_public(value.__func__ if bound else value):
             function: Any = guarded(value.__func__ if bound else value)
-            if "." not in function.__qualname__:  # its examples need names of its module
+            if "." not in function.__qualname__:  # examples need names of its module
                 function.__doc__ = (function.__doc__ or "").split(">>>")[0].rstrip()
             function.__module__ = cls.__module__  # to pickle, under a second name too
             function.__qualname__ = f"{cls.__qualname__}.{name}"

@@ -9,7 +9,7 @@ from typing import Any
 
 from treadle.autodiff.derivative import analyze, recorded
 from treadle.autodiff.gradient import graded, gradings, untrained
-from treadle.autodiff.live import endangered, some_live
+from treadle.autodiff.live import endangered
 from treadle.autodiff.reverse import seed_for
 from treadle.autodiff.targets import Trainable
 from treadle.base.collector import collector_paused
@@ -185,7 +185,7 @@ class Optimizer(OptimizerState):
             del seen  # what it lists would count as asked for
             return self._stepped(node, only, behind)
         note = seen and plans.note(*seen)
-        first = note is None and node is not None and not some_live()
+        first = note is None and node is not None and not endangered([node])
         if first and (done := self._rows_first(node, only)) is not None:
             return done
         return self._step_anew(node, only, now, note, work=work)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from treadle.autodiff.dependence import behind
-from treadle.autodiff.live import endangered, some_live, with_late
+from treadle.autodiff.live import endangered, with_late
 from treadle.autodiff.tape import Tape, tape_of
 from treadle.base import trees
 from treadle.base.collector import collector_paused
@@ -96,7 +96,7 @@ def run(
     if seen is None:
         return _run_anew(roots, feeds, spent, cuts)
     note = plans.note(key, seen, ownership, cuts)
-    if note is None and plans is _plans and not some_live():
+    if note is None and plans is _plans and not endangered(roots):
         done = _behind(roots, cuts)
         if done is not None:
             return done
