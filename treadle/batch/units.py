@@ -120,10 +120,9 @@ class Units:
 
     def reads(self, node: Tensor, read: Numbers) -> bool:
         """Return True if a node itself reads these, not the cell that goes by it."""
-        own = self.walk.number(node.inputs)
-        return len(own) == len(read) and bool(
-            (self.value[own] == self.value[read]).all()
-        )
+        inputs = self.walk.number(node.inputs)
+        same = len(inputs) == len(read)
+        return same and bool((self.value[inputs] == self.value[read]).all())
 
     def wholes(self, values: Numbers) -> Numbers:
         """The values, but of parts of these what they are part of."""

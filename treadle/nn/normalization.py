@@ -31,9 +31,9 @@ from treadle.ops.naming import by_role
 from treadle.ops.normalization import (
     Running,
     RunningStatistics,
-    moved_toward,
     share_of,
     standardize,
+    updated_statistics,
 )
 from treadle.ops.window import batched
 
@@ -205,7 +205,7 @@ def _toward(
     count, *statistics = map(as_tensor, running)
     part = share_of(momentum, count, statistics[0], mean.dtype)
     known = stop_gradient(mean), stop_gradient(unbiased)
-    return moved_toward(*known, part, count, *statistics)
+    return updated_statistics(*known, part, count, *statistics)
 
 
 class BatchNorm(_Channels):

@@ -168,10 +168,12 @@ class RunningStatistics(Composite):
         mean = x.mean(self.axes, keepdims=True)
         centered = x - mean
         var = (centered * centered).mean(self.axes, keepdims=True)
-        return moved_toward(mean.reshape(-1), var.reshape(-1) * ratio, part, *running)
+        return updated_statistics(
+            mean.reshape(-1), var.reshape(-1) * ratio, part, *running
+        )
 
 
-def moved_toward(
+def updated_statistics(
     mean: Tensor, unbiased: Tensor, part: Any, *running: Tensor
 ) -> Running:
     """A number of batches and running statistics, moved by a `part` of the way toward a

@@ -24,7 +24,7 @@ def is_number(item: Any) -> bool:
 
 
 def has_data(key: Any) -> bool:
-    """Whether whole numbers in the key of a part to be changed are data: those that are
+    """True if whole numbers in the key of a part to be changed are data: those that are
     computed, of a program that is not traced."""
     items = key if type(key) is tuple else (key,)
     if top().tracing or not any(map(is_number, items)):
@@ -37,12 +37,12 @@ def places(key: Any, t: Type) -> list[Tensor] | None:
     numbers, shape = key if type(key) is tuple else (key,), t.shape
     if len(numbers) > len(shape):
         return None
-    found = []
+    positions = []
     for k, n in zip(numbers, shape, strict=False):
         if (type(k) is not int and not is_number(k)) or not -n <= k < n:
             return None
-        found.append(integer_node(int(k)))
-    return found
+        positions.append(integer_node(int(k)))
+    return positions
 
 
 @cached(4096)

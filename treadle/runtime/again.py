@@ -204,7 +204,7 @@ class Plans:
     def note_loop(
         self, key: Any, look: Look, owned: Owned, spends: bool
     ) -> PlanRecording | None:
-        """Who is to be told of the run of the loop that a graph is about to become, if
+        """The recording of the run of the loop that a graph is about to become, if
         one that looked like this became one before."""
         if not self._loops.get(key, False):
             return None

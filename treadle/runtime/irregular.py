@@ -1,4 +1,4 @@
-"""Graphs that may run as rows, told before it is looked for these."""
+"""Signs that a graph may run as rows, by its columns alone."""
 
 from __future__ import annotations
 

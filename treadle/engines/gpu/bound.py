@@ -14,7 +14,7 @@ import numpy as np
 
 from treadle.base.arrays import Array
 from treadle.base.types import TupleType, Type
-from treadle.engines.gpu.driver import Place, moved
+from treadle.engines.gpu.driver import Place, place_at
 from treadle.engines.gpu.memory import GpuValue
 from treadle.graph.body import Body, CalledBody, with_bodies
 from treadle.graph.meaning import begin_at, compute_at
@@ -64,7 +64,7 @@ class BoundProgram:
         self.places = [*places]
         if arena is not None:
             for n, offset in linked.offsets:
-                self.places[n] = moved(arena, offset)
+                self.places[n] = place_at(arena, offset)
         # The values of the run that goes on, of which the host may have copies.
         self._held: dict[int, GpuValue] = {}
         self._begun: dict[int, Callable[[], Any]] = {}  # what ends it, by its number
@@ -119,7 +119,7 @@ class BoundProgram:
             yield from self._launch(ready)
         elif loop is not None:
             assert self.arena is not None
-            yield from loop.acts(self, moved(self.arena, linked.room))
+            yield from loop.acts(self, place_at(self.arena, linked.room))
         else:
             step: Any = linked.program.steps[k]
             does = self._chosen if is_chosen(step, linked.program) else self._fallback

@@ -80,7 +80,7 @@ Place = tuple[Allocation, int]  # an allocation, and a byte where a buffer begin
 Call = Callable[[], Any]
 
 
-def moved(place: Place, bytes: int) -> Place:
+def place_at(place: Place, bytes: int) -> Place:
     """The place so many bytes behind another one."""
     memory, start = place
     return (memory, start + bytes) if bytes else place

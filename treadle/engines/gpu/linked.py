@@ -16,7 +16,7 @@ from treadle.engines.gpu.driver import (
     DeviceDriver,
     Place,
     UnsupportedKernelError,
-    moved,
+    place_at,
 )
 from treadle.engines.gpu.emit import LoopWork
 from treadle.engines.gpu.loops import DeviceLoop, is_loop
@@ -252,7 +252,7 @@ class _Run:
             self.block = self.store.take(size)
             arena = self.block.place
         if linked.checks and arena is not None:
-            self.status = moved(arena, linked.status)
+            self.status = place_at(arena, linked.status)
             if not sure:
                 self.driver.fill(self.status, STATUS, 0)
         return linked.bind(places, arena, self.status)

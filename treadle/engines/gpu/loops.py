@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from treadle.engines.gpu.bound import COPY, HOST, Act, BoundProgram
-from treadle.engines.gpu.driver import Place, moved
+from treadle.engines.gpu.driver import Place, place_at
 from treadle.engines.gpu.moves import WORD
 from treadle.ops.loop import Scan, drawn_at
 from treadle.program.program import Fallback, Program
@@ -90,7 +90,7 @@ class DeviceLoop:
         written = [around.places[n] for n in self.step.written]
         if op.draws:
             yield Act(HOST, partial(self._draw, around, memory))
-        draws = [moved(memory, offset) for offset in self._draws]
+        draws = [place_at(memory, offset) for offset in self._draws]
         fixed: list[Any] = [None] * len(linked.program.buffers)
         for n, value in linked.constants.items():
             fixed[n] = value.place
@@ -109,7 +109,7 @@ class DeviceLoop:
             for k, (n, size) in self.outputs.items():
                 row = k >= op.carries
                 if row and size and self.homes.get(n) != k:
-                    target = moved(written[k], t * size)
+                    target = place_at(written[k], t * size)
                     if places[n] != target:
                         yield self._copy(places[n], target, size)
             carry = [places[self.outputs[k][0]] for k in range(op.carries)]
@@ -130,10 +130,10 @@ class DeviceLoop:
         if x < op.carries:
             return carry[x]
         if x < op.carries + op.scanned:
-            return moved(read[x], t * op.body.arguments[x].type.nbytes)
+            return place_at(read[x], t * op.body.arguments[x].type.nbytes)
         if x < end:
             return read[x]
-        return moved(draws[x - end], t * self._sizes[x - end])
+        return place_at(draws[x - end], t * self._sizes[x - end])
 
     def _home(
         self,
@@ -147,13 +147,13 @@ class DeviceLoop:
         """The place of an output of iteration t, which is followed by `after`."""
         size = self.outputs[k][1]
         if k >= self.op.carries:
-            return moved(written[k], t * size)
+            return place_at(written[k], t * size)
         if after is None:
             return written[k]
         if k in self.before:
-            return moved(written[self.before[k]], after * size)
+            return place_at(written[self.before[k]], after * size)
         turns = self._turns[k]
-        return moved(memory, turns[turn % len(turns)])
+        return place_at(memory, turns[turn % len(turns)])
 
     def _copy(self, source: Place, target: Place, size: int) -> Act:
         copy = self.linked.store.driver.copy
@@ -166,4 +166,4 @@ class DeviceLoop:
             draw = around.array(n)
             each = [drawn_at([draw], t)[0] for t in range(self.op.length)]
             if each:
-                self.linked.store.write(np.stack(each), moved(memory, offset))
+                self.linked.store.write(np.stack(each), place_at(memory, offset))

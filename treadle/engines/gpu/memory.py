@@ -16,7 +16,7 @@ from treadle.base.locks import lock
 from treadle.base.sizes import as_text
 from treadle.base.types import Type
 from treadle.engines.counts import Counts
-from treadle.engines.gpu.driver import DeviceDriver, Place, moved
+from treadle.engines.gpu.driver import DeviceDriver, Place, place_at
 from treadle.graph.resident import Resident
 
 GRAIN = 256  # bytes: the least block, and what sizes are multiples of
@@ -57,7 +57,7 @@ class GpuValue(Resident):
     def part(self, type_: Type, offset: int) -> GpuValue:
         """The value that begins so many bytes after this one does."""
         self.remembered = True
-        return GpuValue(self.store, type_, moved(self.place, offset), self)
+        return GpuValue(self.store, type_, place_at(self.place, offset), self)
 
     def fetch(self) -> Array:
         assert self.place is not None, "its memory belongs to the next version"

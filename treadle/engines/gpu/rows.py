@@ -12,7 +12,7 @@ from treadle.base.arrays import Numbers
 from treadle.base.dtypes import DType, int32
 from treadle.base.types import Type
 from treadle.engines.gpu.bodies import DeviceBody, spot
-from treadle.engines.gpu.driver import Call, Place, moved
+from treadle.engines.gpu.driver import Call, Place, place_at
 from treadle.engines.gpu.linked import ReadyStep
 from treadle.engines.gpu.memory import DeviceBlocks, GpuValue
 from treadle.engines.gpu.moves import WORD, MoveWork
@@ -70,7 +70,7 @@ class DeviceTable:
             places = []
             for memory, offset in buffers:  # the number of a block, or a constant's own
                 base = bases.get(memory)  # type: ignore[call-overload]
-                places.append(moved(base, offset) if base else (memory, offset))
+                places.append(place_at(base, offset) if base else (memory, offset))
             calls.append(bind(ready.entry, ready.groups, places, ready.numbers))
         return calls
 

@@ -245,7 +245,7 @@ def _attention(w: Writer, node: Tensor, *xs: str) -> str | None:
 
 
 def _sees_all(mask: Tensor) -> bool:
-    """Whether a mask is known, and each query sees a key."""
+    """Return True if a mask is known, and each query sees a key."""
     parts = mask.inputs if mask.op.name == "Select" else (mask,)
     known = [np.asarray(x.array) for x in parts if x.stored is not None]
     if len(known) < len(parts) or any(x.inputs for x in parts):
