@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from treadle.base.dtypes import int32
 from treadle.base.errors import RunError
 from treadle.engines.gpu.devices import APIS
 from treadle.engines.gpu.engine import provide
-from treadle.engines.gpu.moves import MoveWork
+from treadle.engines.gpu.moves import RowMove
 
 
 class Building:
@@ -25,13 +26,6 @@ class Building:
     def __getattr__(self, name: str) -> Any:
         self.built += name == "Program"
         return getattr(self._api, name)
-
-
-class Nonsense(MoveWork):
-    """A kernel that no compiler takes."""
-
-    def write(self, b: Any) -> None:
-        b.emit("nonsense;")
 
 
 @pytest.mark.parametrize("name", GPUS[:1])
@@ -46,9 +40,14 @@ def test_kernels_are_built_together(name: str) -> None:
         assert td.lower(y).steps == 3
         assert float(y) == pytest.approx(20)
         assert counted.built == 1
-        wrong = driver.compile(Nonsense("copy", int32))
+        no_code = replace(
+            RowMove("copy", int32).work(),
+            computes="nonsense",
+            write=lambda b: b.emit("nonsense;"),
+        )
+        wrong = driver.compile(no_code)
         found = td.cumulative_sum(td.sin(x), 0).mean()  # others are built beside it
         want = np.sin(np.arange(600.0)).reshape(20, 30).cumsum(0).mean()
         assert float(found) == pytest.approx(want, rel=1e-4)
     with pytest.raises(RunError, match="OpenCL device refuses"):
-        driver.submit([driver.bind(wrong, 1, [], driver.numbers(wrong, []))])
+        driver.submit([driver.bind(wrong, 1, [], driver.numbers(no_code, []))])

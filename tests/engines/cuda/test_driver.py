@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.engines.cuda.libcuda import Emulated
-from tests.engines.cuda.works import ITEMS, Written, card, elementwise, ran
+from tests.engines.cuda.works import ITEMS, card, elementwise, ran, written
 from treadle.base.errors import OutOfMemoryError, RunError
 from treadle.engines.gpu.builder import DeviceBuilder
 from treadle.engines.gpu.cuda.driver import CudaDriver, devices
@@ -76,7 +76,7 @@ def test_items_share_memory_between_barriers() -> None:
 
     x = np.arange(ITEMS, dtype="f4")
     argument = KernelArgument(np.dtype("f4"), True)
-    work = Written("reversed", (argument, argument), body, slots=())
+    work = written("reversed", (argument, argument), body, slots=())
     _, driver = card()
     assert ran(driver, work, 1, [x, x])[1].tolist() == x[::-1].tolist()
 

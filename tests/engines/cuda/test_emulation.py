@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.engines.cuda.works import ITEMS, Written, card, ran
+from tests.engines.cuda.works import ITEMS, card, ran, written
 from treadle.base.errors import RunError
 from treadle.engines.gpu.builder import DeviceBuilder
 from treadle.engines.native.codegen.builder import F32, Value
@@ -27,7 +27,7 @@ def run(
     arguments = tuple(KernelArgument(a.dtype, True) for a in arrays)
     functions, driver = card()
     try:
-        work = Written(name, arguments, body, slots=(), items=items)
+        work = written(name, arguments, body, slots=(), items=items)
         return ran(driver, work, 1, arrays)
     except RunError:
         raise AssertionError(functions.fault) from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,36 +11,31 @@ from tests.engines.cuda.libcuda import Emulated
 from treadle.engines.gpu.builder import DeviceBuilder
 from treadle.engines.gpu.cuda.driver import CudaDriver
 from treadle.engines.gpu.cuda.library import started
-from treadle.engines.gpu.work import Slot
+from treadle.engines.gpu.work import Slot, Work
 from treadle.engines.native.codegen.builder import Value
 from treadle.engines.native.codegen.elements import load_type
 from treadle.loops.kernel import KernelArgument
 
-__all__ = ["ITEMS", "Written", "card", "elementwise", "ran"]
+__all__ = ["ITEMS", "card", "elementwise", "ran", "written"]
 
 Array = np.ndarray[Any, Any]
 ITEMS = 64
 
 
-@dataclass(frozen=True)
-class Written:
+def written(
+    name: str,
+    buffers: tuple[KernelArgument, ...],
+    body: Callable[[DeviceBuilder], None],
+    slots: tuple[Slot, ...] = ((0, "i64"),),
+    items: int = ITEMS,
+) -> Work:
     """The work that a function writes, known by its name."""
-
-    name: str
-    buffers: tuple[KernelArgument, ...]
-    body: Callable[[DeviceBuilder], None] = field(compare=False)
-    slots: tuple[Slot, ...] = ((0, "i64"),)
-    items: int = ITEMS
-    checks: bool = False
-    wide: bool = False
-
-    def write(self, b: DeviceBuilder) -> None:
-        self.body(b)
+    return Work((name, buffers, slots, items), body, buffers, slots, items, name)
 
 
 def elementwise(
     name: str, rule: Callable[..., Value], dtype: Any, inputs: int = 2
-) -> Written:
+) -> Work:
     """The work of a function of elements: operands, and then the result."""
     kind = load_type(np.dtype(dtype))
 
@@ -54,7 +48,7 @@ def elementwise(
     arguments = [
         KernelArgument(np.dtype(dtype), k == inputs) for k in range(inputs + 1)
     ]
-    return Written(name, tuple(arguments), body)
+    return written(name, tuple(arguments), body)
 
 
 def card(capacity: int = 16 << 20) -> tuple[Emulated, CudaDriver]:
@@ -65,7 +59,7 @@ def card(capacity: int = 16 << 20) -> tuple[Emulated, CudaDriver]:
 
 def ran(
     driver: CudaDriver,
-    work: Written,
+    work: Work,
     groups: int,
     arrays: Sequence[Array],
     *values: int,

@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 
+from treadle.engines.gpu.remainder import remainder
 from treadle.engines.native.codegen.builder import Builder, Value
 
 
@@ -52,6 +53,10 @@ class DeviceBuilder(Builder):
     @abstractmethod
     def private(self, kind: str, count: int = 1) -> Value:
         """The pointer to memory for `count` elements that this item has of its own."""
+
+    def frem(self, x: Value, y: Value) -> Value:
+        """The exact remainder: languages of devices round a quotient first."""
+        return remainder(self, x, y)
 
     def folded(
         self, x: Value, lanes: int, combine: Callable[[Value, Value], Value]

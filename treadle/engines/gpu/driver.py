@@ -23,8 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
-
+from treadle.base.arrays import Array
 from treadle.base.caches import Cache
 from treadle.base.errors import OutOfMemoryError, RunError
 from treadle.engines.gpu.work import Work
@@ -101,10 +100,10 @@ class DeviceDriver(Protocol):
     def free(self, memory: Any) -> None:
         """Give memory back, as soon as what has been launched is done with it."""
 
-    def upload(self, array: np.ndarray[Any, Any], memory: Any, offset: int) -> None:
+    def upload(self, array: Array, memory: Any, offset: int) -> None:
         """Copy a contiguous array of the host to `offset`; it may change afterwards."""
 
-    def download(self, memory: Any, offset: int, array: np.ndarray[Any, Any]) -> None:
+    def download(self, memory: Any, offset: int, array: Array) -> None:
         """Fill a contiguous array of the host from `offset`, after all before."""
 
     def copy(self, source: Place, target: Place, bytes: int) -> None:
@@ -133,9 +132,11 @@ class DeviceDriver(Protocol):
 
     def submit(self, calls: Sequence[Call]) -> None:
         """Make launches that are bound, and calls of `copy`, one after the other."""
+        for call in calls:
+            call()
 
 
-class CompilingDriver:
+class CompilingDriver(DeviceDriver):
     """A driver that compiles texts, and allocates as many bytes at once as `most`.
 
     What an API raises is told as an error of the library; `full` where there is no
@@ -178,8 +179,7 @@ class CompilingDriver:
 
     def submit(self, calls: Sequence[Call]) -> None:
         with self._refusals():
-            for call in calls:
-                call()
+            super().submit(calls)
 
     def compile(self, work: Work) -> Any:
         entry = self._entries.get(work)

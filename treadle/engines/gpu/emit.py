@@ -9,14 +9,13 @@ where vectors are as long.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Any
 
-from treadle.base.caches import lazy
 from treadle.base.dtypes import int32
 from treadle.engines.gpu.builder import DeviceBuilder
 from treadle.engines.gpu.grid import Grid, crossed, grid_of, slots_of, wide_integers
-from treadle.engines.gpu.work import Slot
+from treadle.engines.gpu.work import Slot, Work
 from treadle.engines.native.codegen.builder import I1, I8, I32, Value
 from treadle.engines.native.codegen.elements import compute_type, from_memory, load_type
 from treadle.engines.native.codegen.emit import Emitter
@@ -251,37 +250,19 @@ class ItemEmitter(Emitter):
             self.bind(axis, place)
 
 
-@dataclass(frozen=True)
-class LoopWork:
-    """A kernel of loops, without a name, as the work of a launch."""
-
-    kernel: Kernel
-    name: str = field(default="", compare=False)
-
-    @lazy
-    def grid(self) -> Grid:
-        return grid_of(self.kernel)
-
-    @lazy
-    def slots(self) -> tuple[Slot, ...]:
-        return slots_of(self.kernel)
-
-    @lazy
-    def wide(self) -> bool:
-        return wide_integers(self.kernel)
-
-    @property
-    def items(self) -> int:
-        return self.grid.items
-
-    @property
-    def checks(self) -> bool:
-        return self.kernel.checks
-
-    @property
-    def buffers(self) -> tuple[KernelArgument, ...]:
-        status = (KernelArgument(int32, written=True),) if self.checks else ()
-        return (*self.kernel.arguments, *status)
-
-    def write(self, b: DeviceBuilder) -> None:
-        ItemEmitter(self.kernel, self.grid, self.slots, b).write()
+def loop_work(kernel: Kernel) -> tuple[Work, Grid]:
+    """A kernel of loops as the work of a launch, the same under any name; its grid."""
+    unnamed = replace(kernel, name="")
+    grid, slots = grid_of(unnamed), slots_of(unnamed)
+    status = (KernelArgument(int32, written=True),) if kernel.checks else ()
+    work = Work(
+        unnamed,
+        lambda b: ItemEmitter(unnamed, grid, slots, b).write(),
+        (*kernel.arguments, *status),
+        slots,
+        grid.items,
+        kernel.name,
+        kernel.checks,
+        wide_integers(kernel),
+    )
+    return work, grid

@@ -6,7 +6,6 @@ memory of their own, and each op runs by its NumPy rule between two copies.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from treadle.base.arrays import Array
 from treadle.base.errors import OutOfMemoryError
 from treadle.engines.gpu.driver import (
     Allocation,
-    Call,
+    DeviceDriver,
     DeviceTraits,
     UnsupportedKernelError,
 )
@@ -24,7 +23,7 @@ CAPACITY = 1 << 30  # bytes
 POISON = 0xFF  # what memory holds at first: NaN in every float
 
 
-class HostDriver:
+class HostDriver(DeviceDriver):
     """A device of `capacity` bytes, of which each allocation is an array.
 
     >>> driver = HostDriver(1024)
@@ -61,11 +60,6 @@ class HostDriver:
 
     def fill(self, place: Any, bytes: int, byte: int) -> None:
         self.upload(np.full(bytes, byte, np.uint8), *place)
-
-    def submit(self, calls: Sequence[Call]) -> None:
-        """Make copies: there are no launches."""
-        for call in calls:
-            call()
 
     def _refuse(self, *args: Any, **kwargs: Any) -> Any:
         raise UnsupportedKernelError("this device has no kernels")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from treadle.engines.gpu.driver import (
     UnsupportedKernelError,
     place_at,
 )
-from treadle.engines.gpu.emit import LoopWork
+from treadle.engines.gpu.emit import loop_work
 from treadle.engines.gpu.loops import DeviceLoop, is_loop
 from treadle.engines.gpu.memory import DeviceBlock, DeviceBlocks, GpuValue
 from treadle.engines.gpu.product import product_of
@@ -58,13 +58,12 @@ class ReadyStep:
 
 def made_ready(step: Launch | Product, driver: DeviceDriver) -> ReadyStep:
     """A step compiled for a device."""
-    work: Work
     if isinstance(step, Product):
         work, integers, groups, buffers = product_of(step)
     else:
-        work = loops = LoopWork(replace(step.kernel, name=""), step.kernel.name)
-        total = loops.grid.total(step.integers)
-        groups, buffers = loops.grid.groups(total), step.buffers
+        work, grid = loop_work(step.kernel)
+        total = grid.total(step.integers)
+        groups, buffers = grid.groups(total), step.buffers
         integers = (*step.integers, total)
     if len(work.buffers) > driver.device.buffers:
         raise UnsupportedKernelError(

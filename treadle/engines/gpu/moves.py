@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from treadle.base.dtypes import DType, int32
 from treadle.engines.gpu.builder import DeviceBuilder
 from treadle.engines.gpu.operands import split
-from treadle.engines.gpu.work import Slot
+from treadle.engines.gpu.work import Work
 from treadle.engines.native.codegen.builder import Value
 from treadle.engines.native.codegen.elementary.terms import Term
 from treadle.engines.native.codegen.elements import load_type
@@ -25,8 +25,8 @@ FIELDS = {
 
 
 @dataclass(frozen=True)
-class MoveWork:
-    """A move as the work of a launch, on a target, a source, and a list of places.
+class RowMove:
+    """A move of rows, of a target, a source, and a list of places.
 
     `gather` reads rows from these places of the source, `add` adds rows of the source
     to these of the target: an item has a column, and adds all its rows in order.
@@ -34,25 +34,20 @@ class MoveWork:
 
     name: str
     dtype: DType
-    items: int = ITEMS
-    checks: bool = False
-    wide: bool = False
 
-    @property
-    def buffers(self) -> tuple[KernelArgument, ...]:
+    def work(self) -> Work:
+        """The work of a launch."""
         target, source = KernelArgument(self.dtype, True), KernelArgument(self.dtype)
         places = () if self.name == "copy" else (KernelArgument(int32),)
-        return (target, source, *places)
-
-    @property
-    def slots(self) -> tuple[Slot, ...]:
-        return tuple((k, "i64") for k in range(len(FIELDS[self.name])))
+        slots = tuple((k, "i64") for k in range(len(FIELDS[self.name])))
+        buffers = target, source, *places
+        return Work(self, self.write, buffers, slots, ITEMS, self.name)
 
     def write(self, b: DeviceBuilder) -> None:
         number = {
             name: Term(b, b.slot(k, "i64")) for k, name in enumerate(FIELDS[self.name])
         }
-        item = Term(b, b.group()) * self.items + Term(b, b.item())
+        item = Term(b, b.group()) * ITEMS + Term(b, b.item())
         with b.when((item < number["total"]).value):
             if self.name == "add":
                 self._add(b, item, number)

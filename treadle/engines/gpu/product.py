@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from treadle.base.caches import lazy
@@ -27,7 +27,7 @@ from treadle.engines.gpu.operands import (
     numbers_of,
     split,
 )
-from treadle.engines.gpu.work import Slot
+from treadle.engines.gpu.work import Slot, Work
 from treadle.engines.native.codegen.builder import LoopBuilder, Value
 from treadle.engines.native.codegen.elementary.terms import Term
 from treadle.engines.native.codegen.elements import compute_type
@@ -70,8 +70,8 @@ def tile_for(m: int, n: int) -> Tile:
 
 
 @dataclass(frozen=True)
-class ProductWork:
-    """A product, or a convolution by what it `computes`, as the work of a launch.
+class TiledProduct:
+    """A product, or a convolution by what it `computes`, in tiles.
 
     along: of each operand whether its terms lie side by side, or else rows or columns;
     finish: the kernel that is done on the result, its buffer number `product_buffer`.
@@ -83,10 +83,8 @@ class ProductWork:
     along: tuple[bool, bool]
     tile: Tile
     fields: tuple[str, ...]
-    written: tuple[KernelArgument, ...]
-    finish: Kernel | None = None
-    product_buffer: int = 0
-    name: str = field(default="product", compare=False)
+    finish: Kernel | None
+    product_buffer: int
 
     @property
     def form(self) -> SumForm:
@@ -95,22 +93,6 @@ class ProductWork:
     def buffer(self, side: int) -> int:
         """The number of the buffer that is read by rows (0) or columns (1)."""
         return buffers_of(self.form).index(self.form.reads[side])
-
-    @property
-    def items(self) -> int:
-        return self.tile.items
-
-    @property
-    def checks(self) -> bool:
-        return False
-
-    @lazy
-    def wide(self) -> bool:
-        return self.finish is not None and wide_integers(self.finish)
-
-    @property
-    def buffers(self) -> tuple[KernelArgument, ...]:
-        return (*map(KernelArgument, self.kinds), *self.written)
 
     @lazy
     def slots(self) -> tuple[Slot, ...]:
@@ -121,13 +103,8 @@ class ProductWork:
         moved = [(k, kind) for k, kind in slots_of(self.finish) if k != last]
         return (*product_slots, *[(k + len(product_slots), kind) for k, kind in moved])
 
-    def write(self, b: DeviceBuilder) -> None:
-        _Writer(self, b).write()
 
-
-def product_of(
-    step: Product,
-) -> tuple[ProductWork, tuple[int, ...], int, tuple[int, ...]]:
+def product_of(step: Product) -> tuple[Work, tuple[int, ...], int, tuple[int, ...]]:
     """A product as work, with its integers, its groups and its buffers."""
     computes, numbers = numbers_of(step)
     batch, m, n, k = (
@@ -149,17 +126,24 @@ def product_of(
         arguments = list(finish.kernel.arguments)
         del arguments[step.product_buffer]
         written, rest = tuple(arguments), finish.buffers
-    work = ProductWork(
+    product = TiledProduct(
         computes,
         step.dtype,
         step.kinds,
         along,
         tile,
         tuple(numbers),
-        written,
         replace(finish.kernel, name="") if finish else None,
         step.product_buffer,
+    )
+    work = Work(
+        product,
+        lambda b: _Writer(product, b).write(),
+        (*map(KernelArgument, step.kinds), *written),
+        product.slots,
+        tile.items,
         f"product_{finish.kernel.name}" if finish else "product",
+        wide=finish is not None and wide_integers(finish.kernel),
     )
     integers = (*numbers.values(), *(finish.integers if finish else ()))
     return work, integers, total, (*step.operands, *rest)
@@ -168,7 +152,7 @@ def product_of(
 class _Writer:
     """One product that is being written."""
 
-    def __init__(self, work: ProductWork, b: DeviceBuilder) -> None:
+    def __init__(self, work: TiledProduct, b: DeviceBuilder) -> None:
         self.work, self.b = work, b
         self.tile = work.tile
         self.kind = compute_type(work.dtype)
@@ -292,14 +276,14 @@ class _Finish(ItemEmitter):
 
     def __init__(
         self,
-        work: ProductWork,
+        work: TiledProduct,
         b: DeviceBuilder,
         result: Value,
         at: tuple[Value, Value, Value],
     ) -> None:
         assert work.finish is not None
         self.result, self.at, self.product = result, at, work
-        grid = Grid("items", (), (), work.items)
+        grid = Grid("items", (), (), work.tile.items)
         super().__init__(work.finish, grid, work.slots, b)
 
     def _read_arguments(self) -> None:

@@ -15,7 +15,7 @@ from treadle.engines.gpu.bodies import DeviceBody, spot
 from treadle.engines.gpu.driver import Call, Place, place_at
 from treadle.engines.gpu.linked import ReadyStep
 from treadle.engines.gpu.memory import DeviceBlocks, GpuValue
-from treadle.engines.gpu.moves import WORD, MoveWork
+from treadle.engines.gpu.moves import WORD, RowMove
 from treadle.engines.native.forest.bases import INDEX, Addresses
 from treadle.graph.origin import Origin
 
@@ -94,7 +94,7 @@ class DeviceAssembly:
         buffers: list[Place],
         *numbers: int,
     ) -> None:
-        driver, work = self.store.driver, MoveWork(name, dtype)
+        driver, work = self.store.driver, RowMove(name, dtype).work()
         groups = -(-numbers[0] // work.items)
         entry, told = driver.compile(work), driver.numbers(work, numbers)
         ready = ReadyStep(work, entry, groups, (), told, False, False)

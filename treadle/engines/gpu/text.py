@@ -158,8 +158,6 @@ class TextBuilder(DeviceBuilder):
         kind, a, b = x.type, x.name, y.name
         if kind == I1:
             return self.define(kind, f"{a} {_LOGIC[op]} {b}")
-        if op == "frem":
-            return self.define(kind, self.float_remainder(x, y))
         if op in _SIGNS:
             right = self.shift(y) if op == "ashr" else b
             return self.define(kind, f"{a} {_SIGNS[op]} {right}")
@@ -170,10 +168,6 @@ class TextBuilder(DeviceBuilder):
     def shift(self, y: Value) -> str:
         """How far bits are moved."""
         return self.unsigned(y)
-
-    @abstractmethod
-    def float_remainder(self, x: Value, y: Value) -> str:
-        """C's fmod."""
 
     def fneg(self, x: Value) -> Value:
         return self.define(x.type, f"-{x.name}")

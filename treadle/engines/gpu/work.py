@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,33 +17,24 @@ if TYPE_CHECKING:
 Slot = tuple[int, str]  # the place of an integer of a step, and the kind it is read as
 
 
-class Work(Protocol):
+@dataclass(frozen=True)
+class Work:
     """A kernel as a device runs it, equal to others by what it computes.
 
-    name: for people; buffers: what it reads and writes, in order, the last of them an
-    int32 that it sets to 1 where a position is out of range, if it `checks`; slots: the
-    integers of a launch; items: of a work group; wide: whether integers of 64 bits are
-    among its data.
+    write: appends the whole kernel to a builder, but for its end; buffers: what it
+    reads and writes, in order, the last of them an int32 that it sets to 1 where a
+    position is out of range, if it `checks`; slots: the integers of a launch; items: of
+    a work group; name: for people; wide: whether its data has integers of 64 bits.
     """
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def buffers(self) -> tuple[KernelArgument, ...]: ...
-    @property
-    def slots(self) -> tuple[Slot, ...]: ...
-    @property
-    def items(self) -> int: ...
-    @property
-    def checks(self) -> bool: ...
-    @property
-    def wide(self) -> bool: ...
-
-    def __hash__(self) -> int: ...
-    def __eq__(self, other: object) -> bool: ...
-
-    def write(self, b: DeviceBuilder) -> None:
-        """Append the whole kernel to a builder, but for its end."""
+    computes: Any
+    write: Callable[[DeviceBuilder], None] = field(compare=False)
+    buffers: tuple[KernelArgument, ...] = field(compare=False)
+    slots: tuple[Slot, ...] = field(compare=False)
+    items: int = field(compare=False)
+    name: str = field(compare=False)
+    checks: bool = field(default=False, compare=False)
+    wide: bool = field(default=False, compare=False)
 
 
 def encoded(slots: Sequence[Slot], integers: Sequence[int]) -> list[int]:

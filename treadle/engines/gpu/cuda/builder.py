@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from treadle.engines.gpu.builder import DeviceBuilder
-from treadle.engines.gpu.remainder import remainder
 from treadle.engines.native.codegen.builder import BITS, F32, F64, I32, I64, PTR, Value
 
 if TYPE_CHECKING:
@@ -79,12 +78,6 @@ class PtxBuilder(DeviceBuilder):
         name = f"%private{len(self._private)}"
         self._private.append(f"  {name} = alloca [{count} x {kind}], align 8")
         return Value(name, PTR)
-
-    # -- arithmetic --------------------------------------------------------------------
-
-    def frem(self, x: Value, y: Value) -> Value:
-        """The exact remainder: NVPTX's own rounds a quotient first."""
-        return remainder(self, x, y)
 
     # -- lanes of a warp ---------------------------------------------------------------
 

@@ -14,7 +14,13 @@ from treadle.base.sizes import as_text
 from treadle.engines.gpu.cuda.builder import WARP
 from treadle.engines.gpu.cuda.library import Library, open_library
 from treadle.engines.gpu.cuda.modules import CudaKernel, Modules
-from treadle.engines.gpu.driver import NARROW, Allocation, Call, DeviceTraits, Place
+from treadle.engines.gpu.driver import (
+    NARROW,
+    Allocation,
+    DeviceDriver,
+    DeviceTraits,
+    Place,
+)
 from treadle.engines.gpu.work import Work
 
 DTYPES = NARROW | {"int64", "uint64", "float64"}
@@ -51,7 +57,7 @@ class CudaLaunch:
         self._call("cuLaunchKernel", function, *self._grid, self._pointers, None)
 
 
-class CudaDriver:
+class CudaDriver(DeviceDriver):
     """One CUDA device, as `DeviceDriver` has it.
 
     Launches follow each other on one stream, and copies between host and device wait
@@ -139,10 +145,6 @@ class CudaDriver:
     ) -> CudaLaunch:
         addresses = (c_uint64 * len(buffers))(*map(_address, buffers))
         return CudaLaunch(self._call, entry, groups, (addresses, numbers))
-
-    def submit(self, calls: Sequence[Call]) -> None:
-        for call in calls:
-            call()
 
 
 def _address(place: Place) -> int:

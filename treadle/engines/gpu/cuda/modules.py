@@ -10,7 +10,7 @@ import ctypes
 from collections import deque
 from collections.abc import Iterator
 from ctypes import byref, c_char_p, c_size_t, c_void_p
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -88,7 +88,7 @@ class Modules:
         if cache is None or not state:
             return self._linked(self.text(work))
         facts = (treadle.__version__, state, *self._facts, entry_of(work))
-        place = key("cubin", *facts, *_facts_of(work))
+        place = key("cubin", *facts, *_facts_of(work.computes))
         content = cache.read(place)
         if content is None:
             content = self._linked(self.text(work))
@@ -121,10 +121,12 @@ class Modules:
                 self._library.call("cuLinkDestroy", state)
 
 
-def _facts_of(work: Any) -> Iterator[str]:
+def _facts_of(computes: Any) -> Iterator[str]:
     """All that some work is equal to others by, the same in all processes."""
-    yield type(work).__qualname__
-    for f in fields(work):
-        if f.compare:
-            value = getattr(work, f.name)
-            yield digest(value) if isinstance(value, Kernel) else repr(value)
+    yield type(computes).__qualname__
+    whole = isinstance(computes, Kernel) or not is_dataclass(computes)
+    parts = (
+        [computes] if whole else [getattr(computes, f.name) for f in fields(computes)]
+    )
+    for x in parts:
+        yield digest(x) if isinstance(x, Kernel) else repr(x)

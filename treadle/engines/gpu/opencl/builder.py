@@ -77,8 +77,8 @@ class OpenClBuilder(TextBuilder):
     def is_nan(self, x: Value) -> str:
         return f"isnan({x.name})"
 
-    def float_remainder(self, x: Value, y: Value) -> str:
-        return f"fmod({x.name}, {y.name})"
+    def frem(self, x: Value, y: Value) -> Value:
+        return self.define(x.type, f"fmod({x.name}, {y.name})")
 
     def intrinsic(self, name: str, *arguments: Value) -> Value:
         kind = arguments[0].type

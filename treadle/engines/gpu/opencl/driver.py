@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import Array
 from treadle.base.extras import extra
 from treadle.engines.gpu.driver import (
     NARROW,
@@ -109,17 +110,13 @@ class OpenClDriver(CompilingDriver):
     def free(self, memory: Allocation) -> None:
         memory.handle.release()
 
-    def upload(
-        self, array: np.ndarray[Any, Any], memory: Allocation, offset: int
-    ) -> None:
+    def upload(self, array: Array, memory: Allocation, offset: int) -> None:
         with self._refusals():
             self.cl.enqueue_copy(
                 self.queue, memory.handle, array, dst_offset=offset, is_blocking=True
             )
 
-    def download(
-        self, memory: Allocation, offset: int, array: np.ndarray[Any, Any]
-    ) -> None:
+    def download(self, memory: Allocation, offset: int, array: Array) -> None:
         with self._refusals():
             self.cl.enqueue_copy(
                 self.queue, array, memory.handle, src_offset=offset, is_blocking=True

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from treadle.engines.gpu.remainder import remainder
 from treadle.engines.gpu.text import ElementPointer, TextBuilder
 from treadle.engines.gpu.webgpu import long
 from treadle.engines.gpu.work import Work
@@ -137,8 +136,6 @@ class WgslBuilder(TextBuilder):
         return f"({text})" if text.startswith("-") else text
 
     def binary(self, op: str, x: Value, y: Value) -> Value:
-        if op == "frem":
-            return remainder(self, x, y)
         result = super().binary(op, x, y)
         return self._rounded(result) if x.type in (F32, F64) else result
 
@@ -177,9 +174,6 @@ class WgslBuilder(TextBuilder):
     def shift(self, y: Value) -> str:
         last = 63 if self._is_long(y.type) else 31
         return f"(u32({self.unsigned(y)}) & {last}u)"
-
-    def float_remainder(self, x: Value, y: Value) -> str:
-        return f"{x.name} % {y.name}"
 
     def intrinsic(self, name: str, *arguments: Value) -> Value:
         kind = arguments[0].type

@@ -140,9 +140,7 @@ class WebGpuDriver(CompilingDriver):
         self._flush()
         memory.handle.destroy()  # whatever launches are bound to it
 
-    def upload(
-        self, array: np.ndarray[Any, Any], memory: Allocation, offset: int
-    ) -> None:
+    def upload(self, array: Array, memory: Allocation, offset: int) -> None:
         bytes = array.reshape(-1).view(np.uint8)
         left = -len(bytes) % 4
         if left:
@@ -151,9 +149,7 @@ class WebGpuDriver(CompilingDriver):
             self._flush()
             self._queue.write_buffer(memory.handle, offset, bytes)
 
-    def download(
-        self, memory: Allocation, offset: int, array: np.ndarray[Any, Any]
-    ) -> None:
+    def download(self, memory: Allocation, offset: int, array: Array) -> None:
         size = -(-array.nbytes // 4) * 4
         with self._refusals():
             self._flush()
