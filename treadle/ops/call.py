@@ -16,7 +16,7 @@ from treadle.graph.rows import batched, row_count
 from treadle.graph.tensor import Tensor, copied
 from treadle.graph.thread import thread_state
 from treadle.graph.traversal import rebuild
-from treadle.ops.families import Family, Output, outputs_of
+from treadle.ops.families import Composite, Family, Output, outputs_of
 from treadle.ops.flow import Again
 
 
@@ -110,6 +110,22 @@ def in_place(body: Body, inputs: Sequence[Tensor]) -> list[Tensor]:
             copy = copied(node, tuple([copies.get(x.serial, x) for x in node.inputs]))
             copies[node.serial] = copy
     return [copies.get(y.serial, y) for y in plain.outputs]
+
+
+def smaller(node: Tensor) -> tuple[Body, list[Tensor]]:
+    """The body of smaller ops that a composed op is, and the operands of that."""
+    op: Any = node.op
+    rule = op.expand if isinstance(op, Composite) else op.scalar
+    operands = {x.serial: x for x in node.inputs}
+    arguments = {  # numbers stay, for a rule may look at one
+        serial: x
+        if x.stored is not None and not x.inputs
+        else Tensor(Argument(k), (), x.type)
+        for k, (serial, x) in enumerate(operands.items())
+    }
+    result = rule(*[arguments[x.serial] for x in node.inputs])
+    outputs = result if isinstance(result, tuple) else (result,)
+    return Body(op.name, list(arguments.values()), outputs), list(operands.values())
 
 
 def place_inside(node: Tensor, inner: Tensor) -> int:

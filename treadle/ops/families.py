@@ -301,3 +301,10 @@ def outputs_of(node: Tensor) -> tuple[Tensor, ...]:
     if isinstance(node.type, TupleType):
         return results(node, selections(len(node.type)))
     return (node,)
+
+
+def is_composed(op: Any) -> bool:
+    """Whether an op is an expression of smaller ops: a composite, or an op of elements
+    that is no primitive."""
+    primitive = isinstance(op, Elementwise) and op.traits.primitive
+    return isinstance(op, (Composite, Elementwise)) and not primitive

@@ -28,7 +28,7 @@ from treadle.ops.call import Call, without_calls
 from treadle.ops.cast import Cast
 from treadle.ops.contract import Contract
 from treadle.ops.control import Cond
-from treadle.ops.families import Composite, Elementwise, Movement, Output
+from treadle.ops.families import Elementwise, Movement, Output, is_composed
 from treadle.ops.flow import Again
 from treadle.rewrite.empty import empty
 from treadle.rewrite.selection import selection
@@ -101,12 +101,11 @@ _kinds: dict[type[Op], _Kind] = {}
 
 def _kind(op: Op) -> _Kind:
     kind = _Kind.PLAIN
-    primitive = isinstance(op, Elementwise) and op.traits.primitive
     if isinstance(op, Update):
         kind = _Kind.UPDATE
     elif isinstance(op, Call):
         kind = _Kind.CALL
-    elif isinstance(op, (Composite, Elementwise)) and not primitive:
+    elif is_composed(op):
         kind = _Kind.WRITTEN
     elif isinstance(op, Contract):
         kind = _Kind.CONTRACT

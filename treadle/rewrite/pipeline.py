@@ -21,7 +21,7 @@ from treadle.graph.verify import problems
 from treadle.ops.call import Call
 from treadle.ops.contract import Contract, letters
 from treadle.ops.convolution import Conv, ConvInputGradient, ConvWeightGradient
-from treadle.ops.families import Composite, Elementwise
+from treadle.ops.families import is_composed
 from treadle.ops.loop import Scan
 from treadle.rewrite.checked import Judge
 from treadle.rewrite.convolve import convolve
@@ -92,11 +92,8 @@ def _fits(rules: RuleSet, node: Tensor) -> bool:
 
 
 def _is_written(node: Tensor, ways: Ways) -> bool:
-    op = node.op
-    primitive = isinstance(op, Elementwise) and op.traits.primitive
-    return (
-        primitive or not isinstance(op, (Composite, Elementwise)) or ways.claimed(op)
-    ) and _is_inlined(node, ways)
+    written = not is_composed(node.op) or ways.claimed(node.op)
+    return written and _is_inlined(node, ways)
 
 
 def _is_contracted(node: Tensor, ways: Ways) -> bool:

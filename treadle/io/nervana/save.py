@@ -12,15 +12,14 @@ from treadle.base.arrays import Array
 from treadle.base.dtypes import DType, bool_, float32
 from treadle.base.errors import ArgumentError, ModelFileError
 from treadle.graph.body import Body
-from treadle.graph.leaves import Argument
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Placeholder, Variable
 from treadle.io.files import PathLike, guarded, write_atomically
 from treadle.io.nervana.ops import BINARY, REDUCTIONS, UNARY
 from treadle.io.nervana.schema import DATA, DTYPES, GRAPH, HANDLE, OTHER
 from treadle.io.protobuf import encode
-from treadle.ops.call import without_calls
-from treadle.ops.families import Composite, Elementwise
+from treadle.ops.call import smaller, without_calls
+from treadle.ops.families import is_composed
 from treadle.runtime.computation import Computation
 
 Label = str | None  # of a dimension; None: of length 1, and not there in the file
@@ -212,27 +211,12 @@ class _Writer:
             return self._reduction(node, operands[0])
         if write is not None:
             return write(node, *operands)
-        if isinstance(op, Composite) or (
-            isinstance(op, Elementwise) and not op.traits.primitive
-        ):
-            return self._smaller(node, known)
+        if is_composed(op):
+            body, arguments = smaller(node)
+            return self.body(body, [known[x.serial] for x in arguments])[0]
         self.unknown.setdefault(op.name, node.line or "")
         number = operands[0].number if operands else 0
         return _Made(number, [None] * len(shape), shape, dtype)
-
-    def _smaller(self, node: Tensor, known: Mapping[int, _Made]) -> _Made:
-        """An op as the smaller ones that its rule names."""
-        op: Any = node.op
-        rule = op.expand if isinstance(op, Composite) else op.scalar
-        arguments: dict[int, Tensor] = {}
-        for x in node.inputs:  # numbers stay, for a rule may look at one
-            number = x.stored is not None and not x.inputs
-            fresh = x if number else Tensor(Argument(len(arguments)), (), x.type)
-            arguments.setdefault(x.serial, fresh)
-        result = rule(*[arguments[x.serial] for x in node.inputs])
-        outputs = result if isinstance(result, tuple) else (result,)
-        body = Body(node.op.name, list(arguments.values()), outputs)
-        return self.body(body, [known[serial] for serial in arguments])[0]
 
     # -- ops -----------------------------------------------------------------------
 

@@ -11,11 +11,11 @@ import numpy as np
 from treadle.base.arrays import Array
 from treadle.base.extras import extra
 from treadle.graph.body import Body
-from treadle.graph.leaves import Argument, Leaf
+from treadle.graph.leaves import Leaf
 from treadle.graph.tensor import Tensor
 from treadle.io.onnx.file import CODES
-from treadle.ops.call import Call, without_calls
-from treadle.ops.families import Composite, Elementwise, Output
+from treadle.ops.call import Call, smaller, without_calls
+from treadle.ops.families import Output, is_composed
 
 OPSET, LAST = 20, 23  # the version of the ops that are written, and where one needs it
 Names = str | tuple[str, ...]
@@ -288,27 +288,11 @@ class Writer:
         name = write and write(self, node, *operands)
         if name is not None:
             return name
-        if isinstance(op, Composite) or (
-            isinstance(op, Elementwise) and not op.traits.primitive
-        ):
-            return self._smaller(node, [_one(x) for x in operands])
+        if is_composed(op):
+            body, arguments = smaller(node)
+            outputs = self.body(body, [_one(names[x.serial]) for x in arguments])
+            return tuple(outputs) if isinstance(node.type, tuple) else outputs[0]
         return self._refuse(node)
-
-    def _smaller(self, node: Tensor, operands: list[str]) -> Names:
-        """An op as the smaller ones that its rule names."""
-        op: Any = node.op
-        rule = op.expand if isinstance(op, Composite) else op.scalar
-        arguments: dict[int, Tensor] = {}
-        for x in node.inputs:  # numbers stay, for a rule may look at one
-            number = x.stored is not None and not x.inputs
-            fresh = x if number else Tensor(Argument(len(arguments)), (), x.type)
-            arguments.setdefault(x.serial, fresh)
-        result = rule(*[arguments[x.serial] for x in node.inputs])
-        outputs = result if isinstance(result, tuple) else (result,)
-        known = dict(zip([x.serial for x in node.inputs], operands, strict=True))
-        body = Body(node.op.name, list(arguments.values()), outputs)
-        names = self.body(body, [known[serial] for serial in arguments])
-        return tuple(names) if isinstance(result, tuple) else names[0]
 
     def _refuse(self, node: Tensor) -> Names:
         """Note an op that cannot be said; all of them are told at the end."""
