@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, dataclass_transform
 
 from treadle.graph.tensor import Tensor
+from treadle.nn.linear import above_zero
 from treadle.nn.module import Module
 
 
@@ -36,13 +37,23 @@ class Configured(Applied):
 
 
 class FunctionLayer(Configured):
-    """A function applied to a tensor; settings of the class are its other arguments."""
+    """A function applied to a tensor; settings of the class are its other arguments.
+
+    Those named in `extents` are from 1 up; text shows those in `shown`, or else all.
+    """
+
+    extents: ClassVar[str] = ""
+    shown: ClassVar[str] = ""
+
+    def __post_init__(self, *unused: Any) -> None:
+        above_zero(**{name: getattr(self, name) for name in self.extents.split()})
 
     def forward(self, x: Any) -> Tensor:
         return self.function(x, *[getattr(self, name) for name in self._settings])
 
     def extra_repr(self) -> str:
-        return ", ".join(f"{name}={getattr(self, name)!r}" for name in self._settings)
+        names = self.shown.split() or self._settings
+        return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
 
 
 class TrainedDifferently(FunctionLayer):

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 from treadle.graph.tensor import Tensor
 from treadle.nn import functional as F
 from treadle.nn.applied import Applied, FunctionLayer
-from treadle.nn.linear import above_zero
 from treadle.ops.rearrange import flatten, unflatten
 
 __all__ = [
@@ -70,9 +69,7 @@ class PixelShuffle(FunctionLayer, function=F.pixel_shuffle):
     """
 
     upscale_factor: int
-
-    def __post_init__(self) -> None:
-        above_zero(upscale_factor=self.upscale_factor)
+    extents = "upscale_factor"
 
 
 class PixelUnshuffle(FunctionLayer, function=F.pixel_unshuffle):
@@ -83,9 +80,7 @@ class PixelUnshuffle(FunctionLayer, function=F.pixel_unshuffle):
     """
 
     downscale_factor: int
-
-    def __post_init__(self) -> None:
-        above_zero(downscale_factor=self.downscale_factor)
+    extents = "downscale_factor"
 
 
 class ChannelShuffle(FunctionLayer, function=F.channel_shuffle):
@@ -96,9 +91,7 @@ class ChannelShuffle(FunctionLayer, function=F.channel_shuffle):
     """
 
     groups: int
-
-    def __post_init__(self) -> None:
-        above_zero(groups=self.groups)
+    extents = "groups"
 
 
 class Unfold(FunctionLayer, function=F.unfold):
@@ -112,13 +105,7 @@ class Unfold(FunctionLayer, function=F.unfold):
     dilation: Any = 1
     padding: Any = 0
     stride: Any = 1
-
-    def __post_init__(self) -> None:
-        above_zero(kernel_size=self.kernel_size)
-        above_zero(dilation=self.dilation, stride=self.stride)
-
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}"
+    extents, shown = "kernel_size dilation stride", "kernel_size stride"
 
 
 class Fold(FunctionLayer, function=F.fold):
@@ -133,13 +120,8 @@ class Fold(FunctionLayer, function=F.fold):
     dilation: Any = 1
     padding: Any = 0
     stride: Any = 1
-
-    def __post_init__(self) -> None:
-        above_zero(output_size=self.output_size, kernel_size=self.kernel_size)
-        above_zero(dilation=self.dilation, stride=self.stride)
-
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}"
+    extents = "output_size kernel_size dilation stride"
+    shown = "kernel_size stride"
 
 
 class _Border(Applied):

@@ -7,7 +7,6 @@ from typing import Any
 from treadle.graph.tensor import Tensor
 from treadle.nn import functional as F
 from treadle.nn.applied import FunctionLayer
-from treadle.nn.linear import above_zero
 from treadle.nn.pooling import Windowed
 
 __all__ = [
@@ -63,12 +62,7 @@ class _FractionalMaxPool(FunctionLayer):
     output_ratio: Any = None
     return_indices: bool = False
     _random_samples: Any = None
-
-    def __post_init__(self) -> None:
-        above_zero(kernel_size=self.kernel_size)
-
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, output_size={self.output_size}"
+    extents, shown = "kernel_size", "kernel_size output_size"
 
 
 class FractionalMaxPool2d(_FractionalMaxPool, function=F.fractional_max_pool2d):

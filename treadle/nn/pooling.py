@@ -54,15 +54,12 @@ class Windowed(FunctionLayer):
     kernel_size: Any
     stride: Any = None
     padding: Any = 0
+    shown = "kernel_size stride padding"
 
     def __post_init__(self) -> None:
         self.stride = self.kernel_size if self.stride is None else self.stride
         above_zero(kernel_size=self.kernel_size, stride=self.stride)
         from_zero(padding=self.padding)
-
-    def extra_repr(self) -> str:
-        shown = f"kernel_size={self.kernel_size}, stride={self.stride}"
-        return f"{shown}, padding={self.padding}"
 
 
 class _MaxPool(Windowed):
@@ -78,7 +75,7 @@ class _MaxPool(Windowed):
     dilation: Any = 1
     return_indices: bool = False
     ceil_mode: bool = False
-    extra_repr = FunctionLayer.extra_repr
+    shown = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -132,9 +129,7 @@ class AdaptiveAvgPool(FunctionLayer, function=adaptive_avg_pool):
     """
 
     output_size: Any
-
-    def __post_init__(self) -> None:
-        above_zero(output_size=self.output_size)
+    extents = "output_size"
 
 
 class GlobalAvgPool(FunctionLayer, function=global_avg_pool):
@@ -255,12 +250,7 @@ class _NormPool(FunctionLayer):
     kernel_size: Any
     stride: Any = None
     ceil_mode: bool = False
-
-    def __post_init__(self) -> None:
-        above_zero(kernel_size=self.kernel_size)
-
-    def extra_repr(self) -> str:
-        return f"norm_type={self.norm_type}, kernel_size={self.kernel_size}"
+    extents, shown = "kernel_size", "norm_type kernel_size"
 
 
 class LPPool1d(_NormPool, function=F.lp_pool1d): ...
