@@ -11,33 +11,26 @@ import numpy as np
 import treadle as td
 from treadle.graph.tensor import Tensor
 from treadle.io.onnx.table import COMMON, OnnxNode, axis_of, integers, row
+from treadle.rewrite.pattern import snake
 
 Function = Callable[..., Any]
 
 # Ops that a function of Treadle is, operand by operand.
 _SAME: dict[str, Function] = {
-    **{kind: getattr(td, kind.lower()) for kind in COMMON},
+    **{kind: getattr(td, snake(name)) for name, kind in COMMON.items()},
     "Add": td.add,
-    "And": td.logical_and,
     "BitwiseAnd": td.bitwise_and,
     "BitwiseNot": td.bitwise_invert,
     "BitwiseOr": td.bitwise_or,
     "BitwiseXor": td.bitwise_xor,
     "Det": td.linalg.det,
-    "GreaterOrEqual": td.greater_equal,
     "HardSwish": td.hard_swish,
     "IsNaN": td.isnan,
-    "LessOrEqual": td.less_equal,
     "MatMul": td.matmul,
     "Mul": td.multiply,
-    "Neg": td.negative,
-    "Not": td.logical_not,
-    "Or": td.logical_or,
     "PRelu": lambda x, slope: td.where(x < 0, x * slope, x),
     "Pow": lambda x, y: td.pow(x, td.astype(y, x.type.dtype)),
-    "Sub": td.subtract,
     "Where": td.where,
-    "Xor": td.logical_xor,
 }
 
 

@@ -17,28 +17,20 @@ from treadle.io.onnx.writer import Exporter, Names, Writer, export, export_all
 
 # Ops that one node says, operand by operand.
 _SAME = {
-    **{name: name for name in COMMON},
+    **COMMON,
     "Again": "Identity",
     "ClipGradient": "Identity",
     "Debug": "Identity",
     "DebugGradient": "Identity",
     "Gelu": "Gelu",
-    "GreaterEqual": "GreaterOrEqual",
     "IsInf": "IsInf",
     "IsNan": "IsNaN",
-    "LessEqual": "LessOrEqual",
-    "LogicalAnd": "And",
-    "LogicalNot": "Not",
-    "LogicalOr": "Or",
-    "LogicalXor": "Xor",
     "Maximum": "Max",
-    "Negative": "Neg",
     "Pow": "Pow",
     "Print": "Identity",
     "ScaleGradient": "Identity",
     "Selu": "Selu",
     "StopGradient": "Identity",
-    "Subtract": "Sub",
 }
 _OF_ONE = {"ScaleGradient", "ClipGradient", "Again"}  # the value is the first operand
 

@@ -21,6 +21,16 @@ def sliding(op: Any) -> dict[str, Any]:
     return {"strides": op.stride, "pads": pads, "dilations": op.dilation}
 
 
+def _padded(w: Writer, node: Tensor, x: str) -> str:
+    """The operand of windows with a border of zeros written out."""
+    op: Any = node.op
+    if not any(map(any, op.padding)):
+        return x
+    widths = ((0, 0), (0, 0), *op.padding)
+    pads = [a for a, _ in widths] + [b for _, b in widths]
+    return w.add("Pad", x, w.integers(pads), number(w, node, 0), mode="constant")
+
+
 def _reduced(w: Writer, node: Tensor, x: str, kind: str) -> str | None:
     """A pool of whole planes, or of long rows side by side, as a reduction."""
     op: Any = node.op
@@ -88,11 +98,7 @@ def _average_pool(w: Writer, node: Tensor, x: str) -> str:
     if whole is not None:
         return whole
     fields = sliding(op)
-    widths = ((0, 0), (0, 0), *op.padding)
-    if any(map(any, widths)):
-        pads = [a for a, _ in widths] + [b for _, b in widths]
-        zero = number(w, node, 0)
-        x = w.add("Pad", x, w.integers(pads), zero, mode="constant")
+    x = _padded(w, node, x)
     fields["pads"] = [0] * len(fields["pads"])
     return _averages(w, op, x, fields)
 
@@ -154,10 +160,7 @@ def _unfold(w: Writer, node: Tensor, x: str) -> str:
     """Windows as columns: rows of places along each axis, one after the other."""
     op: Any = node.op
     shape, rank = node.inputs[0].type.shape, len(op.kernel)
-    widths = ((0, 0), (0, 0), *op.padding)
-    if any(map(any, widths)):
-        pads = [a for a, _ in widths] + [b for _, b in widths]
-        x = w.add("Pad", x, w.integers(pads), number(w, node, 0), mode="constant")
+    x = _padded(w, node, x)
     counts = windows_along(shape[2:], op.kernel, *op.sliding)
     steps = zip(op.kernel, counts, op.stride, op.dilation, strict=True)
     for k, (taps, count, stride, apart) in enumerate(steps):

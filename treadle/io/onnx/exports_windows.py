@@ -29,11 +29,16 @@ def as_repeats(w: Writer, node: Tensor) -> str | None:
         n * m for n, m in zip(x.type.shape, counts, strict=True)
     ):
         return None
+    return _nearest(w, x, w.array(counts, np.float32))
+
+
+def _nearest(w: Writer, x: Tensor, *sizes: str) -> str:
+    """Pixels of another size, each the one at its place rounded down."""
     return w.add(
         "Resize",
         w.name_of(x),
         "",
-        w.array(counts, np.float32),
+        *sizes,
         mode="nearest",
         coordinate_transformation_mode="asymmetric",
         nearest_mode="floor",
@@ -147,15 +152,7 @@ def as_nearest(w: Writer, node: Tensor) -> str | None:
     if w.varies:  # as many times as large, whatever the extent
         pairs = zip(node.type.shape, x.type.shape, strict=True)
         sizes = [w.array([m / n for m, n in pairs], np.float32)]
-    return w.add(
-        "Resize",
-        w.name_of(x),
-        "",
-        *sizes,
-        mode="nearest",
-        coordinate_transformation_mode="asymmetric",
-        nearest_mode="floor",
-    )
+    return _nearest(w, x, *sizes)
 
 
 def _grows_evenly(places: Any, n: int, scaled: bool) -> bool:

@@ -10,13 +10,24 @@ import numpy as np
 
 from treadle.graph.tensor import Tensor
 
-# Ops that have one name here and there, and the function that of the small letters.
-COMMON = [
+_ONE_NAME = [
     "Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Ceil", "Cos", "Cosh",
     "Equal", "Erf", "Exp", "Floor", "Greater", "Less", "Log", "Mish", "Reciprocal",
     "Relu", "Round", "Sigmoid", "Sign", "Sin", "Sinh", "Softplus", "Softsign", "Sqrt",
     "Tan", "Tanh",
 ]  # fmt: skip
+# ONNX's ops by the names of those here that are the same, operand by operand.
+COMMON = {
+    **{name: name for name in _ONE_NAME},
+    "GreaterEqual": "GreaterOrEqual",
+    "LessEqual": "LessOrEqual",
+    "LogicalAnd": "And",
+    "LogicalNot": "Not",
+    "LogicalOr": "Or",
+    "LogicalXor": "Xor",
+    "Negative": "Neg",
+    "Subtract": "Sub",
+}
 LAST = 28  # the newest version of ONNX's ops that the rows are checked against
 
 
