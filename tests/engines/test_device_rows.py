@@ -16,8 +16,8 @@ from tests.batch import test_late
 from tests.batch.nets import Tree, tree
 from tests.engines.gpus import GPUS, gpu
 from treadle.base.errors import TreadleError
-from treadle.engines.counts import Counts
 from treadle.engines.gpu import bodies
+from treadle.engines.gpu.memory import Counts
 from treadle.engines.native.forest import parts, tape
 from treadle.runtime.rows import counts
 

@@ -17,9 +17,9 @@ import treadle as td
 from tests.engines.gpus import GPUS, gpu
 from treadle.base.errors import OptionError, RunError
 from treadle.engines.base import engine
-from treadle.engines.counts import Counts
 from treadle.engines.gpu.devices import APIS
 from treadle.engines.gpu.engine import provide
+from treadle.engines.gpu.memory import Counts
 from treadle.program.program import Fallback, Program
 from treadle.runtime import evaluate
 

@@ -10,8 +10,8 @@ import pytest
 import treadle as td
 from tests.engines.gpus import GPUS, gpu
 from tests.engines.test_gpu import IDS, recurrent
-from treadle.engines.counts import Counts
 from treadle.engines.gpu import bound, linked
+from treadle.engines.gpu.memory import Counts
 
 
 @pytest.mark.parametrize("name", GPUS)

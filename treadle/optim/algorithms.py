@@ -6,7 +6,7 @@ so on. With `maximize` rules see the negative gradient, so that the loss goes up
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Any, TypedDict, Unpack
 
 from treadle.optim.composed import (
     adadelta,
@@ -16,16 +16,55 @@ from treadle.optim.composed import (
     rmsprop,
     sgd,
 )
+from treadle.optim.controls import LossScale
+from treadle.optim.gradients import NormAverage
 from treadle.optim.groups import Rate
-from treadle.optim.keywords import (
-    DampedSettings,
-    DecayedSettings,
-    DecoupledSettings,
-    MovingSettings,
-    OptimizerSettings,
-)
 from treadle.optim.optimizer import Optimizer
 from treadle.optim.schedules import cyclic
+
+# The keywords that optimizers hand on, for type checkers.
+
+
+class OptimizerSettings(TypedDict, total=False):
+    """The keywords of an Optimizer that all kinds of it take."""
+
+    clip_norm: Any
+    clip_value: Any
+    clip_weights: Any
+    kahan: bool
+    on_nan: str | None
+    loss_scale: LossScale | float | None
+    norms: NormAverage | None
+    accumulate: float
+    masters: bool
+    sparse_updates: bool | None
+    decay_after: Any
+
+
+class DecoupledSettings(OptimizerSettings, total=False):
+    """And whether weight decay is beside the direction and the loss is to grow."""
+
+    decoupled: bool
+    maximize: bool
+
+
+class DecayedSettings(DecoupledSettings, total=False):
+    """And how large it is."""
+
+    weight_decay: Any
+
+
+class DampedSettings(DecayedSettings, total=False):
+    """And how little a moving mean takes of a gradient."""
+
+    dampening: Any
+
+
+class MovingSettings(DampedSettings, total=False):
+    """And those of a moving mean of gradients."""
+
+    momentum: Any
+    nesterov: bool
 
 
 class SGD(Optimizer):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections import deque
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -15,12 +15,30 @@ from treadle.base.errors import OutOfMemoryError
 from treadle.base.locks import lock
 from treadle.base.sizes import as_text
 from treadle.base.types import Type
-from treadle.engines.counts import Counts
 from treadle.engines.gpu.driver import DeviceDriver, Place, place_at
 from treadle.graph.resident import Resident
 
 GRAIN = 256  # bytes: the least block, and what sizes are multiples of
 FINE = 8  # sizes of blocks between two powers of 2
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Counts of copies and launches so far.
+
+    >>> Counts(copies_in=5) - Counts(copies_in=2, launches=1)
+    Counts(copies_in=3, bytes_in=0, copies_out=0, bytes_out=0, launches=-1)
+    """
+
+    copies_in: int = 0
+    bytes_in: int = 0
+    copies_out: int = 0
+    bytes_out: int = 0
+    launches: int = 0
+
+    def __sub__(self, other: Counts) -> Counts:
+        names = [f.name for f in fields(self)]
+        return Counts(*[getattr(self, x) - getattr(other, x) for x in names])
 
 
 class DeviceBlock:

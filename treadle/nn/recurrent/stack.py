@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, Unpack
+from typing import Any, ClassVar, TypedDict, Unpack
 
 from treadle.base.errors import ArgumentError
 from treadle.graph.operators import Operand
@@ -15,7 +15,6 @@ from treadle.nn.module import Module
 from treadle.nn.recurrent.batch import Batch, batch_of
 from treadle.nn.recurrent.cell import Cell, State, checked, first
 from treadle.nn.recurrent.gru import GRUCell, RNNCell
-from treadle.nn.recurrent.keywords import LayerSettings, PlacedSettings
 from treadle.nn.recurrent.lstm import LSTMCell
 from treadle.nn.recurrent.sequence import (
     concatenated,
@@ -37,6 +36,27 @@ __all__ = [
     "RNN",
     "Recurrent",
 ]
+
+
+class LayerSettings(TypedDict, total=False):
+    """The further keywords of recurrent layers: those of Recurrent and of its cells."""
+
+    variational: float | tuple[float, float]
+    skip: bool
+    layer_norm: bool
+    weight_noise: float
+    forget_bias: float
+    reset_after: bool
+
+
+class PlacedSettings(LayerSettings, total=False):
+    """And those that may also be given by their places."""
+
+    bias: bool
+    batch_first: bool
+    dropout: float
+    bidirectional: bool
+    dtype: Any
 
 
 class Recurrent(Module):
