@@ -99,6 +99,14 @@ class Rule:
         return f"{self.name}: {self.left!r} -> {right}"
 
 
+def stable(name: str, left: Any, right: Any, example: Any = None, **more: Any) -> Rule:
+    """A rule whose right side is also right where the left overflows."""
+    return Rule(
+        name, left, right, exact=False, stable=True, takes="float", example=example,
+        **more,
+    )  # fmt: skip
+
+
 def fit(x: Tensor, wanted: Type) -> Tensor | None:
     """x as a node of exactly this type, broadcast or renamed; None if it cannot be."""
     t = x.type

@@ -20,8 +20,8 @@ from treadle.ops.elementwise import Add, Divide, Multiply, Negative, Subtract
 from treadle.ops.power import Reciprocal, Square
 from treadle.rewrite.facts import is_number, number_of
 from treadle.rewrite.index import Within
-from treadle.rewrite.rule import Match, Rule, RuleSet
-from treadle.rewrite.rules.products import Products, stable
+from treadle.rewrite.rule import Match, Rule, RuleSet, stable
+from treadle.rewrite.rules.products import Products
 
 DEPTH = 8  # levels of an expression that are looked into
 NEAR = 5  # levels in which there must be an exponential or a divisor

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.ops.power import Square
 from treadle.rewrite.facts import is_nonnegative, is_positive, is_wide
 from treadle.rewrite.pattern import captures, numbers, of
-from treadle.rewrite.rule import Match, Rule, RuleSet
+from treadle.rewrite.rule import Match, Rule, RuleSet, stable
 
 x, y = captures("x y")
 a, c = numbers("a c")
@@ -53,11 +51,6 @@ def _safe_exponents(m: Match) -> bool:
     return is_wide(m.root) and (whole or is_positive(m.x))
 
 
-def _same(name: str, left: Any, right: Any) -> Rule:
-    """Sides that mathematics holds equal, the right one in a wider range."""
-    return Rule(name, left, right, exact=False, stable=True, takes="float")
-
-
 POWERS = RuleSet(
     "powers",
     [
@@ -92,7 +85,7 @@ POWERS = RuleSet(
         Rule("one by a square root", reciprocal(sqrt(x)), rsqrt(x), takes="float"),
         Rule("one by a reciprocal root", reciprocal(rsqrt(x)), sqrt(x), exact=False),
         Rule("square of an exponential", square(exp(x)), exp(x * 2), exact=False),
-        _same("logarithm of an exponential", log(exp(x)), x),
+        stable("logarithm of an exponential", log(exp(x)), x),
         Rule(
             "exponential of a logarithm",
             exp(log(x)),
@@ -101,25 +94,21 @@ POWERS = RuleSet(
             exact=False,
             example=lambda d: d.td.exp(d.td.log(d.td.abs(d()))),
         ),
-        Rule(
+        stable(
             "logarithm of a quotient with an exponential",
             log(exp(x) / y),
             x - log(y),
-            exact=False,
-            stable=True,
-            example=lambda d: d.td.log(d.td.exp(d("x")) / d.above(0.5)),
+            lambda d: d.td.log(d.td.exp(d("x")) / d.above(0.5)),
         ),
-        Rule(
+        stable(
             "logarithm of a product with an exponential",
             log(exp(x) * y),
             x + log(y),
-            exact=False,
-            stable=True,
-            example=lambda d: d.td.log(d.td.exp(d("x")) * d.above(0.5)),
+            lambda d: d.td.log(d.td.exp(d("x")) * d.above(0.5)),
         ),
-        _same("product of exponentials", exp(x) * exp(y), exp(x + y)),
-        _same("quotient of exponentials", exp(x) / exp(y), exp(x - y)),
-        _same("reciprocal of an exponential", reciprocal(exp(x)), exp(-x)),
+        stable("product of exponentials", exp(x) * exp(y), exp(x + y)),
+        stable("quotient of exponentials", exp(x) / exp(y), exp(x - y)),
+        stable("reciprocal of an exponential", reciprocal(exp(x)), exp(-x)),
         Rule("square root of an exponential", sqrt(exp(x)), exp(x * 0.5), exact=False),
         Rule(
             "power of an exponential",
@@ -130,19 +119,17 @@ POWERS = RuleSet(
         ),
         Rule("logarithm of a square root", log(sqrt(x)), log(x) * 0.5, exact=False),
         Rule("logarithm of a reciprocal", log(reciprocal(x)), -log(x), exact=False),
-        Rule(
+        stable(
             "logarithm of a power",
             log(x**c),
             log(x) * c,
+            lambda d: d.td.log(d.td.sigmoid(d()) ** 7.0),
             when=lambda m: is_positive(m.x),
-            exact=False,
-            stable=True,
-            example=lambda d: d.td.log(d.td.sigmoid(d()) ** 7.0),
         ),
-        _same("logarithm of one and more", log(x + 1), log1p(x)),
-        _same("exponential less one", exp(x) - 1, expm1(x)),
-        _same("one less an exponential", 1 - exp(x), -expm1(x)),
-        _same("log1p of expm1", log1p(expm1(x)), x),
-        _same("expm1 and one", expm1(x) + 1, exp(x)),
+        stable("logarithm of one and more", log(x + 1), log1p(x)),
+        stable("exponential less one", exp(x) - 1, expm1(x)),
+        stable("one less an exponential", 1 - exp(x), -expm1(x)),
+        stable("log1p of expm1", log1p(expm1(x)), x),
+        stable("expm1 and one", expm1(x) + 1, exp(x)),
     ],
 )

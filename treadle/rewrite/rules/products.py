@@ -23,19 +23,11 @@ from treadle.ops.softmax import Softmax
 from treadle.rewrite.facts import is_number, is_positive, number_of
 from treadle.rewrite.index import Within
 from treadle.rewrite.pattern import Found, Pattern, captures, of
-from treadle.rewrite.rule import Match, Rule, RuleSet
+from treadle.rewrite.rule import Match, RuleSet, stable
 
 x, y = captures("x y")
 reshape = of("Reshape")
 FACTORS = 8  # of a product that are looked at
-
-
-def stable(name: str, left: Any, right: Any, example: Any = None, **more: Any) -> Rule:
-    """A rule whose right side is also right where the left overflows."""
-    return Rule(
-        name, left, right, exact=False, stable=True, takes="float", example=example,
-        **more,
-    )  # fmt: skip
 
 
 def folded_axis(total: Tensor, e: Tensor) -> int | None:

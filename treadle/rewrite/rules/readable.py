@@ -6,8 +6,7 @@ In a program these would cost where what they look into is also read elsewhere.
 from __future__ import annotations
 
 from treadle.rewrite.pattern import captures, of
-from treadle.rewrite.rule import Rule, RuleSet
-from treadle.rewrite.rules.products import stable
+from treadle.rewrite.rule import Rule, RuleSet, stable
 
 x, y = captures("x y")
 sigmoid, reciprocal = of("Sigmoid"), of("Reciprocal")

@@ -13,8 +13,8 @@ from treadle.ops.families import Reduction
 from treadle.ops.movement import PermuteDims, Reshape, in_shape
 from treadle.rewrite.facts import is_wide
 from treadle.rewrite.pattern import Found, Pattern, captures, lift, of
-from treadle.rewrite.rule import Match, Rule, RuleSet
-from treadle.rewrite.rules.products import overflows, stable
+from treadle.rewrite.rule import Match, Rule, RuleSet, stable
+from treadle.rewrite.rules.products import overflows
 
 x, y = captures("x y")
 sum_, prod, max_, min_ = of("Sum"), of("Prod"), of("Max"), of("Min")

@@ -15,9 +15,9 @@ from treadle.ops.loss import CrossEntropy
 from treadle.ops.softmax import LogSoftmax, Softmax
 from treadle.ops.statistics import LogSumExp
 from treadle.rewrite.pattern import captures, of
-from treadle.rewrite.rule import Match, RuleSet
+from treadle.rewrite.rule import Match, RuleSet, stable
 from treadle.rewrite.rules.logistic import LOGISTIC
-from treadle.rewrite.rules.products import PRODUCTS, folded_axis, stable
+from treadle.rewrite.rules.products import PRODUCTS, folded_axis
 
 x, y, t = captures("x y t")
 exp, log, log1p, sum_ = of("Exp"), of("Log"), of("Log1p"), of("Sum")
