@@ -137,12 +137,16 @@ class History(Callback):
             curves.append(curve_svg(series, name, x_label="epoch"))
         return curves
 
-    def _repr_html_(self) -> str:
+    def cells(self) -> tuple[list[str], list[list[str]]]:
+        """The head and the rows of a table of the epochs."""
         head = ["epoch", *self.history]
-        rows = [
+        return head, [
             [str(row["epoch"] + 1), *(f"{row.get(n, math.nan):.5g}" for n in head[1:])]
             for row in self.rows()
         ]
+
+    def _repr_html_(self) -> str:
+        head, rows = self.cells()
         shown = (
             rows if len(rows) <= SHOWN else [*rows[: SHOWN - 5], ["..."], *rows[-5:]]
         )

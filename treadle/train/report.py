@@ -23,7 +23,7 @@ def report_page(
     model: Any, history: History, confusion: Confusion | None, title: str
 ) -> Page:
     """The page of a Model and the logs of its epochs."""
-    rows = history.rows()
+    head, rows = history.cells()
     parts = [f"<p>{escape(repr(model))}</p>"]
     if rows:
         parts.append(_best(history))
@@ -35,15 +35,7 @@ def report_page(
         parts.append(confusion._repr_html_())
     parts.append(f"<h2>Network</h2>{model.summary()._repr_html_()}")
     if rows:
-        head = ["epoch", *history.history]
-        cells = [
-            [
-                f"{row['epoch'] + 1:.0f}",
-                *(f"{row.get(n, math.nan):.5g}" for n in head[1:]),
-            ]
-            for row in rows
-        ]
-        parts.append(f"<h2>Epochs</h2>{table(cells, head, right=range(len(head)))}")
+        parts.append(f"<h2>Epochs</h2>{table(rows, head, right=range(len(head)))}")
     style = library("page.css") + library("report.css")
     name, body = escape(title), "\n".join(parts)
     return Page(filled("report.html", title=name, style=style, body=body), height=900)
@@ -103,9 +95,6 @@ def confusion_of(
     return Confusion(confusion_matrix(y, model.predict(x), count), classes)
 
 
-_VALIDATION = "val_"
-
-
 class TensorBoard(Callback):
     """Logs a training for `tensorboard --logdir FOLDER`, which need not be installed.
 
@@ -161,8 +150,8 @@ class TensorBoard(Callback):
     def on_epoch_end(self, epoch: int, logs: Logs) -> None:
         step = self.fit.steps
         for name, value in logs.items():
-            run = "validation" if name.startswith(_VALIDATION) else "train"
-            self._log(run).scalar(name.removeprefix(_VALIDATION), value, step)
+            run = "validation" if name.startswith(VALIDATION) else "train"
+            self._log(run).scalar(name.removeprefix(VALIDATION), value, step)
         if self.histograms and (epoch + 1) % self.histograms == 0:
             for name, parameter in self.model.module.named_parameters():
                 tag = name.replace(".", "/")

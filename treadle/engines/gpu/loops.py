@@ -69,8 +69,7 @@ class DeviceLoop:
                 turns = range(self._stays(n) + 1)
                 self._turns[k] = [take(self.outputs[k][1]) for _ in turns]
         draws = step.op.body.arguments[len(step.read) - self.op.draws :]
-        self._sizes = [x.type.nbytes for x in draws]
-        self._draws = [take(self.op.length * size) for size in self._sizes]
+        self._draws = [take(self.op.length * x.type.nbytes) for x in draws]
 
     def _stays(self, n: int) -> int:
         """The iterations in which a result is carried: one may become another one."""
@@ -90,7 +89,8 @@ class DeviceLoop:
         written = [around.places[n] for n in self.step.written]
         if op.draws:
             yield Act(HOST, partial(self._draw, around, memory))
-        draws = [place_at(memory, offset) for offset in self._draws]
+        rest = read[op.carries : len(read) - op.draws]
+        rest += [place_at(memory, offset) for offset in self._draws]
         fixed: list[Any] = [None] * len(linked.program.buffers)
         for n, value in linked.constants.items():
             fixed[n] = value.place
@@ -100,7 +100,7 @@ class DeviceLoop:
         for turn, t in enumerate(order):
             places = [*fixed]
             for n, x in self.inputs.items():
-                places[n] = self._input(x, t, carry, read, draws)
+                places[n] = self._input(x, t, [*carry, *rest])
             after = order[turn + 1] if turn + 1 < len(order) else None
             for n, k in self.homes.items():
                 places[n] = self._home(k, t, turn, after, written, memory)
@@ -117,23 +117,12 @@ class DeviceLoop:
             if self.outputs[k][1] and place != written[k]:
                 yield self._copy(place, written[k], self.outputs[k][1])
 
-    def _input(
-        self,
-        x: int,
-        t: int,
-        carry: Sequence[Place],
-        read: Sequence[Place],
-        draws: Sequence[Place],
-    ) -> Place:
-        """The place of an operand of iteration t."""
-        op, end = self.op, len(read) - self.op.draws
-        if x < op.carries:
-            return carry[x]
-        if x < op.carries + op.scanned:
-            return place_at(read[x], t * op.body.arguments[x].type.nbytes)
-        if x < end:
-            return read[x]
-        return place_at(draws[x - end], t * self._sizes[x - end])
+    def _input(self, x: int, t: int, operands: Sequence[Place]) -> Place:
+        """The place of an operand of iteration t, of those that begin where all do."""
+        first, last = self.op.carries, len(operands) - self.op.draws
+        if first <= x < first + self.op.scanned or x >= last:
+            return place_at(operands[x], t * self.op.body.arguments[x].type.nbytes)
+        return operands[x]
 
     def _home(
         self,
