@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 from treadle.base.dtypes import int32
@@ -116,17 +117,13 @@ class ItemEmitter(Emitter):
         if self.number is None or self.within or not self.grid.shares:
             super().run(body)
             return
-        for k, s in enumerate(body):
-            if isinstance(s, Accumulate):  # those that go together
-                first = k == 0 or not isinstance(body[k - 1], Accumulate)
-                if first:
-                    stop = k
-                    while stop < len(body) and isinstance(body[stop], Accumulate):
-                        stop += 1
-                    super().run(body[k:stop])
+        for together, some in groupby(body, lambda s: isinstance(s, Accumulate)):
+            if together:
+                super().run([*some])
                 continue
-            super().run((s,))
-            self.b.barrier()
+            for s in some:
+                super().run((s,))
+                self.b.barrier()
 
     def _starts(self, loop: Loop) -> None:
         for a in loop.folds:

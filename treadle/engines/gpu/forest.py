@@ -230,7 +230,9 @@ class DeviceForestRun:
 
     def rows(self, k: int) -> list[GpuValue]:
         """The rows of what was taken k-th."""
-        return _rows(self.taken[k])
+        matrix = self.taken[k]
+        row = Type(matrix.type.shape[1:], matrix.type.dtype)
+        return [matrix.part(row, i * row.nbytes) for i in range(matrix.type.shape[0])]
 
     @staticmethod
     def reshaped(value: GpuValue, type_: Type) -> GpuValue:
@@ -328,9 +330,3 @@ def _roomy(store: DeviceBlocks, count: int, row: Type) -> GpuValue:
     value = store.value(Type((size_bucket(count, COARSE), *row.shape), row.dtype))
     _zero(store, value, count * row.nbytes, value.nbytes)
     return value
-
-
-def _rows(matrix: GpuValue) -> list[GpuValue]:
-    t = matrix.type
-    row = Type(t.shape[1:], t.dtype)
-    return [matrix.part(row, k * row.nbytes) for k in range(t.shape[0])]

@@ -50,12 +50,9 @@ class WgslBuilder(TextBuilder):
 
     types: ClassVar[dict[str, str]] = {
         I1: "bool",
-        I8: "i32",
-        I16: "i32",
-        I32: "i32",
+        **dict.fromkeys((I8, I16, I32), "i32"),
         I64: "i64",
-        F16: "f32",
-        F32: "f32",
+        **dict.fromkeys((F16, F32), "f32"),
         F64: "f64",
     }
 
@@ -179,14 +176,9 @@ class WgslBuilder(TextBuilder):
         kind = arguments[0].type
         names = [a.name for a in arguments]
         if name == "copysign":
-            word, sign = (
-                ("u64", "0x8000000000000000lu")
-                if kind == F64
-                else (
-                    "u32",
-                    "0x80000000u",
-                )
-            )
+            word, sign = "u32", "0x80000000u"
+            if kind == F64:
+                word, sign = "u64", "0x8000000000000000lu"
             x, y = (f"bitcast<{word}>({a})" for a in names)
             rest = f"({x} & ~{sign}) | ({y} & {sign})"
             return self.define(kind, f"bitcast<{self.words[kind]}>({rest})")
@@ -207,18 +199,15 @@ class WgslBuilder(TextBuilder):
         if how == "trunc" and kind == I1:
             return f"({x.name} & {self.number(x.type, 1)}) != {self.number(x.type, 0)}"
         if how == "fptrunc" and kind == F16:
-            return self._narrowed(f"f32({x.name})")
+            return f"unpack2x16float(pack2x16float(vec2<f32>(f32({x.name}), 0f))).x"
         if x.type == I1:
             one = self.number(kind, -1 if how == "sext" else 1)
             return f"select({self.number(kind, 0)}, {one}, {x.name})"
         if how == "zext":
             unsigned = self.unsigned(x)
-            long = self._is_long(kind)
-            return (
-                f"bitcast<i64>(u64({unsigned}))"
-                if long
-                else f"bitcast<i32>({unsigned})"
-            )
+            if self._is_long(kind):
+                return f"bitcast<i64>(u64({unsigned}))"
+            return f"bitcast<i32>({unsigned})"
         if how == "trunc" and kind in (I8, I16):
             return self._short(kind, f"i32({x.name})")
         if how == "uitofp":
@@ -227,9 +216,6 @@ class WgslBuilder(TextBuilder):
             word = "u64" if self._is_long(kind) else "u32"
             return self.signed(kind, f"{word}({x.name})")
         return f"{target}({x.name})"
-
-    def _narrowed(self, text: str) -> str:
-        return f"unpack2x16float(pack2x16float(vec2<f32>({text}, 0f))).x"
 
     def counted(self, start: Value, stop: Value, step: Value) -> Value:
         """An index of 32 bits, where integers are of 64 (see `compare`)."""
@@ -289,8 +275,8 @@ class WgslBuilder(TextBuilder):
             return
         at, bits = self._at(x.type, pointer, place), BITS[x.type]
         if bits == 64:
-            whole, long = f"bitcast<u64>({x.name})", self._long(x.type)
-            assert long
+            self._long(x.type)
+            whole = f"bitcast<u64>({x.name})"
             self.emit(f"{pointer.name}[2u * {at}] = u32({whole} & 0xfffffffflu);")
             self.emit(f"{pointer.name}[2u * {at} + 1u] = u32({whole} >> 32u);")
             return
