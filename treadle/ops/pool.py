@@ -17,6 +17,7 @@ from treadle.ops.movement import broadcast_to, reshape
 from treadle.ops.pick import PutAlong
 from treadle.ops.window import (
     Integers,
+    KernelWindow,
     Pairs,
     Window,
     folded,
@@ -67,15 +68,10 @@ def _lowest(dtype: Any) -> Any:
 
 
 @op(tolerance="E")
-class MaxPool(Window):
+class MaxPool(KernelWindow):
     """The maximum of each window; the first of several has the gradient."""
 
-    kernel: Shape
-    stride: Integers
-    padding: Pairs
-    dilation: Integers
     takes = "ordered"
-    arity = 1
 
     def infer(self, *types: Type) -> Type:
         return _pooled(types[0], self.kernel, self)
@@ -94,15 +90,10 @@ class MaxPool(Window):
 
 
 @op(tolerance="E", differentiable=False)
-class MaxPoolPositions(Window):
+class MaxPoolPositions(KernelWindow):
     """Position of each window's first maximum, counted through the spatial plane."""
 
-    kernel: Shape
-    stride: Integers
-    padding: Pairs
-    dilation: Integers
     takes = "ordered"
-    arity = 1
 
     def infer(self, *types: Type) -> Type:
         return _pooled(types[0], self.kernel, self).with_dtype(int64)
@@ -169,14 +160,8 @@ class MaxPoolGradient(Composite):
 
 
 @op(tolerance="R", linear=True)
-class SumPool(Window):
+class SumPool(KernelWindow):
     """The sum of each window."""
-
-    kernel: Shape
-    stride: Integers
-    padding: Pairs
-    dilation: Integers
-    arity = 1
 
     def infer(self, *types: Type) -> Type:
         return _pooled(types[0], self.kernel, self)

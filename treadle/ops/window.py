@@ -11,7 +11,7 @@ import numpy as np
 from treadle.base.errors import ArgumentError, ShapeError
 from treadle.base.types import Shape, Type, as_integer, as_integers
 from treadle.graph.leaves import as_tensor
-from treadle.graph.op import Array, Cotangents, Op, op
+from treadle.graph.op import Array, Cotangents, Op, family, op
 from treadle.graph.operators import provide
 from treadle.graph.rows import spread
 from treadle.graph.tensor import Tensor
@@ -129,6 +129,18 @@ class Window(Family):
     rows = in_one_batch
 
 
+@family
+class KernelWindow(Window):
+    """A window of a kernel over one operand."""
+
+    __slots__ = ()
+    arity = 1
+    kernel: Shape
+    stride: Integers
+    padding: Pairs
+    dilation: Integers
+
+
 def spatial(value: Any, rank: int, what: str) -> Integers:
     """An integer for each spatial dimension, from one for all or one each."""
     items = as_integers(value)
@@ -184,14 +196,8 @@ def batched(x: Tensor, rank: int, f: Callable[[Tensor], Any]) -> Any:
 
 
 @op(tolerance="E", linear=True)
-class Unfold(Window):
+class Unfold(KernelWindow):
     """Windows as columns: x[n, c, *spatial] to [n, c * kernel, windows]."""
-
-    kernel: Shape
-    stride: Integers
-    padding: Pairs
-    dilation: Integers
-    arity = 1
 
     def infer(self, x: Type) -> Type:
         image(x, len(self.kernel))
