@@ -91,22 +91,16 @@ def mean(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
 
 
 @op()
-class Var(Composite):
+class Var(Folded):
     """The mean squared distance from the mean over `axes`, with n - correction.
 
     It is real; the distance of complex numbers is the modulus.
     """
 
-    axes: tuple[int, ...]
-    keepdims: bool = False
     correction: int = 0
-    arity = 1
-    rows = along_axes
-    takes = "inexact"
 
-    def infer(self, t: Type) -> Type:
-        result = reduced(t, self.axes, self.keepdims)
-        return result.with_dtype(real_of(t.dtype))
+    def infer(self, *types: Type) -> Type:
+        return super().infer(*types).with_dtype(real_of(types[0].dtype))
 
     def numpy(self, x: Any) -> Any:
         n = np.asarray(extent(x, self.axes), real_of(x.dtype))
