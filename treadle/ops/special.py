@@ -74,8 +74,9 @@ def erfc(x: Any) -> Tensor:
     return unary(Erfc(), x)
 
 
-class GammaFamily(Opaque):
-    """A function of the gamma family, element by element; poles at 0, -1, -2, ..."""
+class SpecialFunction(Opaque):
+    """A function of one float element that is known by its NumPy rule; those of the
+    gamma family have poles at 0, -1, -2, ..."""
 
     __slots__ = ()
     arity = 1
@@ -95,7 +96,7 @@ def _lgamma(v: float) -> float:
 
 
 @op(tolerance="U")
-class LGamma(GammaFamily):
+class LGamma(SpecialFunction):
     """The logarithm of the absolute value of the gamma function."""
 
     def numpy(self, *arrays: Any) -> Array:
@@ -163,7 +164,7 @@ def _reflected(order: int, x: Array) -> Array:
 
 
 @op(tolerance="R")
-class Polygamma(GammaFamily):
+class Polygamma(SpecialFunction):
     """The derivative of `order` of the digamma function."""
 
     order: int = 0
@@ -217,20 +218,11 @@ def _dawsn(x: Array, step: float = 0.2, terms: int = 20) -> Array:
 
 
 @op(tolerance="R")
-class Dawsn(Opaque):
+class Dawsn(SpecialFunction):
     """Dawson's integral: e**-x**2 times the integral of e**t**2 from 0 to x."""
-
-    arity = 1
-    takes = "float"
-
-    def infer(self, *types: Any) -> Any:
-        return types[0]
 
     def numpy(self, *arrays: Any) -> Array:
         return _dawsn(arrays[0].astype(np.float64)).astype(arrays[0].dtype)
-
-    def rows(self, has_rows: Sequence[bool], *xs: Tensor) -> Tensor | None:
-        return self(*xs)
 
     def vjp(self, g: Any, y: Any, *xs: Tensor) -> Cotangents:
         return (g * (1.0 - y * xs[0] * 2.0),)

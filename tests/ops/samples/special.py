@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from tests.ops.sampling import Sample, samples, unary_samples
-from treadle.ops.special import Dawsn, GammaFamily
+from treadle.ops.special import Dawsn, SpecialFunction
 
 
-@samples(GammaFamily)
+@samples(SpecialFunction)
 def gamma_family_samples(cls: Any) -> list[Sample]:
     return unary_samples(cls(), 0.6, 6.0)
 
