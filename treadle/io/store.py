@@ -21,7 +21,7 @@ from treadle.io.graph import contents_of
 from treadle.io.source import Buffer, is_buffer, place_of
 from treadle.io.tensors import check_size, listed, read_item, write_file
 from treadle.nn.module import Module
-from treadle.nn.state import Keys, Rename, choose, compare, one_value
+from treadle.nn.state import Keys, Rename, choose, compare, dotted, one_value
 from treadle.optim.state import OptimizerState
 from treadle.runtime.computation import Computation
 from treadle.runtime.evaluate import evaluate
@@ -263,21 +263,21 @@ def _values(name: str, what: Any) -> Iterator[tuple[str, Any, Operand | None]]:
     elif getattr(type(what), "state_dict", None) in _PLAIN:
         variables = what._state_variables()
         for key, variable in variables.items():
-            yield _joined(name, key), None, variable
+            yield dotted(name, key), None, variable
         if isinstance(what, OptimizerState):
             for key, value in what._waiting.items():
-                yield _joined(name, key), value, None
+                yield dotted(name, key), value, None
     elif hasattr(what, "state_dict"):
         for key, value in what.state_dict().items():
-            yield _joined(name, key), value, None
+            yield dotted(name, key), value, None
     elif isinstance(what, Mapping):
         for key, value in what.items():
             if not isinstance(key, str):
                 raise ArgumentError(f"arrays are saved by name, not by {key!r}")
-            yield from _values(_joined(name, key), value)
+            yield from _values(dotted(name, key), value)
     elif isinstance(what, (list, tuple)) and all(isinstance(v, Variable) for v in what):
         for variable in what:
-            yield from _values(_joined(name, variable.name), variable)
+            yield from _values(dotted(name, variable.name), variable)
     elif name:
         yield name, what, None
     else:
@@ -285,10 +285,6 @@ def _values(name: str, what: Any) -> Iterator[tuple[str, Any, Operand | None]]:
             f"a {type(what).__name__} has no names to be saved by",
             hint="save a dict of arrays, a Module, an optimizer or Variables",
         )
-
-
-def _joined(prefix: str, name: str) -> str:
-    return f"{prefix}.{name}" if prefix else name
 
 
 def _stateful(name: str, what: Any) -> Stateful:

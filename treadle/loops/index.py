@@ -276,9 +276,9 @@ class Index:
         parts = []
         for atom, c in self.terms:
             text = _written(atom)
-            parts.append(text if c == 1 else f"{text}*{_number(c)}")
+            parts.append(text if c == 1 else f"{text}*{size_text(c)}")
         if self.constant != 0 or not parts:
-            parts.append(_number(self.constant))
+            parts.append(size_text(self.constant))
         return " + ".join(parts)
 
 
@@ -291,7 +291,8 @@ def _bounds(atom: Atom) -> tuple[int, int]:
     return low // atom.divisor, high // atom.divisor
 
 
-def _number(x: Any) -> str:
+def size_text(x: Any) -> str:
+    """A size as text: a number, or that of a slot."""
     if not isinstance(x, IndexParameter):
         return str(x)
     return f"n{x.slot} + {x.plus}" if x.plus else f"n{x.slot}"
@@ -303,4 +304,4 @@ def _written(atom: Atom) -> str:
     if isinstance(atom, Datum):
         return f"[{atom.value}]"
     sign = "//" if isinstance(atom, Quotient) else "%"
-    return f"(({atom.index}) {sign} {_number(atom.divisor)})"
+    return f"(({atom.index}) {sign} {size_text(atom.divisor)})"

@@ -122,6 +122,11 @@ class Apply(Node):
         return self.op, self.inputs, self.dtype
 
 
+def applied(op: Op, *xs: Expression, dtype: DType | None = None) -> Expression:
+    """An op on values, of the dtype of the last one if none is said."""
+    return Apply(op, xs, dtype or xs[-1].dtype)
+
+
 @dataclass(frozen=True)
 class Accumulator:
     """The variable of a fold: its number, the op that combines, where it starts.

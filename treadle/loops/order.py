@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.dtypes import DType, bool_, int32, int64
+from treadle.base.dtypes import bool_, int32, int64
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
 from treadle.loops.fill import Kernels, nested
@@ -16,7 +16,6 @@ from treadle.loops.kernel import (
     Accumulate,
     Accumulated,
     Accumulator,
-    Apply,
     Const,
     Counter,
     Expression,
@@ -26,6 +25,7 @@ from treadle.loops.kernel import (
     Loop,
     Statement,
     Store,
+    applied,
 )
 from treadle.loops.lower import Strides, combiner, placed, wide
 from treadle.ops.bitwise import BitwiseAnd, BitwiseOr, RightShift
@@ -40,24 +40,20 @@ from treadle.ops.select import Minimum, Select
 SHORT = 128  # elements: more of them are sorted faster than by counting
 
 
-def _scalar(op: Op, *xs: Expression, dtype: DType | None = None) -> Expression:
-    return Apply(op, xs, dtype or xs[-1].dtype)
-
-
 def _before(x: Expression, y: Expression, descending: bool = False) -> Expression:
     """Whether x stands before y, and not beside it; NaN is greater than all numbers."""
     if descending:
         x, y = y, x
-    less = _scalar(Less(), x, y, dtype=bool_)
+    less = applied(Less(), x, y, dtype=bool_)
     if x.dtype.kind not in "fV":
         return less
-    known = _scalar(LogicalNot(), _scalar(IsNan(), x, dtype=bool_))
-    last = _scalar(BitwiseAnd(), _scalar(IsNan(), y, dtype=bool_), known)
-    return _scalar(BitwiseOr(), less, last)
+    known = applied(LogicalNot(), applied(IsNan(), x, dtype=bool_))
+    last = applied(BitwiseAnd(), applied(IsNan(), y, dtype=bool_), known)
+    return applied(BitwiseOr(), less, last)
 
 
 def _not_after(x: Expression, y: Expression, descending: bool = False) -> Expression:
-    return _scalar(LogicalNot(), _before(y, x, descending))
+    return applied(LogicalNot(), _before(y, x, descending))
 
 
 def _kernel(
@@ -88,12 +84,12 @@ def argsort(node: Tensor, strides: Strides) -> Kernels | None:
     mine = Load(0, placed(at, strides(x)), x.type.dtype)
     its = Load(0, placed(there, strides(x)), x.type.dtype)
     places = Counter(Index.of(other), int32), Counter(at[op.axis], int32)
-    earlier = _scalar(Less(), *places, dtype=bool_)
+    earlier = applied(Less(), *places, dtype=bool_)
     # Equals keep their order.
     first = _not_after(its, mine, op.descending)
-    before = _scalar(Select(), earlier, first, _before(its, mine, op.descending))
+    before = applied(Select(), earlier, first, _before(its, mine, op.descending))
     count = Accumulator(0, Add(), 0, int32)
-    fold = Accumulate(count, _scalar(Cast(int32), before, dtype=int32))
+    fold = Accumulate(count, applied(Cast(int32), before, dtype=int32))
     target = list(at)
     target[op.axis] = Index(((Datum(Accumulated(count, int32), n), 1),))
     store = Store(1, placed(target, strides(node)), Counter(at[op.axis], int64))
@@ -111,15 +107,15 @@ def position(node: Tensor, strides: Strides) -> Kernels:
     along, n = axes[op.axis], x.type.shape[op.axis]
     value: Expression = Load(0, placed(at, strides(x)), x.type.dtype)
     if value.dtype != dtype:
-        value = _scalar(Cast(dtype), value, dtype=dtype)
+        value = applied(Cast(dtype), value, dtype=dtype)
     start = fold.start(x.type.dtype)
     best = Accumulator(0, combiner(fold, dtype), start, dtype)
-    hit = _scalar(Equal(), value, Accumulated(best, dtype), dtype=bool_)
-    hit = _scalar(BitwiseOr(), hit, _scalar(IsNan(), value, dtype=bool_))
+    hit = applied(Equal(), value, Accumulated(best, dtype), dtype=bool_)
+    hit = applied(BitwiseOr(), hit, applied(IsNan(), value, dtype=bool_))
     counted = int32 if n < 1 << 31 else int64  # half the width: twice as many lanes
     places = Counter(at[op.axis], counted), Const(np.iinfo(counted).max, counted)
     first = Accumulator(1, combiner(least, counted), places[1].value, counted)
-    first_place = _scalar(Cast(int64), Accumulated(first, counted), dtype=int64)
+    first_place = applied(Cast(int64), Accumulated(first, counted), dtype=int64)
     if not op.keepdims:
         del at[op.axis]
     else:
@@ -127,7 +123,7 @@ def position(node: Tensor, strides: Strides) -> Kernels:
     body = (
         Loop(along, (Accumulate(best, value),), folds=(best,)),
         Loop(
-            along, (Accumulate(first, _scalar(Select(), hit, *places)),), folds=(first,)
+            along, (Accumulate(first, applied(Select(), hit, *places)),), folds=(first,)
         ),
         Store(1, placed(at, strides(node)), first_place),
     )
@@ -146,16 +142,16 @@ def search(node: Tensor, strides: Strides) -> Kernels:
     count_before = Accumulator(0, None, 0, int64)
     count = Accumulated(count_before, int64)
     top = Counter(Index.of(1 << max(n.bit_length() - 1, 0)), int64)
-    step = _scalar(RightShift(), top, Counter(Index.of(bit), int64))
-    more, whole = _scalar(Add(), count, step), Counter(Index.of(n), int64)
-    inside = _scalar(LessEqual(), more, whole, dtype=bool_)
-    last = _scalar(Subtract(), _scalar(Minimum(), more, whole), Const(1, int64))
+    step = applied(RightShift(), top, Counter(Index.of(bit), int64))
+    more, whole = applied(Add(), count, step), Counter(Index.of(n), int64)
+    inside = applied(LessEqual(), more, whole, dtype=bool_)
+    last = applied(Subtract(), applied(Minimum(), more, whole), Const(1, int64))
     place = Index(((Datum(last, max(n, 1)), 1),))
     element = Load(0, placed([place], strides(row)), row.type.dtype)
     value = Load(1, placed(at, strides(values)), values.type.dtype)
     passed = (_not_after if op.right else _before)(element, value)
-    taken = _scalar(BitwiseAnd(), inside, passed)
-    fold = Accumulate(count_before, _scalar(Select(), taken, more, count))
+    taken = applied(BitwiseAnd(), inside, passed)
+    fold = Accumulate(count_before, applied(Select(), taken, more, count))
     store = Store(2, placed(at, strides(node)), count)
     return _kernel(node, axes, (Loop(bit, (fold,), folds=(count_before,)), store))
 

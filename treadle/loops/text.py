@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from treadle.loops.index import Index, IndexParameter
+from treadle.loops.index import Index, IndexParameter, size_text
 from treadle.loops.kernel import (
     Accumulate,
     Accumulated,
@@ -48,7 +48,7 @@ class _Writer:
         arguments = ", ".join(
             f"b{k}: {a.dtype.name}{' written' if a.written else ''}"
             f"{' streamed' if a.streamed else ''}"
-            f"{f' scratch of {_size(a.scratch)}' if a.scratch else ''}"
+            f"{f' scratch of {size_text(a.scratch)}' if a.scratch else ''}"
             for k, a in enumerate(self.kernel.arguments)
         )
         sizes = ", ".join(f"n{k}" for k in range(self.kernel.integers))
@@ -72,7 +72,7 @@ class _Writer:
                     self.put(depth, f"a{a.number}: {a.dtype.name} = {a.start}")
                 bounds = f" from {self.index(s.start)}" if s.start is not None else ""
                 bounds += "".join([f" up to {self.index(i)}" for i in s.stop])
-                bounds += f" in steps of {_size(s.stride)}" if s.stride != 1 else ""
+                bounds += f" in steps of {size_text(s.stride)}" if s.stride != 1 else ""
                 self.put(depth, f"{s.kind} {s.axis.name} < {size}{lanes}{bounds}")
                 self.body(s.body, depth + 1)
                 self.names = {}
@@ -97,7 +97,8 @@ class _Writer:
 
     def where(self, guards: Sequence[Guard]) -> str:
         parts = [
-            f"{_size(g.low)} <= {self.index(g.index)} < {_size(g.high)}" for g in guards
+            f"{size_text(g.low)} <= {self.index(g.index)} < {size_text(g.high)}"
+            for g in guards
         ]
         return f" where {' and '.join(parts)}" if parts else ""
 
@@ -134,14 +135,8 @@ class _Writer:
 def _literal(x: Const) -> str:
     """A number as text, the same for all literals that are equal."""
     if isinstance(x.value, IndexParameter):
-        return _size(x.value)
+        return size_text(x.value)
     return str(np.asarray(x.value, x.dtype)[()])
-
-
-def _size(x: object) -> str:
-    if not isinstance(x, IndexParameter):
-        return str(x)
-    return f"n{x.slot} + {x.plus}" if x.plus else f"n{x.slot}"
 
 
 def kernel_text(kernel: Kernel) -> str:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from treadle.base.dtypes import DType, bool_
-from treadle.graph.op import Op
+from treadle.base.dtypes import bool_
 from treadle.graph.tensor import Tensor
 from treadle.loops.fill import Kernels, nested, zeros
 from treadle.loops.index import Index, LoopAxis
 from treadle.loops.kernel import (
-    Apply,
     Const,
     Expression,
     Guard,
@@ -19,6 +17,7 @@ from treadle.loops.kernel import (
     Load,
     Statement,
     Store,
+    applied,
 )
 from treadle.loops.lower import Strides, placed
 from treadle.loops.window import lowest, outside, taps
@@ -29,10 +28,6 @@ from treadle.ops.parts import IsNan
 from treadle.ops.select import Maximum, Select
 
 Guards = tuple[Guard, ...]
-
-
-def _scalar(op: Op, *xs: Expression, dtype: DType | None = None) -> Expression:
-    return Apply(op, xs, dtype or xs[-1].dtype)
 
 
 def _overlap(op: Any) -> bool:
@@ -60,15 +55,15 @@ def max_pool_gradient(node: Tensor, strides: Strides) -> Kernels:
         values.append((placed(source, strides(node)), inside, value))
     greatest: Expression = values[0][2]
     for _, _, value in values[1:]:
-        greatest = _scalar(Maximum(), greatest, value)
+        greatest = applied(Maximum(), greatest, value)
     taken: Expression = Const(False, bool_)
     overlap = _overlap(op)
     for element, inside, value in values:
-        hit = _scalar(Equal(), value, greatest, dtype=bool_)
-        hit = _scalar(BitwiseOr(), hit, _scalar(IsNan(), value, dtype=bool_))
-        hit = _scalar(BitwiseAnd(), hit, _scalar(LogicalNot(), taken))
-        taken = _scalar(BitwiseOr(), taken, hit)
-        element_value = _scalar(Select(), hit, share, zero)
+        hit = applied(Equal(), value, greatest, dtype=bool_)
+        hit = applied(BitwiseOr(), hit, applied(IsNan(), value, dtype=bool_))
+        hit = applied(BitwiseAnd(), hit, applied(LogicalNot(), taken))
+        taken = applied(BitwiseOr(), taken, hit)
+        element_value = applied(Select(), hit, share, zero)
         body.append(
             Store(2, element, element_value, Add() if overlap else None, inside)
         )

@@ -13,7 +13,14 @@ from treadle.base.dtypes import DType, bool_, int64
 from treadle.graph.op import Op
 from treadle.graph.tensor import Tensor
 from treadle.loops.index import Index
-from treadle.loops.kernel import Apply, Const, Counter, Expression, Guard, Inside
+from treadle.loops.kernel import (
+    Const,
+    Counter,
+    Expression,
+    Guard,
+    Inside,
+    applied,
+)
 from treadle.ops.bitwise import BitwiseAnd, BitwiseOr
 from treadle.ops.compare import Equal, Greater, LogicalNot
 from treadle.ops.elementwise import Add
@@ -33,10 +40,6 @@ def few_taps(op: Op) -> bool:
     """Whether the windows of a pool are small enough to be written out."""
     kernel = getattr(op, "kernel", ())
     return 0 < math.prod(kernel) <= TAPS
-
-
-def _apply(op: Op, *xs: Expression, dtype: DType | None = None) -> Expression:
-    return Apply(op, xs, dtype or xs[-1].dtype)
 
 
 def lowest(dtype: DType) -> Const:
@@ -60,7 +63,7 @@ def taps(op: Any, at: At, shape: tuple[int, ...]) -> Iterator[tuple[At, Guards]]
 def outside(x: Expression, inside: Guards, other: Expression) -> Expression:
     if not inside:
         return x
-    return _apply(Select(), Inside(inside, bool_), x, other)
+    return applied(Select(), Inside(inside, bool_), x, other)
 
 
 def _max_pool(read: Read, node: Tensor, at: At, guards: Guards) -> Expression:
@@ -69,7 +72,7 @@ def _max_pool(read: Read, node: Tensor, at: At, guards: Guards) -> Expression:
     greatest: Expression = least
     for k, (source, inside) in enumerate(taps(node.op, at, x.type.shape)):
         value = outside(read(x, source, guards + inside), inside, least)
-        greatest = value if k == 0 else _apply(Maximum(), greatest, value)
+        greatest = value if k == 0 else applied(Maximum(), greatest, value)
     return greatest
 
 
@@ -79,7 +82,7 @@ def _sum_pool(read: Read, node: Tensor, at: At, guards: Guards) -> Expression:
     total: Expression = zero
     for source, inside in taps(node.op, at, x.type.shape):
         value = outside(read(x, source, guards + inside), inside, zero)
-        total = _apply(Add(), total, value)
+        total = applied(Add(), total, value)
     return total
 
 
@@ -93,17 +96,17 @@ def _positions(read: Read, node: Tensor, at: At, guards: Guards) -> Expression:
         plane = Index()
         for i, n in zip(source[2:], x.type.shape[2:], strict=True):
             plane = plane * n + i
-        more = _apply(Greater(), value, best, dtype=bool_)
+        more = applied(Greater(), value, best, dtype=bool_)
         if x.type.dtype.kind in "fV":
-            known = _apply(LogicalNot(), _apply(IsNan(), best, dtype=bool_))
-            nan = _apply(IsNan(), value, dtype=bool_)
-            more = _apply(BitwiseOr(), more, _apply(BitwiseAnd(), nan, known))
-        first = _apply(Equal(), position, Const(-1, int64), dtype=bool_)
-        more = _apply(BitwiseOr(), more, first)
+            known = applied(LogicalNot(), applied(IsNan(), best, dtype=bool_))
+            nan = applied(IsNan(), value, dtype=bool_)
+            more = applied(BitwiseOr(), more, applied(BitwiseAnd(), nan, known))
+        first = applied(Equal(), position, Const(-1, int64), dtype=bool_)
+        more = applied(BitwiseOr(), more, first)
         if inside:
-            more = _apply(BitwiseAnd(), more, Inside(inside, bool_))
-        best = _apply(Select(), more, value, best)
-        position = _apply(Select(), more, Counter(plane, int64), position)
+            more = applied(BitwiseAnd(), more, Inside(inside, bool_))
+        best = applied(Select(), more, value, best)
+        position = applied(Select(), more, Counter(plane, int64), position)
     return position
 
 
@@ -127,7 +130,7 @@ def _sum_pool_gradient(read: Read, node: Tensor, at: At, guards: Guards) -> Expr
             source.append(window)
             inside.append(Guard(window, 0, n))
         value = read(g, tuple(source), guards + tuple(inside))
-        total = _apply(Add(), total, outside(value, tuple(inside), zero))
+        total = applied(Add(), total, outside(value, tuple(inside), zero))
     return total
 
 
@@ -153,7 +156,7 @@ def _fold(read: Read, node: Tensor, at: At, guards: Guards) -> Expression:
             column, window = column * k + p, window * n + start
         here = tuple(inside)
         value = read(y, (at[0], column, window), guards + here)
-        total = _apply(Add(), total, outside(value, here, zero))
+        total = applied(Add(), total, outside(value, here, zero))
     return total
 
 

@@ -22,11 +22,11 @@ import numpy as np
 
 from treadle.base.allocate import memory_for
 from treadle.base.arrays import Array
-from treadle.base.dtypes import accumulator, as_dtype
+from treadle.base.dtypes import accumulator
 from treadle.base.errors import ArgumentError, ShapeError
-from treadle.base.options import current
 from treadle.base.types import Shape, as_shape
 from treadle.ops import random
+from treadle.ops.create import asked_dtype
 
 __all__ = [
     "Initializer",
@@ -97,7 +97,7 @@ class Initializer:
             other = Initializer(self.rule, **merged)
             other.plain = self.plain
             return other
-        wanted = current().dtype if dtype is None else as_dtype(dtype)
+        wanted = asked_dtype(dtype)
         extents = as_shape(shape)
         with memory_for(math.prod(extents) * wanted.itemsize):
             return np.asarray(self.rule(extents, wanted, **merged), dtype=wanted)

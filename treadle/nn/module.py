@@ -22,6 +22,7 @@ from treadle.nn.state import (
     assigned,
     choose,
     compare,
+    dotted,
     in_dtype,
     members,
     one_value,
@@ -161,7 +162,7 @@ class Module(Noted):
                 continue
             seen.add(id(module))
             yield path, module
-            below = [(_joined(path, k), child) for k, child in module.named_children()]
+            below = [(dotted(path, k), child) for k, child in module.named_children()]
             stack.extend(reversed(below))
 
     def modules(self) -> Iterator[Module]:
@@ -181,7 +182,7 @@ class Module(Noted):
             for name, value in module._attributes():
                 if name in left:
                     continue
-                for path, item in members(_joined(prefix, name), value, Module):
+                for path, item in members(dotted(prefix, name), value, Module):
                     if isinstance(item, Module):
                         yield from visit(path, item)
                     elif isinstance(item, Placeholder) or (once and id(item) in seen):
@@ -380,10 +381,6 @@ class Module(Noted):
             return f"{type(self).__name__}({extra})"
         head = f"{type(self).__name__}({extra}" if extra else f"{type(self).__name__}("
         return "\n".join([head, *lines, ")"])
-
-
-def _joined(prefix: str, name: str) -> str:
-    return f"{prefix}.{name}" if prefix else name
 
 
 def _is_parameter(v: Variable) -> bool:

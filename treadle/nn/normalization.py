@@ -8,9 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from treadle.base.dtypes import accumulator, as_dtype
+from treadle.base.dtypes import accumulator
 from treadle.base.errors import ArgumentError, ShapeError
-from treadle.base.options import current
 from treadle.base.types import as_shape
 from treadle.graph.assign import update_all
 from treadle.graph.leaves import as_tensor, constant_node
@@ -24,6 +23,7 @@ from treadle.nn.applied import Applied
 from treadle.nn.linear import above_zero
 from treadle.nn.module import Module
 from treadle.ops.cast import as_float, carried_wide
+from treadle.ops.create import asked_dtype
 from treadle.ops.families import outputs_of
 from treadle.ops.flow import stop_gradient
 from treadle.ops.movement import reshape
@@ -234,7 +234,7 @@ class BatchNorm(_Channels):
         self.track_running_stats = track_running_stats
         if track_running_stats:
             shape = (num_features,)
-            kept = current().dtype if dtype is None else as_dtype(dtype)
+            kept = asked_dtype(dtype)
             self.running_mean = Variable(np.zeros(shape, kept))
             self.running_var = Variable(np.ones(shape, kept))
             self.num_batches_tracked = Variable(np.zeros((), np.int64))

@@ -230,6 +230,11 @@ def in_dtype(value: Any, dtype: DType, converted: dict[int, Variable]) -> Any:
     return value
 
 
+def dotted(prefix: str, name: str) -> str:
+    """A name below another one."""
+    return f"{prefix}.{name}" if prefix else name
+
+
 def members(name: str, value: Any, kind: type) -> Iterator[tuple[str, Any]]:
     """The Variables and modules, of this kind, in an attribute; the path to each."""
     if isinstance(value, (Variable, kind)):

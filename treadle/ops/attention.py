@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.dtypes import accumulator, as_dtype
+from treadle.base.dtypes import accumulator
 from treadle.base.errors import ArgumentError, ArityError, ShapeError
-from treadle.base.options import current
 from treadle.base.symbolic import array_of
 from treadle.base.types import Names, Type, broadcast_shapes
 from treadle.graph.leaves import as_tensor, constant_node
@@ -20,6 +19,7 @@ from treadle.graph.recorded import recorded
 from treadle.graph.rows import lifted, repeated, row_count
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import as_float, astype, factors, operands
+from treadle.ops.create import asked_dtype
 from treadle.ops.elementary import tanh
 from treadle.ops.families import Composite, same_dtype
 from treadle.ops.join import stack
@@ -206,7 +206,7 @@ def sinusoidal_positions(
         )
     angles = _angles(length, width, base, start)
     turns = np.stack([np.sin(angles), np.cos(angles)], -1).reshape(length, -1)
-    wanted = current().dtype if dtype is None else as_dtype(dtype)
+    wanted = asked_dtype(dtype)
     return constant_node(np.ascontiguousarray(turns[:, :width], dtype=wanted))
 
 
@@ -230,7 +230,7 @@ def alibi_bias(
     slopes += [2.0 ** (-4.0 * h / whole) for h in range(1, 2 * (heads - whole), 2)]
     places = np.arange(keys - queries, keys)[:, None]
     apart = np.abs(places - np.arange(keys))
-    wanted = current().dtype if dtype is None else as_dtype(dtype)
+    wanted = asked_dtype(dtype)
     return constant_node((np.array(slopes)[:, None, None] * -apart).astype(wanted))
 
 

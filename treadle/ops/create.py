@@ -9,7 +9,7 @@ import numpy as np
 
 from treadle.base.allocate import memory_for
 from treadle.base.devices import as_device
-from treadle.base.dtypes import COMPLEX, as_dtype, default_of
+from treadle.base.dtypes import COMPLEX, DType, as_dtype, default_of
 from treadle.base.errors import ArgumentError, DTypeError
 from treadle.base.options import current
 from treadle.base.types import Axis, as_names, as_shape
@@ -98,7 +98,7 @@ def zeros(shape: Any, dtype: Any = None, *, device: Any = None) -> Tensor:
     float32[2, 3]
     """
     as_device(device)
-    return _filled(np.zeros, shape, _dtype(dtype))
+    return _filled(np.zeros, shape, asked_dtype(dtype))
 
 
 def ones(shape: Any, dtype: Any = None, *, device: Any = None) -> Tensor:
@@ -108,7 +108,7 @@ def ones(shape: Any, dtype: Any = None, *, device: Any = None) -> Tensor:
     [1.0, 1.0]
     """
     as_device(device)
-    return _filled(np.ones, shape, _dtype(dtype))
+    return _filled(np.ones, shape, asked_dtype(dtype))
 
 
 def empty(shape: Any, dtype: Any = None, *, device: Any = None) -> Tensor:
@@ -242,7 +242,7 @@ def eye(
     """
     as_device(device)
     m, n = as_shape((rows, rows if columns is None else columns))
-    kind = _dtype(dtype)
+    kind = asked_dtype(dtype)
     with memory_for(m * n * kind.itemsize):
         return as_tensor(np.eye(m, n, k, dtype=kind))
 
@@ -254,7 +254,8 @@ def _filled(make: Any, shape: Any, dtype: Any, *value: Any) -> Tensor:
         return constant_node(make(extents, *value, dtype=dtype), _names(shape))
 
 
-def _dtype(dtype: Any) -> Any:
+def asked_dtype(dtype: Any) -> DType:
+    """A dtype that is asked for; where none is, that of the options."""
     return current().dtype if dtype is None else as_dtype(dtype)
 
 

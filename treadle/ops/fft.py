@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from treadle.base.devices import as_device
-from treadle.base.dtypes import as_dtype, complex_of, kind
+from treadle.base.dtypes import complex_of, kind
 from treadle.base.errors import ArgumentError, DTypeError, ShapeError
-from treadle.base.options import current
 from treadle.base.torch import missing
 from treadle.base.types import as_integer, as_items, normalize_axes, resolve_axis
 from treadle.graph.leaves import as_tensor
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.ops.cast import as_float, astype
+from treadle.ops.create import asked_dtype
 from treadle.ops.elementwise import conj
 from treadle.ops.fourier import ADJOINT, Fourier, InverseRealFourier, RealFourier
 
@@ -266,7 +266,7 @@ def fftfreq(n: int, *, d: float = 1.0, dtype: Any = None, device: Any = None) ->
     [0.0, 0.25, -0.5, -0.25]
     """
     as_device(device)
-    wanted = current().dtype if dtype is None else as_dtype(dtype)
+    wanted = asked_dtype(dtype)
     return as_tensor(np.fft.fftfreq(_length(n, "fftfreq"), d), wanted)
 
 
@@ -279,7 +279,7 @@ def rfftfreq(
     [0.0, 0.25, 0.5]
     """
     as_device(device)
-    wanted = current().dtype if dtype is None else as_dtype(dtype)
+    wanted = asked_dtype(dtype)
     return as_tensor(np.fft.rfftfreq(_length(n, "rfftfreq"), d), wanted)
 
 

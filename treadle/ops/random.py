@@ -35,6 +35,7 @@ from treadle.ops.align import binary
 from treadle.ops.bounds import Outcome
 from treadle.ops.cast import as_float, astype
 from treadle.ops.compare import Less
+from treadle.ops.create import asked_dtype
 from treadle.ops.families import Family
 
 __all__ = [
@@ -172,10 +173,6 @@ class NormalBits(Random):
         return values.reshape(-1)[:count].reshape(self.shape).astype(self.dtype)
 
 
-def _dtype(dtype: Any) -> DType:
-    return current().dtype if dtype is None else as_dtype(dtype)
-
-
 def _wide(dtype: DType) -> DType:
     """The type a distribution is computed in: 16-bit floats lose its tails."""
     return float64 if dtype == float64 else float32
@@ -206,7 +203,7 @@ def uniform(
     >>> x.tolist() == y.tolist(), 0 <= float(x.min()) and float(x.max()) < 1
     (False, True)
     """
-    drawn = UniformBits(_extents(shape, low, high), _dtype(dtype))(draw_node())
+    drawn = UniformBits(_extents(shape, low, high), asked_dtype(dtype))(draw_node())
     if type(low) in (int, float) and type(high) in (int, float):
         if (low, high) == (0, 1):
             return drawn
@@ -224,7 +221,7 @@ def normal(
     ...     abs(float(td.random.normal((1000,), mean=5.0).mean()) - 5.0) < 0.2
     True
     """
-    drawn = NormalBits(_extents(shape, mean, std), _dtype(dtype))(draw_node())
+    drawn = NormalBits(_extents(shape, mean, std), asked_dtype(dtype))(draw_node())
     return drawn * std + mean
 
 
@@ -239,7 +236,7 @@ def bernoulli(shape: Any = None, p: Any = 0.5, dtype: Any = None) -> Tensor:
         raise ArgumentError(f"a probability is from 0 to 1, got {p}").located(
             "bernoulli"
         )
-    wanted = _dtype(dtype)
+    wanted = asked_dtype(dtype)
     # 16-bit floats cannot hold the uniform numbers below 1, so those stay wide.
     drawn = uniform(_extents(shape, p), dtype=_wide(wanted))
     return astype(binary(Less(), drawn, p), wanted)
@@ -251,7 +248,7 @@ def gumbel(shape: Any = (), dtype: Any = None) -> Tensor:
     >>> td.random.gumbel((2, 3)).shape
     (2, 3)
     """
-    wanted = _dtype(dtype)
+    wanted = asked_dtype(dtype)
     u = uniform(shape, dtype=_wide(wanted))
     safe = functions.maximum(u, float(np.finfo(np.float32).tiny))
     return astype(-functions.log(-functions.log(safe)), wanted)
@@ -263,7 +260,7 @@ def exponential(shape: Any = None, rate: Any = 1.0, dtype: Any = None) -> Tensor
     >>> float(td.random.exponential((4,)).min()) >= 0
     True
     """
-    wanted = _dtype(dtype)
+    wanted = asked_dtype(dtype)
     u = uniform(_extents(shape, rate), dtype=_wide(wanted))
     return astype(-functions.log1p(-u), wanted) / rate
 
@@ -279,7 +276,7 @@ def truncated_normal(
     >>> float(td.abs(td.random.truncated_normal((100,))).max()) <= 2
     True
     """
-    wanted, extents = _dtype(dtype), _extents(shape, mean, std)
+    wanted, extents = asked_dtype(dtype), _extents(shape, mean, std)
     numbers = normal(extents, dtype=_wide(wanted))
     for _ in range(8):
         redrawn = normal(extents, dtype=_wide(wanted))

@@ -23,6 +23,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
+
 from treadle.base.arrays import Array
 from treadle.base.caches import Cache
 from treadle.base.errors import OutOfMemoryError, RunError
@@ -111,6 +113,7 @@ class DeviceDriver(Protocol):
 
     def fill(self, place: Place, bytes: int, byte: int) -> None:
         """Set bytes to a value; they and where they begin are multiples of 4."""
+        self.upload(np.full(bytes, byte, np.uint8), *place)
 
     def compile(self, work: Work) -> Any:
         """The kernel of some work as it is launched; the driver keeps what it has."""

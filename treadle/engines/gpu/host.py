@@ -58,9 +58,6 @@ class HostDriver(DeviceDriver):
         (x, begin), (y, end) = source, target
         y.handle[end : end + bytes] = x.handle[begin : begin + bytes]
 
-    def fill(self, place: Any, bytes: int, byte: int) -> None:
-        self.upload(np.full(bytes, byte, np.uint8), *place)
-
     def _refuse(self, *args: Any, **kwargs: Any) -> Any:
         raise UnsupportedKernelError("this device has no kernels")
 

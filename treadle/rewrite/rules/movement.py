@@ -296,7 +296,8 @@ def _cast_later(m: Match) -> Tensor | None:
     return op(Cast(m.root.type.dtype)(m.x)) if m.x.type.size < inner.type.size else None
 
 
-def _outward(m: Match) -> Any:
+def outward(m: Match) -> Any:
+    """A negation moved out of an op."""
     result: Any = m.root.op(m.x)
     return -result
 
@@ -338,9 +339,9 @@ MOVEMENT = RuleSet(
         Rule("permutation of a broadcast", permute(broadcast(x, label="y")),
              _permute_of_broadcast, takes="any",
              example=lambda d: d.td.broadcast_to(d("x", (3,)), (2, 3)).T),
-        Rule("reshape of a negative", reshape(-x), _outward, takes="numeric",
+        Rule("reshape of a negative", reshape(-x), outward, takes="numeric",
              example=lambda d: (-d("x", (2, 3))).reshape(6)),
-        Rule("permutation of a negative", permute(-x), _outward, takes="numeric",
+        Rule("permutation of a negative", permute(-x), outward, takes="numeric",
              example=lambda d: (-d("x", (2, 3))).T),
         Rule("reshape of a multiple", reshape(x * c), _scaled_outward, takes="numeric",
              example=lambda d: (d("x", (2, 3)) * 3.0).reshape(6)),

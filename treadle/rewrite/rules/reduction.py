@@ -14,6 +14,7 @@ from treadle.ops.movement import PermuteDims, Reshape, in_shape
 from treadle.rewrite.facts import is_wide
 from treadle.rewrite.pattern import Found, Pattern, captures, lift, of
 from treadle.rewrite.rule import Match, Rule, RuleSet, stable
+from treadle.rewrite.rules.movement import outward
 from treadle.rewrite.rules.products import overflows
 
 x, y = captures("x y")
@@ -122,11 +123,6 @@ def _sum_of_broadcast(m: Match) -> Any:
     return None if spread is None else spread[2] * counted(spread[0])
 
 
-def _sum_of_whole(m: Match) -> Any:
-    spread = _spread(m)
-    return None if spread is None else spread[2] * counted(spread[0])
-
-
 def _prod_of_broadcast(m: Match) -> Any:
     spread = _spread(m)
     return None if spread is None or spread[0] > 8 else spread[2] ** float(spread[0])
@@ -182,11 +178,6 @@ def _of_reshaped(m: Match) -> Tensor | None:
     return in_shape(total, m.root.type.shape)
 
 
-def _of_negative(m: Match) -> Any:
-    total: Any = m.root.op(m.x)
-    return -total
-
-
 def _opposite(m: Match) -> Any:
     """-max(x) for min(-x), and the other way round."""
     cls = OPPOSITE[type(m.root.op).__name__]
@@ -217,8 +208,8 @@ REDUCTION = RuleSet(
         Rule("sum of a broadcast", sum_(broadcast(x)), _sum_of_broadcast,
              lambda m: is_wide(m.root), False, takes="float",
              example=lambda d: d.td.broadcast_to(d("x", (3,)), (4, 3)).sum()),
-        Rule("sum of a broadcast of whole numbers", sum_(broadcast(x)), _sum_of_whole,
-             takes="integer",
+        Rule("sum of a broadcast of whole numbers", sum_(broadcast(x)),
+             _sum_of_broadcast, takes="integer",
              example=lambda d: d.td.broadcast_to(d.whole("x", (3,)), (4, 3)).sum(
                  dtype="int32")),
         Rule("product of a broadcast", prod(broadcast(x)), _prod_of_broadcast,
@@ -236,9 +227,9 @@ REDUCTION = RuleSet(
         Rule("fold of everything reshaped", AnyFold(reshape(x, label="y")),
              _of_reshaped, exact=False, takes="any",
              example=lambda d: d("x", (2, 3)).reshape(6).sum()),
-        Rule("sum of a negative", sum_(-x), _of_negative, exact=False, takes="numeric",
+        Rule("sum of a negative", sum_(-x), outward, exact=False, takes="numeric",
              example=lambda d: (-d("x", (2, 3))).sum(1)),
-        Rule("mean of a negative", mean(-x), _of_negative, exact=False,
+        Rule("mean of a negative", mean(-x), outward, exact=False,
              example=lambda d: (-d("x", (2, 3))).mean(1)),
         Rule("greatest of negatives", max_(-x), _opposite, takes="float",
              example=lambda d: (-d("x", (2, 3))).max(1)),

@@ -168,9 +168,6 @@ class WebGpuDriver(CompilingDriver):
                 copy(x.handle, first, start, 0, size)
             copy(start, begin, y.handle, end, size)
 
-    def fill(self, place: Place, bytes: int, byte: int) -> None:
-        self.upload(np.full(bytes, byte, np.uint8), *place)
-
     # -- kernels -----------------------------------------------------------------------
 
     def _compiled(self, work: Work) -> WebGpuKernel:
