@@ -217,6 +217,50 @@ LAYERS: list[Case] = [
         ((2, 6, 24), (4, 32, 64)),
         "xx",
     ),
+    *(
+        (f"nn.Sequential({net})", shapes, "x")
+        for net, shapes in (
+            ("nn.Linear({w}, 64), nn.ReLU(), nn.Linear(64, 10)", ROWS),
+            (
+                "nn.Linear({w}, 400), nn.GELU(), nn.LayerNorm(400), nn.Dropout(0.1), "
+                "nn.Linear(400, 10), nn.Softmax(-1)",
+                ROWS,
+            ),
+            (
+                "nn.Conv2d({c}, 32, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2), "
+                "nn.Conv2d(32, 64, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2), "
+                "nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(256, 10)",
+                PICTURES,
+            ),
+            (
+                "nn.Conv2d({c}, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), "
+                "nn.SiLU(), nn.Conv2d(16, 16, 3, padding=1, groups=16), "
+                "nn.BatchNorm2d(16), nn.Hardswish(), nn.Conv2d(16, 32, 1), "
+                "nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10)",
+                PICTURES,
+            ),
+            (
+                "nn.ConvTranspose2d({c}, 8, 4, stride=2, padding=1), "
+                "nn.InstanceNorm2d(8), nn.LeakyReLU(0.2), "
+                "nn.ConvTranspose2d(8, 3, 4, stride=2, padding=1), nn.Tanh()",
+                PICTURES,
+            ),
+            (
+                "nn.Conv1d({c}, 32, 7, padding=3), nn.GroupNorm(4, 32), nn.Mish(), "
+                "nn.AvgPool1d(2), nn.Conv1d(32, 64, 3, dilation=2), nn.ReLU6(), "
+                "nn.AdaptiveMaxPool1d(1), nn.Flatten(), nn.Linear(64, 2)",
+                LINES,
+            ),
+        )
+    ),
+    (
+        "nn.TransformerEncoder("
+        "nn.TransformerEncoderLayer({w}, 4, 128, batch_first=True), 3)",
+        ((2, 6, 24), (4, 32, 64)),
+        "x",
+    ),
+    ("nn.LSTM({w}, 128, 2, batch_first=True)", ((2, 6, 24), (8, 50, 64)), "x"),
+    ("nn.GRU({w}, 128, 2, bidirectional=True)", ((6, 2, 24), (50, 8, 64)), "x"),
 ]
 
 
