@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -55,3 +56,53 @@ def test_a_sum_has_its_bits_whatever_is_made_of_it(extent: int) -> None:
     assert float((x * x).sum().astype(td.float64) + 1.0) == total + 1.0
     wide = td.constant(x.numpy().astype(np.float64)).astype(td.float32)
     assert float((wide * wide).sum()) == total
+
+
+def _reversed_axes(x: td.Tensor) -> td.Tensor:
+    return td.permute_dims(x, (1, 0))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("rows, columns", [(4, 4), (5, 7), (64, 40)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: x[0].reshape(-1, 1) * x[0].reshape(1, -1),
+        lambda x: x[:, :1] * x[:1],
+        lambda x: x + x[0],
+        lambda x: x * x[:, :1],
+        lambda x: _reversed_axes(x) * 2,
+        lambda x: _reversed_axes(x) * x.reshape(x.shape[::-1]),
+        lambda x: td.flip(x, axis=1) * 2,
+        lambda x: td.concat([x, x], axis=0) * 2,
+    ],
+)
+def test_a_sum_has_its_bits_whether_its_operand_is_there(
+    make: Callable[[td.Tensor], td.Tensor], rows: int, columns: int, axis: int
+) -> None:
+    """What is summed is computed in its kernel, or stored there, or read before."""
+    for seed in range(4):
+        drawn = np.random.default_rng(seed).normal(size=(rows, columns))
+        x = td.constant(drawn, "float64")
+        alone = td.tanh(make(x)).sum(axis).numpy().tobytes()
+        operand = td.tanh(make(x))
+        beside, _ = td.evaluate(operand.sum(axis), operand)
+        assert beside.tobytes() == alone
+        inner = make(x)
+        assert td.evaluate(td.tanh(inner).sum(axis), inner)[0].tobytes() == alone
+        operand = td.tanh(make(x))
+        operand.numpy()
+        assert operand.sum(axis).numpy().tobytes() == alone
+
+
+def test_sums_in_two_orders_are_two_kernels() -> None:
+    """One loop over what two sums read would run across the one or along the other."""
+    drawn = np.random.default_rng(0).normal(size=(64, 70))
+    x, y = td.constant(drawn, "float64"), td.constant(drawn * 2, "float64")
+
+    def sums(values: td.Tensor) -> list[td.Tensor]:
+        return [td.tanh(values).sum(0), td.exp(_reversed_axes(values)).sum(1)]
+
+    both = td.evaluate(*sums(td.sin(x * y)))
+    for k, one in enumerate(both):
+        assert one.tobytes() == sums(td.sin(x * y))[k].numpy().tobytes()

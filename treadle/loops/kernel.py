@@ -170,11 +170,13 @@ class Store:
 class Accumulate:
     """Combine a value into an accumulator; after it the step does not read it.
 
-    Those that replace what is carried, one behind the other, do so at once.
+    Those that replace what is carried, one behind the other, do so at once. Before the
+    loops have their order, `place` is where the value would be in memory.
     """
 
     accumulator: Accumulator
     value: Expression
+    place: Index | None = None
 
 
 @dataclass(frozen=True)
@@ -336,6 +338,8 @@ def places(s: Statement) -> list[Index]:
     """The indices that stand in a statement itself, but for what is fetched."""
     if isinstance(s, Loop):
         return list(s.bounds)
+    if isinstance(s, Accumulate):
+        return [] if s.place is None else [s.place]
     return [s.index, *[g.index for g in s.guards]] if isinstance(s, Store) else []
 
 

@@ -153,7 +153,8 @@ class _Work:
         if region.folds(node):
             number = sum(map(len, self.folds))
             accumulator, value = _fold(region, lowering, node, number)
-            accumulator = self._fold(self.turn(node), accumulator, value)
+            place = place_of_operand(region, node, lowering.strides)
+            accumulator = self._fold(self.turn(node), accumulator, value, place)
             member_value: Expression = Accumulated(accumulator, accumulator.dtype)
             if accumulator.dtype != node.type.dtype:
                 member_value = _cast(member_value, node)
@@ -176,7 +177,7 @@ class _Work:
                 self.stores[self.turn(node)].append(joined)
 
     def _fold(
-        self, turn: int, accumulator: Accumulator, value: Expression
+        self, turn: int, accumulator: Accumulator, value: Expression, place: Index
     ) -> Accumulator:
         """Fold a value in a pass, or find the accumulator that does so already."""
         for known in self.folds[turn]:
@@ -186,7 +187,7 @@ class _Work:
             )
             if same and known.value == value:
                 return known.accumulator
-        self.folds[turn].append(Accumulate(accumulator, value))
+        self.folds[turn].append(Accumulate(accumulator, value, place))
         return accumulator
 
     def _value(self, node: Tensor) -> Expression:
@@ -327,6 +328,12 @@ def _fold(
     if value.dtype != dtype:
         value = Apply(Cast(dtype), (value,), dtype)
     return Accumulator(number, combine, start, dtype), value
+
+
+def place_of_operand(region: Region, node: Tensor, strides: Strides) -> Index:
+    """The place where the operand of a reduction would be in memory, which decides the
+    order of the fold: whether it is there, grouping chooses."""
+    return placed(region.reads[node.serial], strides(node.inputs[0]))
 
 
 def _nest(

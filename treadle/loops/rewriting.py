@@ -84,7 +84,8 @@ class _Rewriting:
             stride = self.number(s.stride)
             return replace(s, body=inner, start=start, stop=stop, stride=stride)
         if isinstance(s, Accumulate):
-            return Accumulate(s.accumulator, self.value(s.value))
+            there = s.place if s.place is None else self.mapped(s.place)
+            return Accumulate(s.accumulator, self.value(s.value), there)
         if isinstance(s, Fetch):
             return Fetch(s.buffer, self.mapped(s.index))
         place, value = self.mapped(s.index), self.value(s.value)

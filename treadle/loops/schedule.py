@@ -8,159 +8,36 @@ the order of a fold follows from its own extents and the width of the host's vec
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from treadle.base.symbolic import at_least, gcd, is_near, least, most
+from treadle.loops.apart import (
+    Nest,
+    Pass,
+    put_together,
+    replaced,
+    taken_apart,
+    unplaced,
+)
 from treadle.loops.blocks import in_blocks
 from treadle.loops.index import Index, LoopAxis, Quotient, Remainder
 from treadle.loops.intervals import in_intervals, without_certain, without_wraps
 from treadle.loops.kernel import (
-    Accumulator,
+    Accumulate,
     Apply,
     Kernel,
     Load,
     Loop,
-    Statement,
     Store,
     statements,
     values,
     within,
 )
-from treadle.loops.rewriting import rewritten
 
 LONG = 8  # vectors: from so many on, a loop does four at once
 NEAR = 3  # times as many or as few: what runs along them is written for both
 LIGHT = 24  # ops: a longer body leaves no registers for more columns
 ACCUMULATORS = 16  # vectors of accumulators that loops over rows may hold in registers
-
-
-Bounds = tuple[Index | None, tuple[Index, ...]]
-
-
-@dataclass(frozen=True)
-class Nest:
-    """A kernel taken apart: the row loops, and what stands inside of them.
-
-    Rows along `turns` follow each other; `starts` are stored before the first of them.
-    `bounds` has where loops that do not run over all of their extent begin and end.
-    """
-
-    rows: tuple[LoopAxis, ...]
-    inner: tuple[LoopAxis, ...]
-    passes: tuple[Pass | Store, ...]
-    turns: tuple[LoopAxis, ...] = ()
-    starts: tuple[Statement, ...] = ()
-    bounds: tuple[tuple[LoopAxis, Bounds], ...] = ()
-
-    def bounded(self) -> set[LoopAxis]:
-        """The axes that are bounded, and those that they are bounded by."""
-        by = [i for _, (start, stop) in self.bounds for i in (start, *stop) if i]
-        axes = {a for i in by for index in within(i) for a in index.axes()}
-        return axes | {axis for axis, _ in self.bounds}
-
-    @property
-    def groups(self) -> tuple[tuple[LoopAxis, ...], ...]:
-        """Axes that may become others among their kind."""
-        return self.rows, self.turns, self.inner
-
-
-@dataclass(frozen=True)
-class Pass:
-    """Statements inside all inner loops, and the accumulators that start there."""
-
-    folds: tuple[Accumulator, ...]
-    body: tuple[Statement, ...]
-
-
-def taken_apart(kernel: Kernel) -> Nest:
-    """The loops of a kernel as `kernel_of` makes them."""
-    rows: list[LoopAxis] = []
-    body = kernel.body
-    while len(body) == 1 and isinstance(body[0], Loop) and body[0].kind == "parallel":
-        rows.append(body[0].axis)
-        body = body[0].body
-    turns: list[LoopAxis] = []
-    starts: tuple[Statement, ...] = ()
-    while body and isinstance(body[-1], Loop) and body[-1].kind == "ordered":
-        for s in body[:-1]:
-            starts += _innermost(s)[1]
-        turns.append(body[-1].axis)
-        body = body[-1].body
-    inner: tuple[LoopAxis, ...] = ()
-    passes: list[Pass | Store] = []
-    for s in body:
-        if not isinstance(s, Loop):
-            assert isinstance(s, Store)
-            passes.append(s)
-            continue
-        inner, pass_body = _innermost(s)
-        passes.append(Pass(s.folds, pass_body))
-    loops = [s for s in statements(kernel.body) if isinstance(s, Loop) and s.bounds]
-    bounds = tuple((s.axis, (s.start, s.stop)) for s in loops)
-    return Nest(tuple(rows), inner, tuple(passes), tuple(turns), starts, bounds)
-
-
-def _innermost(s: Statement) -> tuple[tuple[LoopAxis, ...], tuple[Statement, ...]]:
-    """The axes of loops that stand one in another, and what is inside of them all."""
-    axes: list[LoopAxis] = []
-    body: tuple[Statement, ...] = (s,)
-    while len(body) == 1 and isinstance(body[0], Loop):
-        axes.append(body[0].axis)
-        body = body[0].body
-    return tuple(axes), body
-
-
-def put_together(
-    kernel: Kernel, nest: Nest, vector: LoopAxis | None, lanes: int, short: int = 0
-) -> Kernel:
-    """The kernel of a nest, `vector` innermost among its kind and done `lanes` wide."""
-    rows, inner, ends = list(nest.rows), list(nest.inner), dict(nest.bounds)
-    for axes in (rows, inner):
-        if vector in axes:
-            axes.remove(vector)
-            axes.append(vector)
-
-    def around(p: Pass) -> tuple[Statement, ...]:
-        inner_body = p.body
-        for axis in reversed(inner):
-            folds = p.folds if axis is inner[0] else ()
-            kind = "vector" if axis == vector else "serial"
-            several = lanes if axis == vector else 0
-            loop = Loop(axis, inner_body, kind, several, folds, *ends.get(axis, ()))
-            inner_body = (replace(loop, short_lanes=short) if several else loop,)
-        return inner_body
-
-    body: list[Statement] = []
-    for p in nest.passes:
-        body += around(p) if isinstance(p, Pass) else (p,)
-    nested = tuple(body)
-    for axis in reversed(nest.turns):
-        nested = (Loop(axis, nested, "ordered", 0, (), *ends.get(axis, ())),)
-    if nest.starts:
-        nested = (*around(Pass((), nest.starts)), *nested)
-    for axis in reversed(rows):
-        kind = "vector" if axis == vector else "parallel"
-        nested = (Loop(axis, nested, kind, lanes if axis == vector else 0),)
-    return kernel.with_loops(nested)
-
-
-def replaced(
-    kernel: Kernel, by: Mapping[LoopAxis, Index], axes: list[LoopAxis]
-) -> Kernel:
-    """The kernel with axes replaced by indices; `axes` are all loops of its kind."""
-    nest = taken_apart(kernel)
-    changed = set(by)
-
-    def loops(old: tuple[LoopAxis, ...]) -> tuple[LoopAxis, ...]:
-        return tuple(axes) if changed & set(old) else old
-
-    body = rewritten(kernel.body, lambda i: i.replaced(by), known=kernel.expressions)
-    changed_kernel = kernel.with_body(body)
-    inside = taken_apart(changed_kernel)
-    rows, turns, inner = map(loops, nest.groups)
-    whole = Nest(rows, inner, inside.passes, turns, inside.starts, inside.bounds)
-    return put_together(changed_kernel, whole, None, 0)
 
 
 def split(kernel: Kernel) -> Kernel:
@@ -216,17 +93,19 @@ def _divisions(kernel: Kernel) -> int:
 def reorder(kernel: Kernel) -> Kernel:
     """Loops in the order of memory: what moves farthest in it is outermost."""
     nest = taken_apart(kernel)
-    touched = _touched(kernel)
 
-    def sorted_by_steps(axes: tuple[LoopAxis, ...]) -> tuple[LoopAxis, ...]:
+    def sorted_by_steps(
+        axes: tuple[LoopAxis, ...], touched: list[Index]
+    ) -> tuple[LoopAxis, ...]:
         for i in touched:
             if all(i.coefficient(a) for a in axes):
                 return tuple(sorted(axes, key=lambda a: -abs(i.coefficient(a))))
         return axes
 
-    rows, inner = sorted_by_steps(nest.rows), nest.inner
+    touched = _touched(kernel)
+    rows, inner = sorted_by_steps(nest.rows, touched), nest.inner
     if not kernel.ordered:
-        inner = sorted_by_steps(inner)
+        inner = sorted_by_steps(inner, _folded(kernel) or touched)
     if (rows, inner) == (nest.rows, nest.inner):
         return kernel
     return put_together(kernel, replace(nest, rows=rows, inner=inner), None, 0)
@@ -237,6 +116,13 @@ def _touched(kernel: Kernel) -> list[Index]:
     positions that it reads by are none: what made them a kernel of its own has not."""
     written = [s.index for s in statements(kernel.body) if isinstance(s, Store)]
     return written + [e.index for e in values(kernel.body) if isinstance(e, Load)]
+
+
+def _folded(kernel: Kernel) -> list[Index]:
+    """The places that decide the order of folds: those of what is folded. What else is
+    read or stored is chosen by grouping, which decides no bit."""
+    every = statements(kernel.body)
+    return [s.place for s in every if isinstance(s, Accumulate) and s.place]
 
 
 def merge(kernel: Kernel) -> Kernel:
@@ -293,8 +179,7 @@ def vector_axis(kernel: Kernel) -> LoopAxis | None:
     inner = set(nest.inner)
     touched = _touched(kernel)  # where a value is chosen by is no memory
     if nest.inner and not kernel.ordered:
-        # What is read or stored once a row is chosen by grouping: it decides no bit.
-        touched = [i for i in touched if not inner.isdisjoint(i.axes())] or touched
+        touched = _folded(kernel) or touched
     best, most_adjacent, chosen, longest = None, 0, 0, 0
     for axis in axes:
         adjacent = 0
@@ -380,7 +265,7 @@ def schedule(kernel: Kernel, vector_bytes: int) -> Kernel:
         return in_blocks(kernel)
     kernel = without_wraps(kernel, axis)
     width = max(vector_bytes // element_bytes(kernel), 1)
-    nest = taken_apart(kernel)
+    nest = unplaced(taken_apart(kernel))
     if axis in nest.inner:
         lanes, short = lanes_along(nest, axis, width)
     else:

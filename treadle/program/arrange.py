@@ -156,7 +156,7 @@ class Arrangement:
             and not isinstance(n.op, Output)
         ]
         most = MEMBERS if fuse else 1
-        units = group(chosen, self.supported, self.operands, most)
+        units = group(chosen, self.supported, self.operands, most, self.strides)
         layouts = {serial: p[0] for serial, p in self.products.items()}
         self.finishes = epilogues(units, layouts, self.results) if fuse else {}
         if fuse:

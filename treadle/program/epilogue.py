@@ -9,12 +9,12 @@ from dataclasses import replace
 from treadle.base.caches import cached
 from treadle.base.types import Shape
 from treadle.graph.tensor import Tensor
+from treadle.loops.apart import taken_apart
 from treadle.loops.index import Index, LoopAxis, Quotient, Remainder
 from treadle.loops.kernel import Kernel, Loop
 from treadle.loops.lower import At, Strides, flat, is_virtual, unflatten
 from treadle.loops.nest import kernel_of
 from treadle.loops.region import Region
-from treadle.loops.schedule import taken_apart
 from treadle.program.contract import Layout
 from treadle.program.convolution import Convolution
 from treadle.program.places import operand_places, producers, run_of, sources

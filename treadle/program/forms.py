@@ -76,7 +76,9 @@ def form_of(
                 listed.append(at)
             inputs = tuple([numbers[y.serial] for y in x.inputs])
             layout = strides(x) if serial in written else None
-            where = layout, places[id(at)], region.reads.get(serial)
+            read = region.reads.get(serial)
+            folded = None if read is None else (read, strides(x.inputs[0]))
+            where = layout, places[id(at)], folded
             parts.append((x.op, x.type, is_virtual(x), inputs, where))
     loops = region.axes, region.inner, region.turns, tuple(listed)
     order = tuple([numbers[x.serial] for x in region.nodes])

@@ -16,7 +16,8 @@ from treadle.base.symbolic import at_least, is_same
 from treadle.base.types import TupleType, equal_shapes
 from treadle.graph.tensor import Tensor
 from treadle.loops.index import Index, LoopAxis
-from treadle.loops.lower import At, is_virtual
+from treadle.loops.lower import At, Strides, is_virtual, placed, row_major
+from treadle.loops.nest import place_of_operand
 from treadle.loops.region import Region
 from treadle.ops.extrema import Prod
 from treadle.ops.families import Output, Reduction
@@ -54,8 +55,10 @@ class Grouping:
         operands: Callable[[Tensor], Sequence[Tensor]],
         most: int,
         summed: Sequence[int] = (),
+        strides: Strides = row_major,
     ) -> None:
         self.fuses = fuses
+        self.strides = strides
         self.operands = operands  # of what no kernel computes with others
         self.most = most
         self.summed = summed  # elements of what is summed over several axes
@@ -225,6 +228,8 @@ class Grouping:
             return
         if len(a.nodes) + len(b.nodes) > self.most or not compatible(unit, other):
             return
+        if a.inner and len(self._orders(a) | self._orders(b)) > 1:
+            return
         if between(other, unit) or between(unit, other):
             return
         absorb(unit, other)
@@ -287,6 +292,8 @@ class Grouping:
                 continue
             if not region.inner and not folded:
                 continue
+            if self._orders(region) - {placed(at, self.strides(x))}:
+                continue
             region.inner = frozenset(folded)
             region.reads[node.serial] = at
             region.placement[node.serial] = tuple(
@@ -296,6 +303,11 @@ class Grouping:
             )
             return True
         return False
+
+    def _orders(self, region: Region) -> set[Index]:
+        """Where what a region folds would be in memory: a kernel folds in one order."""
+        folding = filter(region.folds, region.nodes if region.inner else ())
+        return {place_of_operand(region, node, self.strides) for node in folding}
 
     def _of(self, x: Tensor, region: Region) -> Iterator[At]:
         """The placements that the operand of a reduction may have."""
@@ -313,14 +325,15 @@ def group(
     fuses: Callable[[Tensor], bool],
     operands: Callable[[Tensor], Sequence[Tensor]],
     most: int = MEMBERS,
+    strides: Strides = row_major,
 ) -> list[Unit]:
     """Units for all nodes that compute something, in an order in which they can run.
 
     `fuses` tells which nodes a kernel can compute; the others are units by themselves,
-    of which `operands` has what they read from memory.
+    of which `operands` has what they read from memory, where they lie by `strides`.
     """
     summed = dict.fromkeys(n.inputs[0].type.size for n in nodes if _sums_several(n))
-    grouping = Grouping(fuses, operands, most, [*summed])
+    grouping = Grouping(fuses, operands, most, [*summed], strides)
     for node in nodes:
         grouping.add(node)
     return ordered([u for u in grouping.units if u.nodes])
