@@ -19,7 +19,7 @@ from treadle.graph.awaited import Awaited
 from treadle.graph.frame import top
 from treadle.graph.gradients import give_gradients
 from treadle.graph.leaves import as_tensor
-from treadle.graph.look import Look, Owned, assigned
+from treadle.graph.look import Look, Owned, assigned, is_grown
 from treadle.graph.operators import functions
 from treadle.graph.serials import newest_serial
 from treadle.graph.tensor import Tensor
@@ -194,7 +194,7 @@ class Optimizer(OptimizerState):
     def _rows_first(self, loss: Any, only: Only) -> Any:
         """A step of a graph that comes once, whose rows do, while what reads them looks
         as before; None where there are no rows."""
-        some = functions.run_rows([loss], (), True, 0)
+        some = functions.run_rows([loss], (), True, 0, looked=not is_grown([loss]))
         return self._stepped(loss, only, behind=True) if some else None
 
     @collector_paused

@@ -18,7 +18,7 @@ from treadle.base.types import TupleType
 from treadle.graph.carried import Carried
 from treadle.graph.frame import top
 from treadle.graph.leaves import as_tensor
-from treadle.graph.look import assigned, look
+from treadle.graph.look import assigned, is_grown, look
 from treadle.graph.marks import NO_GRAD
 from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.parts import LONGEST, is_move
@@ -82,7 +82,8 @@ def run(
     if isinstance(found, list):
         return found
     key, seen = found or (None, None)
-    if not plans.has_met(key):
+    looked = not plans.has_met(key)
+    if looked:
         loop = None if seen is None else plans.note_loop(key, seen, ownership, cuts)
         listed, stacks = (seen, None) if loop is None else (None, loop.stacks)
         if functions.rerolled([*roots, *updates], listed, stacks):
@@ -93,22 +94,23 @@ def run(
                 return run(roots, cuts=cuts, plans=plans)
             with plans.kept(loop):
                 return _run_anew(roots, feeds, spent, cuts)
+        looked = len(roots) + len(updates) == 1 and not is_grown(roots)
     if seen is None:
-        return _run_anew(roots, feeds, spent, cuts)
+        return _run_anew(roots, feeds, spent, cuts, looked)
     note = plans.note(key, seen, ownership, cuts)
     if note is None and plans is _plans and not endangered(roots):
-        done = _behind(roots, cuts)
+        done = _behind(roots, cuts, looked)
         if done is not None:
             return done
     with plans.kept(note):
-        return _run_anew(roots, feeds, spent, cuts)
+        return _run_anew(roots, feeds, spent, cuts, looked)
 
 
 @collector_paused
-def _behind(roots: Sequence[Tensor], cuts: bool) -> list[Tensor] | None:
+def _behind(roots: Sequence[Tensor], cuts: bool, looked: bool) -> list[Tensor] | None:
     """A run whose rows run first, as they come once with a graph that does, where what
     reads them looks as before; None where nothing can run as rows."""
-    if not functions.run_rows(roots, (), bool(modes.get().no_grad)):
+    if not functions.run_rows(roots, (), bool(modes.get().no_grad), looked=looked):
         return None
     return run(roots, cuts=cuts, plans=_behind_rows)
 
@@ -144,8 +146,9 @@ def _run_anew(
     feeds: Mapping[int, Any] | None = None,
     spent: Sequence[Tensor] = (),
     cuts: bool = False,
+    looked: bool = False,
 ) -> list[Tensor]:
-    """As `run`, whatever has run before."""
+    """As `run`, whatever has run before; `looked` as in `run_rows`."""
     frame = top()
     left = [] if frame.tracing else orphans()
     if left:  # by themselves: what fails in this run is no fault of theirs
@@ -156,7 +159,7 @@ def _run_anew(
         try:
             if frame.versions and not _is_free(carried, [*roots, *updates]):
                 return _beside(roots)
-            done = _run(roots, updates, feeds, spent, cuts, changes)
+            done = _run(roots, updates, feeds, spent, cuts, changes, looked)
             frame.forget([*changes, *updates])
         except BaseException:
             ran = [x for x in changes if x.stored is not None]
@@ -203,6 +206,7 @@ def _run(
     spent: Sequence[Tensor],
     cuts: bool,
     changes: list[Tensor],
+    looked: bool,
 ) -> list[Tensor]:
     """As `run`; the updates that it carries out are added to `changes`."""
     wanted = list(roots)
@@ -213,7 +217,8 @@ def _run(
     alone = bool(spent) and not updates
     noted = [observe(wanted) for observe in observers.every]
     if not feeds:
-        _close(prepare(wanted, begin=bool(spent)), spent, wanted)
+        only = looked and len(wanted) == 1
+        _close(prepare(wanted, bool(spent), only), spent, wanted)
     asked = frozenset(node.serial for node in wanted)
     nodes, keep = work(wanted)
     # What was assigned has its value where rows have read it, and is committed here.

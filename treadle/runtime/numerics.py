@@ -224,13 +224,14 @@ def run_rows(
     asked: Container[int] = (),
     once: bool = False,
     floor: int = NEWEST,
+    looked: bool = False,
 ) -> bool:
     """`rows.run_as_rows`, and a look at the values if they are to be watched."""
     now = current()
     if not now.check_numerics or now.eager:  # which runs each node by itself
-        return functions.run_as_rows(roots, asked, once, floor)
+        return functions.run_as_rows(roots, asked, once, floor, looked)
     waiting = {node.serial for node in pending(roots) if node.stored is None}
-    if not functions.run_as_rows(roots, asked, once, floor):
+    if not functions.run_as_rows(roots, asked, once, floor, looked):
         return False
     for node in pending(roots):
         if type(node.op) is Row and node.serial in waiting and not _finite(node.array):

@@ -23,9 +23,9 @@ from treadle.runtime.values import values_of
 from treadle.runtime.written import held
 
 
-def prepare(wanted: Sequence[Tensor], begin: bool) -> list[Tape]:
+def prepare(wanted: Sequence[Tensor], begin: bool, looked: bool) -> list[Tape]:
     """Run what can run as rows, and gradients of rows, before the program; the tapes
-    that were gone through. The gradients may only `begin`.
+    that were gone through. The gradients may only `begin`; `looked` as in `run_rows`.
     """
     nodes = few(wanted, FEW)
     if nodes is not None:
@@ -38,7 +38,7 @@ def prepare(wanted: Sequence[Tensor], begin: bool) -> list[Tape]:
     with running_rows:
         with apart():  # a derivative was recorded outside of the scopes around
             gone = _derive(wanted, begin)
-        run_rows(wanted, (), bool(modes.get().no_grad))
+        run_rows(wanted, (), bool(modes.get().no_grad), looked=looked)
         return gone + _pull_tapes(wanted, begin)
 
 

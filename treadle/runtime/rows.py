@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections.abc import Callable, Container, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -56,16 +55,6 @@ SAME = 8  # of them that have as many nodes
 _plans = Plans()  # of the rows of what is derived before it is asked for
 
 
-class _Latest(threading.local):
-    """The root, by serial, below which this thread last found no loop written out, as
-    there was no plan for it."""
-
-    root = -1
-
-
-_latest = _Latest()
-
-
 # By the number of nodes and all else that decides, how they look: once one is declined
 # others of that size are looked at, which large graphs that never come again are not.
 _declined: Cache[Any, tuple[Any, ...]] = Cache("graphs that are no rows", DECLINED)
@@ -77,18 +66,20 @@ def run_as_rows(
     asked: Container[int] = (),
     once: bool = False,
     floor: int = NEWEST,
+    looked: bool = False,
 ) -> bool:
     """Run what of these roots can run as rows, if that pays; whether something ran.
 
     `asked` has the serials of nodes that a derivative is taken by; `once` tells that
     none is taken later on, by data or a second time, which a batched run cannot give.
     What somebody has looked at before it is derived, by what is no older than a
-    `floor`, is rows as if nobody had.
+    `floor`, is rows as if nobody had. A request may have `looked` for a plan of them
+    and for loops written out, in vain.
     """
     if not _may_be_rows():
         return False
     with running_rows:
-        return _run_as_rows(roots, asked, once, floor)
+        return _run_as_rows(roots, asked, once, floor, looked)
 
 
 def _behind_values(roots: Sequence[Tensor], floor: int) -> tuple[Columns, bool]:
@@ -110,9 +101,12 @@ def _behind_values(roots: Sequence[Tensor], floor: int) -> tuple[Columns, bool]:
 
 
 def _run_as_rows(
-    roots: Sequence[Tensor], asked: Container[int], once: bool, floor: int = NEWEST
+    roots: Sequence[Tensor],
+    asked: Container[int],
+    once: bool,
+    floor: int = NEWEST,
+    looked: bool = False,
 ) -> bool:
-    looked = len(roots) == 1 and _latest.root == roots[0].serial
     seen = None if looked else _seen(roots, asked, once)
     known = seen is not None and _plans.find(*seen) is not None
     if known and floor < NEWEST:
@@ -126,7 +120,7 @@ def _run_as_rows(
         if _run_if_it_pays(roots, table, asked, once, None):
             return True
         del table  # what it lists would count as asked for
-        return _run_as_rows(roots, asked, once)
+        return _run_as_rows(roots, asked, once, looked=looked)
     if recorder() is None and not looked and reroll(roots, table=table):
         del table  # what it lists would count as asked for
         return _run_as_rows(roots, asked, once)
@@ -208,9 +202,7 @@ def rerolled(
         return False
     if few or not _may_be_rows():
         return False
-    some = reroll(roots, listed=seen is not None, stacks=stacks)
-    _latest.root = -1 if some or len(roots) != 1 else roots[0].serial
-    return some
+    return reroll(roots, listed=seen is not None, stacks=stacks)
 
 
 def _may_be_rows() -> bool:
