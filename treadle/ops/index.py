@@ -241,11 +241,11 @@ def _data_step(x: Tensor, key: Any) -> Step | None:
     part looks alike for each. So it is where x is part of a value that is yet to be
     derived, and for elements of others unless the key is written in the program.
     """
-    if top().tracing:
-        return None
     numbers = key if type(key) is tuple else (key,)
     if type(key) is not int and not all(map(is_number, numbers)):
-        return _column_step(x, numbers)
+        return _column_step(x, numbers) if type(x.op) is Version else None
+    if top().tracing:
+        return None
     if not is_differentiable_part(x):
         element = len(numbers) == x.type.ndim
         waits = x.stored is None or (type(x.op) is Version and x.type.ndim > 1)
@@ -261,7 +261,7 @@ def _data_step(x: Tensor, key: Any) -> Step | None:
 def _column_step(x: Tensor, items: tuple[Any, ...]) -> Step | None:
     """The same of a Variable for numbers behind ranges: columns, say."""
     places = [k for k, item in enumerate(items) if is_number(item)]
-    if type(x.op) is not Version or not places or places[-1] < len(places):
+    if top().tracing or not places or places[-1] < len(places):
         return None
     if not all(is_number(x) or type(x) is slice or x is Ellipsis for x in items):
         return None
@@ -289,10 +289,10 @@ def _plain(key: Any) -> Any:
             parts.append(item)
             continue
         if type(item) is slice:
-            bounds = item.start, item.stop, item.step
-            if not all(x is None or type(x) is int for x in bounds):
-                return None
-            item = bounds
+            item = item.start, item.stop, item.step
+            for x in item:
+                if x is not None and type(x) is not int:
+                    return None
         elif type(item) is not int:
             return None
         parts.append(item)
