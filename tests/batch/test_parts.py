@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import treadle as td
-from tests.batch.nets import Net
-from tests.batch.test_batching import agree, both
+from tests.batch.nets import Net, trees
+from tests.batch.test_batching import agree, both, value_and_gradients
 from treadle.base.buckets import size_bucket, steps_of
 from treadle.engines.native.forest import parts
 from treadle.runtime.rows import counts
@@ -205,3 +205,18 @@ def test_there_is_room_for_few_numbers() -> None:
     assert len(numbers) < 160
     assert all(n <= size_bucket(n) <= n + n // 16 + 1 for n in range(1, 5000))
     assert all(size_bucket(n) % steps_of(n) == 0 for n in range(1, 5000))
+
+
+@pytest.mark.parametrize("cells", [True, False])
+def test_trees_of_other_forms_are_of_known_families(cells: bool) -> None:
+    net, families = Net(cells), parts.native_bodies.families
+    large = max(trees(0, 9), key=lambda x: len(repr(x)))  # kinds come as they do in it
+    first, *others = [[large, *trees(seed, 5)] for seed in range(4)]
+    value_and_gradients(net, first)
+    before, known = len(families), [value_and_gradients(net, x) for x in others]
+    assert len(families) == before > 0
+    td.clear_cache()
+    assert not families
+    for forest, expected in zip(reversed(others), reversed(known), strict=True):
+        for x, y in zip(value_and_gradients(net, forest), expected, strict=True):
+            np.testing.assert_array_equal(x, y)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.core.twins import in_python, needs_core
 from treadle.batch import repeats
+from treadle.batch.forest import Groups, one_group
 from treadle.engines.native.forest import layout
 from treadle.engines.native.forest.bases import Addresses, block
 from treadle.engines.native.forest.layout import BodySteps, Moves, laid_out
@@ -18,25 +19,30 @@ OWN, PLACE = 4, 1
 
 
 def _moves(draw: Any, number: int) -> Moves:
-    groups = int(draw.integers(1, 5))
-    each = draw.integers(0, 99, (4, groups))
-    words = block(3) + each[0], block(int(draw.integers(1, 20))), each[1], 7
-    rest = 11, each[2], int(draw.integers(1, 9)), number, bool(draw.integers(2))
-    return Moves(each[3] % 6, words[: int(draw.integers(3, 5))], *rest)
+    size, each = int(draw.integers(1, 9)), int(draw.integers(0, 9))
+    words = (block(3), size), block(int(draw.integers(1, 20))), (each, 0, size), 7
+    grain = size if each % 2 else draw.integers(1, 9, size)
+    rest = 11, (0, each, 1), grain, number, bool(draw.integers(2))
+    return Moves(_groups(draw), words[: int(draw.integers(3, 5))], *rest)
+
+
+def _groups(draw: Any) -> Groups:
+    return Groups(*draw.integers(0, 6, (3, int(draw.integers(1, 5)))))
 
 
 def _bodies(draw: Any, number: int) -> BodySteps:
-    groups, steps, table, slots = (int(draw.integers(1, 5)) for _ in range(4))
+    steps, table, slots = (int(draw.integers(1, 5)) for _ in range(3))
+    groups = _groups(draw)
     slots = min(slots, table)
     ends = OWN * steps, OWN * steps + table, OWN * steps + table + slots
-    numbers = list(draw.integers(0, 99, (groups, ends[2] + 1)))
+    numbers = list(draw.integers(0, 99, (len(groups.turns), ends[2] + 1)))
     own = draw.permutation(table)[:slots]
     mine = np.flatnonzero(draw.integers(0, 2, slots))
-    places = block(2) + draw.integers(0, 99, (groups, 3))
+    starts, shifts = block(2) + draw.integers(0, 99, 3), draw.integers(0, 9, 3)
     fixed = np.where(np.isin(np.arange(slots), mine), 0, block(4) + 8)
     rest = ends, own, fixed, mine, draw.integers(0, 3, len(mine)), number
-    order = draw.integers(0, 6, groups)
-    return BodySteps(order, numbers, places, *rest, bool(draw.integers(2)))
+    checks = bool(draw.integers(2))
+    return BodySteps(groups, numbers, starts, shifts, *rest, checks)
 
 
 @needs_core
@@ -58,9 +64,8 @@ def test_steps_are_laid_out_alike(seed: int, moves: int, bodies: int) -> None:
 
 
 def test_steps_of_one_turn_go_as_they_were_added() -> None:
-    zero = np.zeros(1, np.int64)
-    every = [Moves(zero, (0, 0, n), n, 1, 1, n, n == 1) for n in (2, 0, 1)]
-    layout = laid_out(every, [], Addresses.of(zero[:0]))
+    every = [Moves(one_group(0), (0, 0, n), n, 1, 1, n, n == 1) for n in (2, 0, 1)]
+    layout = laid_out(every, [], Addresses.of(np.zeros(0, np.int64)))
     assert layout.records.reshape(3, -1)[:, 0].tolist() == [0, 1, 2]
     assert layout.turns.tolist() == [1, 2, 0]
     assert layout.sure == 2

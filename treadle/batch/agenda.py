@@ -3,76 +3,139 @@
 By signature first, and among those that are ready the one whose nodes lie lowest on
 average (Neubig et al., "On-the-fly operation batching in dynamic computation graphs",
 2017). Nodes of one signature and depth are one class; the agenda looks at classes.
+
+The core does it where it was built (`core/agenda.cpp`), with equal results.
 """
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 
-from treadle.base.arrays import Numbers
-
-FAR = 16  # a table of so many times as many values is counted in,
-SMALL = 4096  # and one of so many whatever is in it
+from treadle.base.arrays import Marks, Numbers
+from treadle.core import native
 
 
-def agenda(
-    signatures: Numbers, depths: Numbers, readers: Numbers, read: Numbers
-) -> Numbers:
-    """The step at which each unit is done.
+class KindRows(NamedTuple):
+    """The rows of a kind: their places among its units, in order; the steps, the first
+    rows and the numbers of rows of its groups; and whether all that is read by each
+    argument is there before the first of them."""
 
-    `readers` and `read` are the edges: unit readers[k] reads what unit read[k] makes,
-    which lies less deep.
+    places: Numbers
+    steps: Numbers
+    starts: Numbers
+    counts: Numbers
+    early: Marks
 
-    >>> signature, depth = np.array([0, 0, 1, 0, 1]), np.array([1, 1, 2, 2, 3])
-    >>> agenda(signature, depth, np.array([2, 3, 4]), np.array([0, 1, 3])).tolist()
-    [0, 0, 2, 1, 2]
+
+class Schedule(NamedTuple):
+    """The step in which each unit is done, which of them are rows, and those of each
+    kind, None of one that has none."""
+
+    steps: Numbers
+    kept: Marks
+    kinds: list[KindRows | None]
+
+
+def scheduled(
+    depths: Numbers,
+    makers: Numbers,
+    units: Sequence[Numbers],
+    read: Sequence[Numbers],
+    often: Marks,
+    heavy: Marks,
+) -> Schedule:
+    """The schedule of units, which lie at some depths.
+
+    Each kind has some `units` and what these read, a row a unit: values, of which
+    `makers` has the units that make them, or leaves, which are negative. Rows are not
+    those whose kind is alone in every group, or in pairs on average where it is not
+    `heavy`, and not there `often`, if no row reads them: as rows a pair takes no fewer
+    records than its two do one by one.
+
+    >>> units, read = [np.array([0, 1])], [np.array([[-1], [0]])]
+    >>> yes = np.array([True])
+    >>> scheduled(np.array([1, 2]), np.array([0, 1]), units, read, yes, yes).steps
+    array([0, 1])
     """
-    span = int(depths.max(initial=0)) + 1
-    codes, classes, counts = _different(signatures * span + depths)
-    signature_of, depth_of = codes // span, codes % span
-    # By what is read: the readers of one class lie side by side.
-    edges = _different(classes[read] * len(codes) + classes[readers])[0]
-    behind, ends = edges % len(codes), np.arange(len(codes) + 1) * len(codes)
-    waits = np.bincount(behind, minlength=len(codes)).tolist()
-    follow, starts = behind.tolist(), edges.searchsorted(ends).tolist()
-    many = int(signatures.max(initial=0)) + 1
-    left = np.bincount(signature_of, counts, many).tolist()
-    depth = np.bincount(signature_of, counts * depth_of, many).tolist()
-    signature_of, depth_of, counts = (
-        signature_of.tolist(),
-        depth_of.tolist(),
-        counts.tolist(),
-    )
-    ready: dict[int, list[int]] = {}
-    for k, n in enumerate(waits):
-        if not n:
-            ready.setdefault(signature_of[k], []).append(k)
-    step = np.zeros(len(codes), np.int64)
-    done = 0
+    if native is not None:
+        every = native.scheduled(depths, makers, units, read, often, heavy)
+        steps, kept, kinds = every
+        return Schedule(steps, kept, [x and KindRows(*x) for x in kinds])
+    kind_of = np.zeros(len(depths), np.int64)
+    for kind, mine in enumerate(units):
+        kind_of[mine] = kind
+    classes = list(zip(kind_of.tolist(), depths.tolist(), strict=True))
+    edges = [
+        (reader, int(makers[x]))
+        for mine, rows in zip(units, read, strict=True)
+        for reader, values in zip(mine.tolist(), rows.tolist(), strict=True)
+        for x in values
+        if x >= 0
+    ]
+    step = _agenda(Counter(classes), {(classes[a], classes[b]) for a, b in edges})
+    steps = np.array([step[x] for x in classes], np.int64)
+    sizes = np.bincount(steps)[steps] if len(steps) else steps
+    kept = np.zeros(len(steps), np.bool_)
+    for kind, mine in enumerate(units):
+        pays = heavy[kind] or len(mine) > 2 * len(np.unique(steps[mine]))
+        kept[mine] = often[kind] or (pays and sizes[mine].max(initial=0) > 1)
+    for reader, maker in sorted(edges, key=lambda x: -steps[x[0]]):
+        kept[maker] |= kept[reader]
+    kinds = [
+        _rows(steps, kept, makers, mine, rows)
+        for mine, rows in zip(units, read, strict=True)
+    ]
+    return Schedule(steps, kept, kinds)
+
+
+Class = tuple[int, int]  # a kind and a depth
+
+
+def _agenda(
+    counts: Counter[Class], edges: set[tuple[Class, Class]]
+) -> dict[Class, int]:
+    """The step of each class; of each edge the first one reads the second."""
+    waits, readers = Counter(reader for reader, _ in edges), defaultdict(list)
+    for reader, read in edges:
+        readers[read].append(reader)
+    left, depth = Counter[int](), Counter[int]()
+    for (kind, deep), n in counts.items():
+        left[kind] += n
+        depth[kind] += n * deep
+    ready = defaultdict[int, list[Class]](list)
+    for each in counts:
+        if not waits[each]:
+            ready[each[0]].append(each)
+    step: dict[Class, int] = {}
     while ready:
-        chosen = min(ready, key=lambda s: (depth[s] / left[s], s))
-        for k in ready.pop(chosen):
-            step[k] = done
-            left[chosen] -= counts[k]
-            depth[chosen] -= counts[k] * depth_of[k]
-            for reader in follow[starts[k] : starts[k + 1]]:
+        kind = min(ready, key=lambda k: (depth[k] / left[k], k))
+        done = 1 + max(step.values(), default=-1)
+        for each in ready.pop(kind):
+            step[each] = done
+            left[kind] -= counts[each]
+            depth[kind] -= counts[each] * each[1]
+            for reader in readers[each]:
                 waits[reader] -= 1
                 if not waits[reader]:
-                    ready.setdefault(signature_of[reader], []).append(reader)
-        done += 1
-    return step[classes]
+                    ready[reader[0]].append(reader)
+    return step
 
 
-def _different(values: Numbers) -> tuple[Numbers, Numbers, Numbers]:
-    """The different values, the place of each among them, how often each is there.
-
-    None is negative. They are counted where they are not far apart, sorted where they
-    are.
-    """
-    if values.max(initial=0) > max(FAR * len(values), SMALL):
-        return np.unique(values, return_inverse=True, return_counts=True)
-    counts = np.bincount(values)
-    (codes,) = np.nonzero(counts)
-    places = np.zeros(len(counts), np.int64)
-    places[codes] = np.arange(len(codes))
-    return codes, places[values], counts[codes]
+def _rows(
+    steps: Numbers, kept: Marks, makers: Numbers, units: Numbers, read: Numbers
+) -> KindRows | None:
+    """The rows of a kind."""
+    places = np.flatnonzero(kept[units])
+    if not len(places):
+        return None
+    places = places[np.argsort(steps[units[places]], kind="stable")]
+    mine = steps[units[places]]
+    starts = np.flatnonzero(np.diff(mine, prepend=-1))
+    values = read[places]
+    there = (values < 0) | (steps[makers[np.maximum(values, 0)]] < mine[0])
+    counts = np.diff(starts, append=len(mine))
+    return KindRows(places, mine[starts], starts, counts, there.all(0))

@@ -76,10 +76,10 @@ def _roles(
     walk: Walk, ops: Ops, shares: Numbers, lone: Marks, asked: Container[int]
 ) -> Numbers:
     """The role of each node in cells."""
-    products = ops.marked(lambda op: isinstance(op, Contract))
+    products = ops.marked([isinstance(op, Contract) for op in ops.ops])
     fits = ((ops.kind == PLAIN) | (ops.kind == MOVE)) & ~lone & ~walk.columns.marked
     fits &= (walk.sizes > 0) & (walk.sizes <= WIDE)
-    moves = ops.marked(lambda op: op.family in ("movement", "join"))
+    moves = ops.marked([op.family in ("movement", "join") for op in ops.ops])
     parts = np.where(products, PRODUCT, np.where(moves, MOVES, PART))
     roles = np.where(fits, parts, LONE)
     roles[ops.kind == OUTPUT] = RESULT

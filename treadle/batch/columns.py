@@ -30,9 +30,6 @@ __all__ = [
     "split",
 ]
 
-_MOST = 1 << 62  # of a code
-
-
 _op, _type = attrgetter("op"), attrgetter("type")
 _serial, _stored, _depth = map(attrgetter, ("serial", "stored", "depth"))
 
@@ -153,17 +150,12 @@ def order_of(codes: Numbers) -> Numbers:
 
 
 def grouped(things: Numbers, codes: Numbers) -> list[Numbers]:
-    """Things in lists of one code each; the codes are not negative.
+    """Things in lists of one code each.
 
     >>> grouped(np.array([5, 6, 7]), np.array([1, 0, 1]))
     [array([6]), array([5, 7])]
     """
-    if not len(things):
-        return []
-    order = order_of(codes)
-    ordered = codes[order]
-    (ends,) = np.nonzero(ordered[1:] != ordered[:-1])
-    return np.split(things[order], ends + 1)
+    return [things[x] for x in split(codes[:, None])]
 
 
 def classes(code: Numbers, marks: Marks) -> list[Numbers]:
@@ -173,17 +165,14 @@ def classes(code: Numbers, marks: Marks) -> list[Numbers]:
 
 
 def split(keys: Numbers) -> list[Numbers]:
-    """The rows of a matrix of numbers that are not negative, in lists of equal ones.
+    """The rows of a matrix of numbers, in lists of equal ones, by what they are.
 
     >>> split(np.array([[0, 7], [1, 7], [0, 7]]))
     [array([0, 2]), array([1])]
     """
-    things = np.arange(len(keys))
-    code, most = np.zeros(len(keys), np.int64), 1
-    for key in keys.T[(keys != keys[:1]).any(0)]:
-        count = int(key.max()) + 1
-        if most * count > _MOST:
-            code = np.unique(code, return_inverse=True)[1]
-            most = len(keys)
-        code, most = code * count + key, most * count
-    return grouped(things, code) if most > 1 else [things]
+    if native is not None:
+        return native.split(np.ascontiguousarray(keys))
+    rows: dict[tuple[int, ...], list[int]] = {}
+    for k, row in enumerate(keys.tolist()):
+        rows.setdefault(tuple(row), []).append(k)
+    return [np.array(rows[row], np.int64) for row in sorted(rows)]

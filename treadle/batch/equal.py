@@ -50,7 +50,7 @@ def equals(
         place += read.size
 
     of_nodes = walk.columns.count  # kinds of data and views are types
-    (data,) = np.nonzero(ops.marked(lambda op: op is CONSTANT) & ~walk.waiting)
+    (data,) = np.nonzero(ops.marked([op is CONSTANT for op in ops.ops]) & ~walk.waiting)
     data = data[~walk.inexact(data)]
     note(data, walk.types(data), walk.columns.values[data][:, None])
     if inside:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
 from itertools import compress
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from treadle.base.arrays import Marks, Numbers
-from treadle.batch.agenda import agenda
+from treadle.batch.agenda import scheduled
 from treadle.batch.ahead import apart_from
 from treadle.batch.columns import order_of
 from treadle.batch.signature import Signature, template_of
@@ -22,8 +21,7 @@ OFTEN = 4  # units of a kind, which may be rows one after the other
 LONG = 16  # of all kinds: for fewer, a program for each length costs less
 
 
-@dataclass(frozen=True)
-class Groups:
+class Groups(NamedTuple):
     """The groups of an instance: the turn, the first row and the rows of each."""
 
     turns: Numbers
@@ -31,12 +29,17 @@ class Groups:
     counts: Numbers
 
 
+def one_group(turn: int, rows: int = 1) -> Groups:
+    """A group by itself."""
+    return Groups(*np.array([[turn], [0], [rows]], np.int64))
+
+
 class Instance:
     """The rows of one signature: the units in the order of their rows.
 
     `sources` has, by argument of the body, the number of the value each row reads;
     `aligned` the instance and the output that an argument is, row for row. What is
-    done ahead for the rows of another instance has no units. `often`: as in `_often`.
+    done ahead for the rows of another instance has no units. `often`: there are many.
     """
 
     groups: Groups
@@ -63,40 +66,43 @@ class Forest:
         self, units: Units, asked: Container[int] = (), once: bool = False
     ) -> None:
         """`asked` has the serials of leaves that a derivative is taken by; `once`: even
-        units that come one after the other are rows, if there are many (`_often`).
+        units that come one after the other are rows, if there are many.
         """
         self.all = units
-        unit_kinds, first = units.signatures, units.first
-        readers, read = _edges(units)
+        first = units.first
         self.first = first
         makers = first.searchsorted(np.arange(units.count), "right") - 1
         self._makers = np.concatenate([makers, makers[units.parts.values]])
-        makers = self.makers(read)
-        step = agenda(unit_kinds, units.walk.depths[units.nodes], readers, makers)
-        often = _often(units) & once
-        kept = _needed(unit_kinds, step, readers, makers, often, _heavy(units))
-        self.kept = kept
+        depths, kinds = units.walk.depths[units.nodes], units.kinds
+        heavy = np.array([x.signature.multiplies for x in kinds], np.bool_)
+        often = np.array([len(x.units) >= OFTEN for x in kinds], np.bool_)
+        # They are rows even one after the other: a program has each written out, and
+        # another number of them is another program. Without products it is one kernel.
+        often &= once and (often & heavy).any()
+        read = [x.read for x in kinds], often, heavy
+        schedule = scheduled(depths, self._makers, [x.units for x in kinds], *read)
+        self.kept = schedule.kept
         self.instances: list[Instance] = []
-        self.instance = np.full(len(unit_kinds), -1, np.int64)  # of each unit
-        self.row = np.zeros(len(unit_kinds), np.int64)
-        every: list[Groups] = []
-        for kind, many in zip(units.kinds, often.tolist(), strict=True):
-            (places,) = np.nonzero(kept[kind.units])
-            if not len(places):
+        self.instance = np.full(len(depths), -1, np.int64)  # of each unit
+        self.row = np.zeros(len(depths), np.int64)
+        every, more = list[Groups](), []
+        for kind, many, rows in zip(kinds, often.tolist(), schedule.kinds, strict=True):
+            if rows is None:
                 continue
-            places = places[order_of(step[kind.units[places]])]
-            mine = kind.units[places]
+            mine = kind.units[rows.places]
             number = len(self.instances)
             instance = Instance(kind.signature, mine, len(mine), many)
             self.instances.append(instance)
             self.instance[mine] = number
             self.row[mine] = np.arange(len(mine))
-            for k, argument in enumerate(kind.signature.rows):
-                instance.sources[argument] = kind.read[places, k]
-            every.append(_groups(2 * step[mine] + 1))
-        for number, groups in enumerate(every[:]):
-            if len(groups.turns) > 1:
-                every += self._go_ahead(number, groups, step)
+            sources = np.ascontiguousarray(kind.read[rows.places].T)
+            instance.sources = dict(zip(kind.signature.rows, sources, strict=True))
+            every.append(Groups(2 * rows.steps + 1, rows.starts, rows.counts))
+            if len(rows.steps) > 1:
+                early = [*compress(instance.sources, rows.early.tolist())]
+                more.append((number, early, every[-1]))
+        for number, early, groups in more:
+            every += self._go_ahead(number, early, groups)
         self.groups = self._take_turns(every)
         self.whole = np.ones(len(units.leaves), np.bool_)
         self.whole[[view.leaf for view in units.views]] = False
@@ -105,15 +111,13 @@ class Forest:
             self.derived[view.leaf] = self.derived[view.of]
         self._choose_templates(asked)
 
-    def _go_ahead(self, number: int, groups: Groups, step: Numbers) -> list[Groups]:
-        """Let what the rows of an instance do with values that are there before its
-        first group be done for all of them at once, by an instance of its own.
+    def _go_ahead(
+        self, number: int, early: Sequence[int], groups: Groups
+    ) -> list[Groups]:
+        """Let what the rows of an instance do with the arguments that are there before
+        its first group be done for all of them at once, by an instance of its own.
         """
         instance, turn = self.instances[number], int(groups.turns[0]) - 1
-        early = []
-        for k, read in instance.sources.items():
-            if (2 * step[self.makers(read[read >= 0])] < turn).all():
-                early.append(k)
         whole = instance.signature
         apart = apart_from(whole.body, tuple(instance.sources), early)
         if apart is None:
@@ -244,14 +248,6 @@ def _those(sources: dict[int, Numbers], places: Sequence[int]) -> dict[int, Numb
     return {k: sources[x] for k, x in enumerate(places) if x in sources}
 
 
-def _groups(steps: Numbers) -> Groups:
-    """Rows of one step each, by the steps of all rows in order."""
-    ends = np.flatnonzero(steps[1:] != steps[:-1]) + 1
-    starts = np.concatenate([[0], ends])
-    counts = np.concatenate([ends, [len(steps)]]) - starts
-    return Groups(steps[starts], starts, counts)
-
-
 def _derived(leaves: Leaves, whole: Marks, asked: Container[int]) -> Marks:
     """The leaves below which a derivative may go on, or that it is taken by."""
     derived = np.zeros(len(leaves), np.bool_)
@@ -260,57 +256,3 @@ def _derived(leaves: Leaves, whole: Marks, asked: Container[int]) -> Marks:
     if asked:
         derived |= np.array([serial in asked for serial in leaves.serials.tolist()])
     return derived
-
-
-def _edges(units: Units) -> tuple[Numbers, Numbers]:
-    """The units that read values of other units, and these values."""
-    readers = [np.repeat(kind.units, kind.read.shape[1]) for kind in units.kinds]
-    read = [kind.read.ravel() for kind in units.kinds]
-    if not read:
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    every, values = np.concatenate(readers), np.concatenate(read)
-    return every[values >= 0], values[values >= 0]
-
-
-def _often(units: Units) -> Marks:
-    """The kinds there are many units of, if some of these multiply matrices.
-
-    They are rows even one after the other: a program has each written out, and another
-    number of them is another program. Without products it is one kernel of them all.
-    """
-    many = np.array([len(x.units) >= OFTEN for x in units.kinds], np.bool_)
-    heavy = any(x.signature.multiplies for x in compress(units.kinds, many.tolist()))
-    return many & heavy
-
-
-def _heavy(units: Units) -> Marks:
-    """The kinds that multiply matrices."""
-    return np.array([x.signature.multiplies for x in units.kinds], np.bool_)
-
-
-def _needed(
-    unit_kinds: Numbers,
-    step: Numbers,
-    readers: Numbers,
-    makers: Numbers,
-    often: Marks,
-    heavy: Marks,
-) -> Any:
-    """Which units are rows: not those whose kind is alone in every group, or in pairs
-    on average where it is not `heavy`, and not there `often`, if no row reads them. As
-    rows a pair takes no fewer records than its two do one by one.
-    """
-    sizes = np.bincount(step)[step]
-    largest = np.zeros(len(often), np.int64)
-    np.maximum.at(largest, unit_kinds, sizes)
-    # Each unit counts for its part of its group, so that a kind has its groups.
-    groups = np.rint(np.bincount(unit_kinds, 1.0 / sizes, len(often)))
-    pays = heavy | (np.bincount(unit_kinds, minlength=len(often)) > 2 * groups)
-    kept = (((largest > 1) & pays) | often)[unit_kinds]
-    (single,) = np.nonzero(~kept[makers])
-    order = single[np.argsort(-step[readers[single]], kind="stable")]
-    edges = zip(readers[order].tolist(), makers[order].tolist(), strict=True)
-    for reader, maker in edges:
-        if kept[reader]:
-            kept[maker] = True
-    return kept

@@ -21,7 +21,7 @@ class Shared:
 
     def __init__(self, walk: Walk, ops: Ops, asked: Container[int]) -> None:
         self.versions = ops.versions & ~walk.waiting
-        self.literals = ops.marked(lambda op: op is LITERAL) & ~walk.waiting
+        self.literals = ops.marked([op is LITERAL for op in ops.ops]) & ~walk.waiting
         self.content = np.zeros(len(walk.nodes), np.int64)
         known: dict[bytes, int] = {}
         for k in np.flatnonzero(self.literals).tolist():

@@ -24,7 +24,7 @@ def join_spelled(walk: Walk, ops: Ops, asked: Container[int]) -> dict[int, Body]
     if not any(isinstance(op, GROWS) for op in ops.ops):
         return {}
     ends = walk.waiting & (ops.kind == PLAIN)
-    ends &= ops.marked(lambda op: isinstance(op, ENDS))
+    ends &= ops.marked([isinstance(op, ENDS) for op in ops.ops])
     if not ends.any():
         return {}
     waits = walk.waiting & (ops.kind != LEFT)

@@ -77,7 +77,6 @@ class Units:
 
     walk: Walk
     nodes: Numbers  # of each unit
-    signatures: Numbers  # signature of each unit
     first: Numbers  # number of its first value
     kinds: list[Kind]
     value: Numbers  # of each node
@@ -302,11 +301,9 @@ def _numbered(
     (nodes,) = np.nonzero(possible)
     unit = np.full(len(walk.nodes), -1, np.int64)
     unit[nodes] = np.arange(len(nodes))
-    kind_of = np.zeros(len(nodes), np.int64)
     outputs = np.zeros(len(nodes), np.int64)
-    for k, (_, signature, members, _) in enumerate(parts):
-        mine = unit[members[possible[members]]]
-        kind_of[mine], outputs[mine] = k, signature.outputs
+    for _, signature, members, _ in parts:
+        outputs[unit[members[possible[members]]]] = signature.outputs
     first = np.cumsum(outputs) - outputs
     value = np.full(len(walk.nodes), NONE, np.int64)
     value[nodes] = first
@@ -338,7 +335,6 @@ def _numbered(
     return Units(
         walk,
         nodes,
-        kind_of,
         first,
         kinds,
         value,
@@ -372,7 +368,7 @@ def _leaves(walk: Walk, ops: Ops, places: Numbers) -> Leaves:
     nodes = _at(walk.nodes, places.tolist())
     groups = grouped(np.arange(len(places)), walk.types(places))
     types = [(nodes[k[0]].type, k) for k in groups]
-    constant = ops.marked(lambda op: op is CONSTANT)[places]
+    constant = ops.marked([op is CONSTANT for op in ops.ops])[places]
     return Leaves(nodes, walk.columns.serials[places], constant, types)
 
 

@@ -31,7 +31,9 @@ def views_of_leaves(walk: Walk, ops: Ops, asked: Container[int]) -> Inside:
 
     Tables that are Variables are looked up by rows of ids, and have sparse gradients.
     """
-    (some,) = np.nonzero(walk.waiting & ops.marked(lambda op: type(op) in _MOVES))
+    (some,) = np.nonzero(
+        walk.waiting & ops.marked([type(op) in _MOVES for op in ops.ops])
+    )
     if not len(some):
         return {}
     first = walk.operands[walk.starts[some]]
@@ -53,7 +55,7 @@ def views_of_rows(walk: Walk, ops: Ops, asked: Container[int]) -> Inside:
     they begin is no structure. Derivatives have to go on behind them.
     """
     some = walk.waiting & (ops.kind == MOVE) & ~ops.constant
-    some &= ops.marked(lambda op: type(op) is Slice or type(op) is Reshape)
+    some &= ops.marked([type(op) is Slice or type(op) is Reshape for op in ops.ops])
     (some,) = np.nonzero(some)
     first = walk.operands[walk.starts[some]]
     kept = walk.waiting[first]

@@ -158,7 +158,7 @@ bool note_carried_out(PyObject* frame, PyObject* updates);
 extern PyMethodDef node_functions[], walk_functions[], value_functions[];
 extern PyMethodDef call_functions[], row_functions[], look_functions[];
 extern PyMethodDef run_functions[], loop_functions[], size_functions[];
-extern PyMethodDef assign_functions[], step_functions[];
+extern PyMethodDef assign_functions[], step_functions[], agenda_functions[];
 bool add_call_types(PyObject* module);
 bool add_run_types(PyObject* module);
 bool add_pool_type(PyObject* module);

@@ -460,6 +460,36 @@ PyObject* equals(PyObject*, PyObject* args) {
   return one.release();
 }
 
+// -- rows of numbers that are equal -------------------------------------------------------
+
+PyObject* split(PyObject*, PyObject* keys) {
+  if (!PyArray_Check(keys) || PyArray_TYPE(array_of(keys)) != NPY_INT64 ||
+      PyArray_NDIM(array_of(keys)) != 2 || !PyArray_IS_C_CONTIGUOUS(array_of(keys)))
+    return PyErr_BadArgument(), nullptr;
+  const auto* words = static_cast<const int64_t*>(PyArray_DATA(array_of(keys)));
+  const npy_intp count = PyArray_DIM(array_of(keys), 0);
+  const npy_intp width = PyArray_DIM(array_of(keys), 1);
+  std::vector<int64_t> order(static_cast<size_t>(count));
+  for (size_t k = 0; k < order.size(); k++) order[k] = static_cast<int64_t>(k);
+  const auto compare = [&](int64_t a, int64_t b) {
+    const int64_t *x = words + a * width, *y = words + b * width;
+    for (npy_intp j = 0; j < width; j++)
+      if (x[j] != y[j]) return x[j] < y[j] ? -1 : 1;
+    return 0;
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t a, int64_t b) { return compare(a, b) < 0; });
+  Ref lists(PyList_New(0));
+  for (size_t first = 0, last = 0; lists && first < order.size(); first = last) {
+    while (last < order.size() && !compare(order[first], order[last])) last++;
+    Numbers list(last - first);
+    if (!list || PyList_Append(lists.get(), list.object.get()) < 0) return nullptr;
+    std::copy(order.begin() + static_cast<int64_t>(first),
+              order.begin() + static_cast<int64_t>(last), list.data);
+  }
+  return lists.release();
+}
+
 // -- what loops may read ---------------------------------------------------------------
 
 PyObject* read_often(PyObject*, PyObject* args) {
@@ -509,6 +539,7 @@ PyMethodDef row_functions[] = {
      "Members in turn."},
     {"equals", equals, METH_VARARGS,
      "equals(kinds, starts, sizes, words, nodes): of each node the first equal one."},
+    {"split", split, METH_O, "split(keys): as batch/columns.py."},
     {"read_often", read_often, METH_VARARGS,
      "read_often(operands, sizes, waiting, least, apart): as batch/repeats.py."},
     {nullptr, nullptr, 0, nullptr}};

@@ -29,28 +29,43 @@ struct Array {
   }
 };
 
-// What is said of groups: a number, or an array with one for each.
-struct Each {
-  Ref array;
-  const int64_t* data = nullptr;
-  int64_t value = 0;
+// The turns, the first rows and the numbers of rows of groups.
+struct Groups {
+  Array turns, starts, counts;
 
-  bool read(PyObject* x, size_t groups) {
-    if (!PyArray_Check(x) || !PyArray_NDIM(array_of(x))) {
-      Ref whole(PyNumber_Index(x));
-      value = whole ? number(whole.get()) : -1;
-      return value != -1 || !PyErr_Occurred();
+  explicit Groups(PyObject* x)
+      : turns(item(x, 0)), starts(item(x, 1)), counts(item(x, 2)) {}
+  bool is_sound() const {
+    if (!turns || !starts || !counts) return false;
+    return (turns.size == starts.size && turns.size == counts.size) ||
+           (PyErr_SetString(PyExc_ValueError, "a number for each group"), false);
+  }
+
+ private:
+  static PyObject* item(PyObject* x, Py_ssize_t k) {
+    return PyTuple_Check(x) && PyTuple_GET_SIZE(x) == 3 ? PyTuple_GET_ITEM(x, k) : Py_None;
+  }
+};
+
+// What is said of a group: a number, or one for its first row, one for each row before
+// that, and one for each of its rows.
+struct Form {
+  int64_t parts[3] = {0, 0, 0};
+
+  bool read(PyObject* x) {
+    const bool single = !PyTuple_Check(x);
+    const Py_ssize_t size = single ? 1 : PyTuple_GET_SIZE(x);
+    if (size < 1 || size > 3) return PyErr_BadArgument(), false;
+    for (Py_ssize_t k = 0; k < size; k++) {
+      Ref whole(PyNumber_Index(single ? x : PyTuple_GET_ITEM(x, k)));
+      parts[k] = whole ? number(whole.get()) : -1;
+      if (parts[k] == -1 && PyErr_Occurred()) return false;
     }
-    Array every(x);
-    if (!every) return false;
-    if (every.size != groups && every.size != 1)
-      return PyErr_SetString(PyExc_ValueError, "a number for each group"), false;
-    value = every.size ? every[0] : 0;
-    data = every.size == groups ? every.data : nullptr;
-    array = std::move(every.object);
     return true;
   }
-  int64_t operator[](size_t group) const { return data ? data[group] : value; }
+  int64_t at(const Groups& groups, size_t g) const {
+    return parts[0] + parts[1] * groups.starts[g] + parts[2] * groups.counts[g];
+  }
 };
 
 struct Step {
@@ -66,28 +81,34 @@ class Layout {
   int64_t scratch = 0;
 
   bool move(PyObject* x) {
-    PyObject *order_, *words_, *function, *total_, *grain_;
-    long long number;
+    PyObject *groups_, *words_, *total_, *grain_;
+    long long function, number;
     int now;
-    if (!PyArg_ParseTuple(x, "OO!OOOLp", &order_, &PyTuple_Type, &words_, &function,
+    if (!PyArg_ParseTuple(x, "OO!LOOLp", &groups_, &PyTuple_Type, &words_, &function,
                           &total_, &grain_, &number, &now))
       return false;
-    Array order(order_);
+    const Groups groups(groups_);
     const auto count = static_cast<size_t>(PyTuple_GET_SIZE(words_));
-    if (!order || count < ADDRESSES || count > WORDS)
-      return PyErr_Occurred() || (PyErr_BadArgument(), false);
-    Each each[WORDS], code, total, grain;
+    if (!groups.is_sound()) return false;
+    if (count < ADDRESSES || count > WORDS) return PyErr_BadArgument(), false;
+    Form forms[WORDS], total;
     for (size_t k = 0; k < count; k++)
-      if (!each[k].read(PyTuple_GET_ITEM(words_, static_cast<Py_ssize_t>(k)), order.size))
+      if (!forms[k].read(PyTuple_GET_ITEM(words_, static_cast<Py_ssize_t>(k))))
         return false;
-    if (!code.read(function, order.size) || !total.read(total_, order.size) ||
-        !grain.read(grain_, order.size))
-      return false;
-    for (size_t g = 0; g < order.size; g++) {
+    const Array grains(grain_);  // by the number of rows, or one for all
+    if (!total.read(total_) || !grains) return false;
+    if (!grains.size) return PyErr_BadArgument(), false;
+    for (size_t g = 0; g < groups.turns.size; g++) {
       const auto place = static_cast<int64_t>(words.size());
-      steps.push_back({order[g], number, {code[g], place, total[g], grain[g]}, now != 0});
+      const int64_t last = static_cast<int64_t>(grains.size) - 1;
+      const int64_t rows = std::clamp(groups.counts[g], int64_t{0}, last);
+      const int64_t grain = grains[static_cast<size_t>(rows)];
+      steps.push_back({groups.turns[g],
+                       number,
+                       {function, place, total.at(groups, g), grain},
+                       now != 0});
       for (size_t k = 0; k < WORDS; k++) {
-        words.push_back(k < count ? each[k][g] : 0);
+        words.push_back(forms[k].at(groups, g));
         blocks.push_back(0);
         if (k < ADDRESSES) split(words.size() - 1);
       }
@@ -96,24 +117,28 @@ class Layout {
   }
 
   bool body(PyObject* x) {
-    PyObject *order_, *numbers_, *places_, *slots_, *fixed_, *given_, *which_;
+    PyObject *groups_, *numbers_, *starts_, *shifts_, *slots_, *fixed_, *given_, *which_;
     Py_ssize_t own, table, shift;
     long long number;
     int checks;
-    if (!PyArg_ParseTuple(x, "OOO(nnn)OOOOLp", &order_, &numbers_, &places_, &own, &table,
-                          &shift, &slots_, &fixed_, &given_, &which_, &number, &checks))
+    if (!PyArg_ParseTuple(x, "OOOO(nnn)OOOOLp", &groups_, &numbers_, &starts_, &shifts_,
+                          &own, &table, &shift, &slots_, &fixed_, &given_, &which_,
+                          &number, &checks))
       return false;
-    Array order(order_), places(places_), slots(slots_), fixed(fixed_), given(given_),
+    const Groups every(groups_);
+    Array starts(starts_), shifts(shifts_), slots(slots_), fixed(fixed_), given(given_),
         which(which_);
     Ref numbers(PySequence_Fast(numbers_, "numbers for each group"));
-    if (!order || !places || !slots || !fixed || !given || !which || !numbers) return false;
-    const size_t groups = order.size, size = static_cast<size_t>(table - own);
-    const size_t width = groups ? places.size / groups : 0;
+    if (!every.is_sound() || !starts || !shifts || !slots || !fixed || !given || !which ||
+        !numbers)
+      return false;
+    const size_t groups = every.turns.size, size = static_cast<size_t>(table - own);
     if (PySequence_Fast_GET_SIZE(numbers.get()) != static_cast<Py_ssize_t>(groups) ||
         own < 0 || table < own || shift < table || own % static_cast<Py_ssize_t>(OWN) ||
         slots.size != fixed.size || slots.size != static_cast<size_t>(shift - table) ||
         given.size != which.size || !slots.are_below(size) ||
-        !given.are_below(slots.size) || !which.are_below(width))
+        !given.are_below(slots.size) || !which.are_below(starts.size) ||
+        starts.size != shifts.size)
       return PyErr_BadArgument(), false;
     for (size_t g = 0; g < groups; g++) {
       Given mine(PySequence_Fast_GET_ITEM(numbers.get(), static_cast<Py_ssize_t>(g)));
@@ -123,16 +148,19 @@ class Layout {
       for (size_t k = 0; k < static_cast<size_t>(own); k += OWN) {
         const int64_t* r = mine.data + k;
         const int64_t at = r[PLACE] + static_cast<int64_t>(place);
-        steps.push_back({order[g], number, {r[0], at, r[TOTAL], r[GRAIN]}, checks != 0});
+        steps.push_back(
+            {every.turns[g], number, {r[0], at, r[TOTAL], r[GRAIN]}, checks != 0});
       }
       words.insert(words.end(), mine.data + own, mine.data + table);
       blocks.resize(words.size(), 0);
       for (size_t k = 0; k < slots.size; k++)
         words[place + static_cast<size_t>(slots[k])] =
             mine[static_cast<size_t>(table) + k] + fixed[k];
-      for (size_t k = 0; k < given.size; k++)
+      for (size_t k = 0; k < given.size; k++) {
+        const auto from = static_cast<size_t>(which[k]);
         words[place + static_cast<size_t>(slots[static_cast<size_t>(given[k])])] +=
-            places[g * width + static_cast<size_t>(which[k])];
+            starts[from] + shifts[from] * every.starts[g];
+      }
       for (size_t k = 0; k < slots.size; k++) split(place + static_cast<size_t>(slots[k]));
       scratch = std::max(scratch, mine[mine.size - 1]);
     }

@@ -77,22 +77,22 @@ class DeviceForest(ForestProgram):
         """Return True if there are kernels of every body and gradient, and rows are
         words that can be added up."""
         leaves = [t for t, _ in self.forest.all.leaves.types]
-        for instance in self.forest.instances:
+        for k, instance in enumerate(self.forest.instances):
             template, counts = instance.template, instance.groups.counts
-            back = template.backward if self.gradient else None
-            parts = [self.forward_of(instance)] + ([back] if back else [])
+            back = self.family.backward[k] if self.gradient else None
+            parts = [self.family.forward[k]] + ([back] if back else [])
             types = [*instance.signature.body.types, *leaves]
-            types += [x.type for part in parts for x in part.body.outputs]
+            types += [x.type for part in parts for x in part.part.body.outputs]
             if any(t.nbytes % WORD for t in types):
                 return False
             kinds = {t.dtype.name for t in types if t.dtype.kind == "f"}
             if not kinds <= self.store.driver.device.dtypes:
                 return False
-            rows = [(self.part(part), counts) for part in parts]
-            if back is not None and template.total is not None:
+            rows = [(part.rows, counts) for part in parts]
+            total = self.family.totals[k] if back is not None else None
+            if total is not None:
                 n = size_bucket(instance.count) if template.sums else instance.count
-                key = template.total.body.number, "total"
-                rows.append((self.bodies.at(key, template.total_at), np.array([n])))
+                rows.append((total[0], np.array([n])))
             if not all(x.possible(n) for x, n in rows):
                 return False
         return True
@@ -290,8 +290,7 @@ class DeviceForestRun:
         derived = Derived()
         derived.dense |= dict(zip(back.totals, sums, strict=True))
         for serial, k in back.leaves.items():
-            key = k, ("leaf", 0)
-            t, offset = places.leaves.types[key], places.leaves.offsets[key]
+            t, offset = places.leaves.find(k, ("leaf", 0))
             derived.dense[serial] = home.part(t, own[LEAVES] + offset)
         for (serial, _, _), value in zip(back.sparse, tables, strict=True):
             derived.sparse[serial] = value
@@ -303,9 +302,8 @@ class DeviceForestRun:
         grads = self.program.cotangents.grads
         rows = []
         for owner, output, row in spots.tolist():
-            key = owner, ("output", output)
-            t = grads.types[key]
-            rows.append(home.part(t, grads.offsets[key] + row * t.nbytes))
+            t, offset = grads.find(owner, ("output", output))
+            rows.append(home.part(t, offset + row * t.nbytes))
         t = rows[0].type
         value = self.store.value(Type((len(rows), *t.shape), t.dtype))
         for k, x in enumerate(rows):

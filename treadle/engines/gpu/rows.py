@@ -11,12 +11,14 @@ import numpy as np
 from treadle.base.arrays import Numbers
 from treadle.base.dtypes import DType, int32
 from treadle.base.types import Type
+from treadle.batch.forest import Groups
 from treadle.engines.gpu.bodies import DeviceBody, spot
 from treadle.engines.gpu.driver import Call, Place, place_at
 from treadle.engines.gpu.linked import ReadyStep
 from treadle.engines.gpu.memory import DeviceBlocks, GpuValue
 from treadle.engines.gpu.moves import WORD, RowMove
 from treadle.engines.native.forest.bases import INDEX, Addresses
+from treadle.engines.native.forest.layout import ROWS, Form, said_of
 from treadle.graph.origin import Origin
 
 NO_INDEX = Addresses.of(np.zeros(0, np.int64))
@@ -100,12 +102,10 @@ class DeviceAssembly:
         ready = ReadyStep(work, entry, groups, (), told, False, False)
         self._steps.append((turn, ready, buffers))
 
-    def gather(
-        self, order: Numbers, sources: Any, target: Any, rows: Numbers, size: int
-    ) -> None:
+    def gather(self, groups: Groups, sources: Form, target: Form, size: int) -> None:
         """Rows of `size` bytes from where an array of addresses says."""
         width = size // WORD
-        for turn, source, to, count in _each(order, sources, target, rows):
+        for turn, source, to, count in _each(groups, sources, target, ROWS):
             if width and count:
                 (base, at), first = _words(spot(to)), (source - INDEX) // 8
                 buffers = [base, self._home, PLACES]
@@ -113,10 +113,10 @@ class DeviceAssembly:
                 self._move(turn, "gather", int32, buffers, *sizes)
 
     def copy(
-        self, order: Numbers, source: Any, target: Any, size: Any, now: bool = False
+        self, groups: Groups, source: Form, target: Form, size: Form, now: bool = False
     ) -> None:
         """So many bytes from one place to another."""
-        for turn, x, y, bytes in _each(order, source, target, size):
+        for turn, x, y, bytes in _each(groups, source, target, size):
             self._copy(turn, spot(x), spot(y), bytes)
 
     def _copy(self, turn: int, source: Place, target: Place, bytes: int) -> None:
@@ -125,11 +125,9 @@ class DeviceAssembly:
             sizes = bytes // WORD, at, start
             self._move(turn, "copy", int32, [base, other], *sizes)
 
-    def add(
-        self, order: Numbers, targets: Any, source: Any, rows: Numbers, row: Any
-    ) -> None:
+    def add(self, groups: Groups, targets: Form, source: Form, row: Any) -> None:
         """Rows added to where an array of addresses says; `row` is the type of one."""
-        for turn, target, x, count in _each(order, targets, source, rows):
+        for turn, target, x, count in _each(groups, targets, source, ROWS):
             if row.size and count:
                 (base, start), first = _words(spot(x)), (target - INDEX) // 8
                 buffers = [self._home, base, PLACES]
@@ -139,24 +137,25 @@ class DeviceAssembly:
 
     def part(
         self,
-        order: Numbers,
+        groups: Groups,
         like: DeviceBody,
         numbers: Sequence[Numbers],
-        places: Numbers,
-        counts: Numbers,
+        starts: Numbers,
+        shifts: Numbers,
         sizes: Sequence[int],
         origin: Origin | None = None,
     ) -> None:
-        """A body for each group: a row a group of the addresses of its results, then of
-        its arguments; results have so many rows of `sizes`."""
+        """A body for each group: row 0 of its results, then of its arguments lies where
+        they start; results have rows of `sizes`."""
         self._arena = max(self._arena, like.linked.plan.size)
-        for g, turn in enumerate(order.tolist()):
-            results, arguments = places[g, : len(sizes)], places[g, len(sizes) :]
+        for turn, first, rows in zip(*[x.tolist() for x in groups], strict=True):
+            places = starts + first * shifts
+            results, arguments = places[: len(sizes)], places[len(sizes) :]
             where, launches = like.placed(arguments, results)
             self._steps += [(turn, ready, own) for ready, own in launches]
             for k in like.copied:
                 ends = where[like.results[k]], spot(results[k])
-                self._copy(turn, *ends, int(counts[g]) * sizes[k])
+                self._copy(turn, *ends, rows * sizes[k])
 
     def table(self, index: Addresses = NO_INDEX) -> DeviceTable | None:
         """All launches, if there are any, which ask for the places of an `index`."""
@@ -165,13 +164,10 @@ class DeviceAssembly:
         return DeviceTable(self.store, self._steps, index, self._arena)
 
 
-def _each(order: Numbers, *values: Any) -> Iterator[list[Any]]:
-    """What is said of each group, by a number or an array with one for each."""
-    each = [
-        x.tolist() if isinstance(x, np.ndarray) and x.ndim else [x] * len(order)
-        for x in (order, *values)
-    ]
-    return map(list, zip(*each, strict=True))
+def _each(groups: Groups, *forms: Form) -> Iterator[list[int]]:
+    """The turn of each group, and what forms say of it."""
+    every = np.column_stack([groups.turns, said_of(groups, *forms)])
+    return iter(every.tolist())
 
 
 def _words(place: Place) -> tuple[Place, int]:

@@ -11,6 +11,7 @@ import numpy as np
 from treadle.base.arrays import Numbers
 from treadle.base.dtypes import DType
 from treadle.base.events import watchers
+from treadle.batch.forest import Groups
 from treadle.engines.base import PositionError
 from treadle.engines.native.execution.pool import NOTHING, Done, Held, Ticket, pool
 from treadle.engines.native.execution.run import FIELDS
@@ -24,7 +25,13 @@ from treadle.engines.native.forest.bases import (
     number,
 )
 from treadle.engines.native.forest.compiled import Compiled
-from treadle.engines.native.forest.layout import BodySteps, Moves, laid_out
+from treadle.engines.native.forest.layout import (
+    ROWS,
+    BodySteps,
+    Form,
+    Moves,
+    laid_out,
+)
 from treadle.engines.native.forest.moves import ADD_GRAINS, GATHER_BYTES, moves
 from treadle.graph.origin import Origin
 
@@ -108,7 +115,7 @@ class StepTable:
 class Assembly:
     """Steps of groups, each of which has a turn.
 
-    What is said of a group is a number, or an array with one for each group.
+    What is said of each group goes by its first row and its rows (`Form`).
     """
 
     def __init__(self) -> None:
@@ -121,71 +128,66 @@ class Assembly:
 
     def _move(
         self,
-        order: Numbers,
+        groups: Groups,
         what: str | DType,
-        words: tuple[Any, ...],
-        total: Any,
-        grain: Any,
+        words: tuple[Form, ...],
+        total: Form,
+        grain: int | Numbers,
         now: bool = False,
     ) -> None:
         """A step that moves rows; the first two words are addresses."""
         function, note = moves()[what]
-        rest = total, grain, self._number(), now
-        self.moves.append(Moves(order, words, function, *rest))
-        self.notes.append(((note,), None, len(order)))
+        rest = total, grain, len(self.moves) + len(self.bodies), now
+        self.moves.append(Moves(groups, words, function, *rest))
+        self.notes.append(((note,), None, len(groups.turns)))
 
-    def _number(self) -> int:
-        return len(self.moves) + len(self.bodies)
-
-    def gather(
-        self, order: Numbers, sources: Any, target: Any, rows: Numbers, size: int
-    ) -> None:
+    def gather(self, groups: Groups, sources: Form, target: Form, size: int) -> None:
         """Rows of `size` bytes from where an array of addresses says."""
         if size:
             grain = GATHER_BYTES // size + 1
-            self._move(order, "gather", (sources, target, size), rows, grain)
+            self._move(groups, "gather", (sources, target, size), ROWS, grain)
 
     def copy(
-        self, order: Numbers, source: Any, target: Any, size: Any, now: bool = False
+        self, groups: Groups, source: Form, target: Form, size: Form, now: bool = False
     ) -> None:
         """So many bytes from one place to another; `now`: as early as positions are
         checked."""
-        self._move(order, "copy", (source, target, size), 1, 1, now)
+        self._move(groups, "copy", (source, target, size), 1, 1, now)
 
-    def add(
-        self, order: Numbers, targets: Any, source: Any, rows: Numbers, row: Any
-    ) -> None:
+    def add(self, groups: Groups, targets: Form, source: Form, row: Any) -> None:
         """Rows added to where an array of addresses says; `row` is the type of one."""
-        width = row.size
-        if width:
-            grain = ADD_GRAINS.take(rows, mode="clip")
-            words = targets, source, rows, width
-            self._move(order, row.dtype, words, width, grain)
+        if row.size:
+            words = targets, source, ROWS, row.size
+            self._move(groups, row.dtype, words, row.size, ADD_GRAINS)
 
     def part(
         self,
-        order: Numbers,
+        groups: Groups,
         like: Compiled,
         numbers: Sequence[Numbers],
-        places: Numbers,
-        counts: Numbers,
+        starts: Numbers,
+        shifts: Numbers,
         sizes: Sequence[int],
         origin: Origin | None = None,
     ) -> None:
         """A body for each group.
 
-        Of each group there are the body's numbers, and a row of the addresses of its
-        results, then of its arguments. A result has rows of `sizes`, so many as
-        `counts`. `origin` is the line that is told, if not those of the body.
+        Of each group there are the body's numbers. Its results and then its arguments
+        have row 0 where they start, and the others so many bytes after each other. A
+        result has rows of `sizes`. `origin` is the line that is told, if not those of
+        the body.
         """
         words = like.ends, like.slots, like.fixed, like.passed, like.which
-        rest = *words, self._number(), like.checks
-        self.bodies.append(BodySteps(order, numbers, places, *rest))
-        self.body_notes.append((like.notes, origin, len(order)))
+        rest = *words, len(self.moves) + len(self.bodies), like.checks
+        self.bodies.append(BodySteps(groups, numbers, starts, shifts, *rest))
+        self.body_notes.append((like.notes, origin, len(groups.turns)))
         self.made.append(like)
         for k, where in like.copied.items():
-            source = places[:, where] if where >= 0 else like.constants[k]
-            self.copy(order, source, places[:, k], counts * sizes[k])
+            source, target = [
+                (int(starts[n]), int(shifts[n])) if n >= 0 else like.constants[k]
+                for n in (where, k)
+            ]
+            self.copy(groups, source, target, (0, 0, sizes[k]))
 
     def table(self, index: Addresses = NO_INDEX) -> StepTable | None:
         """All steps in one table, if there are any, which ask for the addresses of an

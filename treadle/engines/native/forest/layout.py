@@ -6,45 +6,53 @@ The core does it where it was built (`core/steps.cpp`), with equal results.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from treadle.base.arrays import Marks, Numbers
 from treadle.batch.columns import order_of
+from treadle.batch.forest import Groups
 from treadle.core import native
 from treadle.engines.native.execution.run import FIELDS
 from treadle.engines.native.forest.bases import Addresses, split
-from treadle.engines.native.forest.compiled import OWN, PLACE
+from treadle.engines.native.forest.compiled import GRAIN, OWN, PLACE
 
 WORDS = 4  # of a step that moves rows: two addresses, then sizes
 
 
-class Moves(NamedTuple):
-    """Steps that move rows, one for each group; what is said of a group is a number, or
-    an array with one for each.
+# What is said of a group: a number, or one for its first row, one for each row before
+# that and, if there are three, one for each of its rows.
+Form = int | tuple[int, int] | tuple[int, int, int]
+ROWS = 0, 0, 1
 
-    `order` has their turns; those of one turn go by the `number` of what was added.
-    Some are wanted `now`, as early as positions are checked.
+
+class Moves(NamedTuple):
+    """Steps that move rows, one for each group.
+
+    Those of one turn go by the `number` of what was added. A grain may be told by the
+    number of rows, the last one for more. Some are wanted `now`, as early as positions
+    are checked.
     """
 
-    order: Numbers
-    words: Sequence[Any]
+    groups: Groups
+    words: Sequence[Form]
     function: int
-    total: Any
-    grain: Any
+    total: Form
+    grain: int | Numbers
     number: int
     now: bool
 
 
 class BodySteps(NamedTuple):
-    """The steps of a body for each group, of which `numbers` has the body's integers,
-    and `places` the addresses of its results and arguments; the others are those of
-    `Compiled`."""
+    """The steps of a body for each group, of which `numbers` has the body's integers.
+    Row 0 of its results and arguments lies at `starts`, and they have `shifts` from row
+    to row; the others are those of `Compiled`."""
 
-    order: Numbers
+    groups: Groups
     numbers: Sequence[Numbers]
-    places: Numbers
+    starts: Numbers
+    shifts: Numbers
     ends: Sequence[int]
     slots: Numbers
     fixed: Numbers
@@ -83,28 +91,31 @@ def laid_out(
     keys: list[Numbers] = []  # turn, number and whether it checks positions
     place, scratch = 0, 0
     for x in moves:
-        groups = len(x.order)
-        _put(
-            words, addresses, _columns(groups, *x.words, *[0] * (WORDS - len(x.words)))
-        )
+        groups = len(x.groups.turns)
+        more = [0] * (WORDS - len(x.words))
+        _put(words, addresses, said_of(x.groups, *x.words, *more))
         addresses[-1][:, :2] = True
         places = np.arange(place, place + WORDS * groups, WORDS)
-        records.append(_columns(groups, x.function, places, x.total, x.grain))
-        keys.append(_columns(groups, x.order, x.number, x.now))
+        grains = np.atleast_1d(x.grain).take(x.groups.counts, mode="clip")
+        mine = said_of(x.groups, x.function, 0, x.total, 0)
+        mine[:, PLACE], mine[:, GRAIN] = places, grains
+        records.append(mine)
+        keys.append(_keys(x.groups.turns, x.number, x.now))
         place += WORDS * groups
     for y in bodies:
-        groups, numbers = len(y.order), np.array(y.numbers)
+        groups, numbers = len(y.groups.turns), np.array(y.numbers)
         mine, table, shifts = np.split(numbers, y.ends, 1)[:3]
+        ends = y.starts + np.multiply.outer(y.groups.starts, y.shifts)
         shifts = shifts + y.fixed
-        shifts[:, y.passed] += y.places[:, y.which]
+        shifts[:, y.passed] += ends[:, y.which]
         _put(words, addresses, table)
         words[-1][:, y.slots], addresses[-1][:, y.slots] = shifts, True
         rows = mine.reshape(groups, -1, OWN).copy()
         size = table.shape[1]
         rows[:, :, PLACE] += np.arange(place, place + groups * size, size)[:, None]
         records.append(rows.reshape(-1, OWN))
-        steps = np.repeat(y.order, rows.shape[1])
-        keys.append(_columns(len(steps), steps, y.number, y.checks))
+        turns = np.repeat(y.groups.turns, rows.shape[1])
+        keys.append(_keys(turns, y.number, y.checks))
         scratch = max(scratch, int(numbers[:, -1].max(initial=0)))
         place += groups * size
     every = np.concatenate([x.ravel() for x in words])
@@ -132,9 +143,16 @@ def _put(words: list[Numbers], addresses: list[Marks], table: Numbers) -> None:
     addresses.append(np.zeros(table.shape, np.bool_))
 
 
-def _columns(groups: int, *values: Any) -> Numbers:
-    """A row for each group, of numbers or of an array with one for each."""
-    table = np.empty((groups, len(values)), np.int64)
-    for k, x in enumerate(values):
-        table[:, k] = x
-    return table
+def _keys(turns: Numbers, number: int, checks: bool) -> Numbers:
+    """What steps are put in order by, and whether they check positions."""
+    rest = np.full((len(turns), 2), (number, checks), np.int64)
+    return np.column_stack([turns, rest])
+
+
+def said_of(groups: Groups, *forms: Form) -> Numbers:
+    """A row for each group, of what some forms say of it."""
+    columns = []
+    for form in forms:
+        start, step, each = (*(form if isinstance(form, tuple) else (form,)), 0, 0)[:3]
+        columns.append(start + step * groups.starts + each * groups.counts)
+    return np.stack(columns, 1)

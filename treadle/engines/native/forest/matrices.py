@@ -13,7 +13,6 @@ from treadle.base.buckets import size_bucket
 from treadle.base.caches import lazy
 from treadle.base.options import current
 from treadle.base.types import Type
-from treadle.batch.forest import Forest, Instance
 from treadle.batch.units import LeafView, Leaves
 from treadle.engines.native.execution.run import memory_of
 from treadle.engines.native.execution.tables import addresses_of, memory_under, straight
@@ -23,19 +22,6 @@ from treadle.engines.native.forest.moves import adds
 LINE = 64
 WIDEST = 16  # bytes of one element
 Place = tuple[str, int]  # a source, as `Template` names them
-
-
-def row_types(instance: Instance, gradient: bool) -> dict[Place, Type]:
-    """The types of what one row has, but for cotangents."""
-    body, template = instance.signature.body, instance.template
-    types: dict[Place, Type] = {}
-    for k in instance.sources:
-        types["input", k] = body.arguments[k].type
-    for k, t in enumerate(body.types):
-        types["output", k] = t
-    for k, t in enumerate(template.kept if gradient else ()):
-        types["kept", k] = t
-    return types
 
 
 def memory(size: int) -> tuple[Array, int]:
@@ -105,43 +91,61 @@ class Read:
             addresses[view.leaf] = addresses[view.of] + view.offset
 
 
-class Matrices:
-    """Places for one matrix per instance and value, in one block.
-
-    A matrix has room for some rows more, which are zeros: sums over rows are taken of
-    few different numbers of them. `base` stands for where the block will be.
-    """
+class MatrixPlan:
+    """Which matrices lie in one block: of each whose rows they are, the source that it
+    has, and the type of a row. `base` stands for where the block will be."""
 
     def __init__(self, base: int) -> None:
         self.base = base
-        self.offsets: dict[tuple[int, Place], int] = {}
-        self.types: dict[tuple[int, Place], Type] = {}
-        self.rows: dict[int, int] = {}
-        self.size = 0
+        self.places: dict[tuple[int, Place], int] = {}
+        self.types: list[Type] = []
 
-    def add(self, number: int, rows: int, place: Place, type_: Type) -> None:
-        """Room for `rows` rows of a type."""
-        self.rows[number] = rows
-        self.offsets[number, place] = self.size
-        self.types[number, place] = type_
-        self.size += aligned(size_bucket(rows) * type_.nbytes)
+    def add(self, number: int, place: Place, type_: Type) -> None:
+        """A matrix of the rows of an instance."""
+        self.places[number, place] = len(self.types)
+        self.types.append(type_)
 
-    def address(self, number: int, place: Place, row: int = 0) -> int:
-        """The address of a row."""
-        key = number, place
-        return self.base + self.offsets[key] + row * self.types[key].nbytes
+    @lazy
+    def sizes(self) -> list[tuple[int, int]]:
+        """Whose rows they are, and the bytes of one."""
+        every = zip(self.places, self.types, strict=True)
+        return [(number, t.nbytes) for (number, _), t in every]
+
+
+class Matrices:
+    """The matrices of a plan, one after the other, for `rows` of each instance.
+
+    A matrix has room for some rows more, which are zeros: sums over rows are taken of
+    few different numbers of them.
+    """
+
+    def __init__(self, plan: MatrixPlan, rows: Sequence[int]) -> None:
+        self.plan, self.base, self.rows = plan, plan.base, rows
+        self._room = [size_bucket(n) for n in rows]
+        sizes = [-(-self._room[k] * n // LINE) * LINE for k, n in plan.sizes]
+        self.offsets = [0, *accumulate(sizes)]
+        self.size = self.offsets.pop()
+
+    def find(self, number: int, place: Place) -> tuple[Type, int]:
+        """The type of a row of a matrix, and where that begins in the block."""
+        at = self.plan.places[number, place]
+        return self.plan.types[at], self.offsets[at]
+
+    @lazy
+    def addresses(self) -> Numbers:
+        """The addresses of all, as places of a family."""
+        return np.array(self.offsets, np.int64) + self.base
 
     @lazy
     def unused(self) -> list[tuple[int, int]]:
         """The bounds of the rows that there is room for and that are none: when all are
         there."""
-        ranges = []
-        for (number, place), offset in self.offsets.items():
-            rows, size = self.rows[number], self.types[number, place].nbytes
-            begin, more = offset + rows * size, size_bucket(rows) - rows
-            if more:
-                ranges.append((begin, begin + more * size))
-        return ranges
+        rows, room = self.rows, self._room
+        return [
+            (offset + rows[k] * n, offset + room[k] * n)
+            for offset, (k, n) in zip(self.offsets, self.plan.sizes, strict=True)
+            if room[k] > rows[k]
+        ]
 
 
 class MatrixMemory:
@@ -153,9 +157,8 @@ class MatrixMemory:
 
     def array(self, number: int, place: Place) -> Array:
         """A matrix as an array, over this memory."""
-        matrices, key = self.matrices, (number, place)
-        t, start = matrices.types[key], matrices.offsets[key]
-        rows = matrices.rows[number]
+        t, start = self.matrices.find(number, place)
+        rows = self.matrices.rows[number]
         raw = self.bytes[start : start + rows * t.nbytes]
         return raw.view(t.dtype).reshape(rows, *t.shape)
 
@@ -187,17 +190,3 @@ def aligned(size: Any) -> Any:
     128
     """
     return (size + (LINE - 1)) & -LINE
-
-
-def outputs(forest: Forest, matrices: Matrices) -> Numbers:
-    """The places in a block of the values that a unit makes; 0 for one without. After
-    them those of their parts."""
-    offsets, parts = np.zeros(forest.all.count, np.int64), forest.all.parts
-    for number, instance in enumerate(forest.instances):
-        first = forest.first[instance.units]
-        rows = np.arange(len(instance.units))
-        for k, t in enumerate(instance.signature.body.types):
-            start = matrices.offsets.get((number, ("output", k)))
-            if start is not None:
-                offsets[first + k] = start + rows * t.nbytes
-    return np.concatenate([offsets, offsets[parts.values] + parts.offsets])

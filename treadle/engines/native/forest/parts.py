@@ -30,7 +30,7 @@ from treadle.program.instantiate import Unsized
 from treadle.program.program import Program
 
 KEPT = 1024  # row counts of a body
-BODIES = 512
+BODIES = FAMILIES = 512
 VARIANTS = 16  # of a body
 
 
@@ -153,6 +153,7 @@ class RowBodies:
     def __init__(self, title: str, kernels_lock: Any = None) -> None:
         """Bodies take turns by a lock, each by its own one or all by one of others."""
         self.known: Cache[Any, RowKernels] = Cache(title, BODIES)
+        self.families: Cache[Any, Any] = Cache(f"families of {title}", FAMILIES)
         self.kernels_lock = kernels_lock
         self._lock = lock()
 
@@ -219,18 +220,19 @@ class RowKernels:
 
     def alike(self, counts: Numbers) -> Iterator[tuple[Any, list[Numbers], Any]]:
         """The steps for some numbers of rows, where these differ in numbers alone: what
-        they are like, the numbers of each, and which of the counts these are.
+        they are like, the numbers of each, and which of the counts these are, None if
+        it is all of them.
         """
-        every = counts.tolist()
-        filled = [self._at(n) for n in every]
-        families = {id(steps): steps for steps, _ in filled}
-        for steps in families.values():
-            members: Any = [k for k, x in enumerate(filled) if x[0] is steps]
+        every, known = counts.tolist(), self.known
+        filled = [known.get(n) or self._at(n) for n in every]
+        different = {id(steps): steps for steps, _ in filled}
+        if len(different) == 1:
+            yield filled[0][0].like(max(every)), [x for _, x in filled], None
+            return
+        for steps in different.values():
+            members = [k for k, x in enumerate(filled) if x[0] is steps]
             numbers = [filled[k][1] for k in members]
-            most = max(every[k] for k in members)
-            if len(families) == 1:
-                members = slice(None)
-            yield steps.like(most), numbers, members
+            yield steps.like(max(every[k] for k in members)), numbers, members
 
     def _made(self, n: int) -> Filled:
         filled = None

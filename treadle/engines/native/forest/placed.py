@@ -1,4 +1,4 @@
-"""Parts of bodies put down as steps: where what they read and write lies."""
+"""Parts of bodies put down as steps, and addresses that steps ask for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from treadle.batch.forest import Groups
 from treadle.batch.part import Part
 from treadle.engines.native.forest.assembly import Assembly
 from treadle.engines.native.forest.bases import INDEX
-from treadle.engines.native.forest.places import Places, Source
+from treadle.engines.native.forest.layout import Form
+from treadle.engines.native.forest.parts import RowKernels
+from treadle.graph.origin import Origin
 
 Needs = tuple[tuple[int, int], ...] | None
 
@@ -36,44 +38,34 @@ class Gathered:
 
 
 class Placed:
-    """A part of an instance, and where its arguments and results lie.
+    """A part of an instance: its body by rows, and `which` of a family's places are its
+    results and arguments, but for the first results, which are given with each group.
+    What is said of row 0 moves on by `shifts` bytes a row."""
 
-    What is said of row 0 moves on by `shifts` bytes a row. The first results, which
-    are not in `places`, are given with each group.
-    """
-
-    def __init__(
-        self, program: Places, number: int, part: Part, places: Sequence[Source]
-    ) -> None:
-        self.rows = program.part(part)
-        self.origin = program.forest.instances[number].signature.origin
-        every = [*places, *part.sources]
-        pairs = [program.address(number, s) for s in every]
-        self.starts, self.shifts = np.array(pairs, np.int64).reshape(-1, 2).T
-        self.sizes = [y.type.nbytes for y in part.body.outputs]
-        # Which arguments are positions, and what they have to be below, if that is all
-        # that can be wrong with what was put.
-        self.needs: Needs = ()
+    def __init__(self, rows: RowKernels, places: Sequence[tuple[int, int]], part: Part):
+        self.rows, self.part = rows, part
+        self._which, self._shifts = np.array(places, np.int64).reshape(-1, 2).T
+        self._sizes = [y.type.nbytes for y in part.body.outputs]
 
     def put(
-        self, steps: Assembly, groups: Groups, firsts: Sequence[Numbers] = ()
-    ) -> None:
-        """The part for each group; `firsts` has where its first results lie."""
-        self.needs = ()
-        more = len(firsts)
-        places = np.empty((len(groups.starts), more + len(self.starts)), np.int64)
-        for k, first in enumerate(firsts):
-            places[:, k] = first
-        np.multiply.outer(groups.starts, self.shifts, out=places[:, more:])
-        places[:, more:] += self.starts
+        self,
+        steps: Assembly,
+        groups: Groups,
+        bases: Numbers,
+        firsts: Sequence[Form] = (),
+        origin: Origin | None = None,
+    ) -> Needs:
+        """The part for each group, where places are at `bases`; `firsts` has where its
+        first results lie. Which arguments are positions, and what they have to be
+        below, if that is all that can be wrong with it."""
+        starts, shifts = bases[self._which], self._shifts
+        if firsts:
+            first, shift = np.array(firsts, np.int64).T
+            starts, shifts = np.concatenate([[first, shift], [starts, shifts]], 1)
+        needs: Needs = ()
         for like, numbers, k in self.rows.alike(groups.counts):
-            self._ask(like.needs)
-            of_groups = places[k], groups.counts[k], self.sizes
-            steps.part(groups.turns[k], like, numbers, *of_groups, self.origin)
-
-    def _ask(self, needs: Needs) -> None:
-        """Other numbers of rows may need something else."""
-        known = self.needs
-        if known is not None:
-            more = None if needs is None else {*known, *needs}
-            self.needs = None if more is None else tuple(more)
+            mine = groups if k is None else Groups(*[x[k] for x in groups])
+            steps.part(mine, like, numbers, starts, shifts, self._sizes, origin)
+            if needs is not None:  # other numbers of rows may need something else
+                needs = None if like.needs is None else needs + like.needs
+        return needs

@@ -10,25 +10,15 @@ import numpy as np
 from treadle.base.arrays import Numbers
 from treadle.base.caches import lazy
 from treadle.base.types import Type
-from treadle.batch.forest import Forest, Instance
+from treadle.batch.forest import Forest
 from treadle.batch.live import Live
-from treadle.batch.part import Part
 from treadle.batch.template import Sparse
 from treadle.engines.native.forest.assembly import Assembly
-from treadle.engines.native.forest.bases import (
-    FIRST,
-    FRESH,
-    GRADS,
-    LEAVES,
-    SINK,
-    VALUES,
-    block,
-)
-from treadle.engines.native.forest.matrices import Matrices, Read, aligned, row_types
-from treadle.engines.native.forest.moves import adds
+from treadle.engines.native.forest.bases import FIRST, LEAVES, SINK
+from treadle.engines.native.forest.family import ForestFamily, family_of
+from treadle.engines.native.forest.matrices import Matrices, MatrixPlan, Read, aligned
 from treadle.engines.native.forest.parts import RowBodies, native_bodies
 
-Source = tuple[str, int]
 Spots = np.ndarray[Any, np.dtype[np.int64]]  # of each value: instance, output, row
 Where = list[tuple[int, int, Any]]  # instance, output, and which of the values
 
@@ -57,28 +47,23 @@ class Places:
         for instance in forest.instances:
             for serial in instance.signature.serials.values():
                 self.shared.setdefault(serial, FIRST + len(self.shared))
-        self.values = Matrices(VALUES)
-        for number, instance in enumerate(forest.instances):
-            for place, t in row_types(instance, gradient).items():
-                self.values.add(number, instance.count, place, t)
+        self.family = family_of(forest, gradient, self.shared, self.bodies)
+        self._counts = [x.count for x in forest.instances]
+        self.values = Matrices(self.family.values, self._counts)
 
     def steps(self) -> Assembly:
         """A table to be: other engines have steps of their own."""
         return Assembly()
 
-    def part(self, part: Part) -> Any:
-        """A part for any number of rows."""
-        return self.bodies.at((part.body.number, part.has_rows), part.at)
-
-    def forward_of(self, instance: Instance) -> Part:
-        """The part that makes the rows of an instance."""
-        template = instance.template
-        return template.forward if self.gradient else template.plain
+    @lazy
+    def bases(self) -> Numbers:
+        """Where the places of the family are that have values."""
+        return np.concatenate([self.family.shared, self.values.addresses])
 
     @lazy
     def cotangents(self) -> Cotangents:
         """The places of cotangents."""
-        return Cotangents(self.forest, self.read)
+        return Cotangents(self.forest, self.family, self._counts, self.read)
 
     @lazy
     def live(self) -> Live:
@@ -94,23 +79,48 @@ class Places:
             known = self._where[id(places)] = places, _matrices_of(places)
         return known[1]
 
-    @lazy
-    def tables(self) -> dict[int, list[tuple[int, Sparse]]]:
-        """Of each table that has a gradient of rows, the instances that read it."""
-        tables: dict[int, list[tuple[int, Sparse]]] = {}
-        for number, instance in enumerate(self.forest.instances):
-            for k, sparse in instance.template.sparse.items():
-                serial = instance.signature.serials[k]
-                tables.setdefault(serial, []).append((number, sparse))
-        return tables
+    def outputs(self, matrices: Matrices) -> Numbers:
+        """The addresses of the values that units make; those without have none that is
+        right. After them those of their parts."""
+        forest, parts = self.forest, self.forest.all.parts
+        offsets = np.zeros(forest.all.count, np.int64)
+        for number, instance in enumerate(forest.instances):
+            first = forest.first[instance.units]
+            rows = np.arange(len(first))
+            for k in range(len(instance.signature.body.outputs)):
+                at = matrices.plan.places.get((number, ("output", k)))
+                if at is not None:
+                    size = matrices.plan.types[at].nbytes
+                    offsets[first + k] = matrices.offsets[at] + size * rows
+        every = [offsets, offsets[parts.values] + parts.offsets]
+        return np.concatenate(every) + matrices.base
 
-    def ids_of(self, number: int, sparse: Sparse) -> tuple[int, int, Type, Numbers]:
+    @property
+    def tables(self) -> list[tuple[int, list[tuple[int, Sparse]]]]:
+        """Of each table that has a gradient of rows, the instances that read it."""
+        serials = list(self.shared)
+        return [(serials[k], every) for k, every in self.family.tables.items()]
+
+    def ids_of(self, number: int, sparse: Sparse) -> tuple[int, int, Type, int]:
         """The ids that an instance reads rows by: their place, count and type, and the
         turn in which they are known."""
-        matrices, owner, place = self.home(number, sparse.ids)
-        t, groups = matrices.types[owner, place], self.forest.instances[owner].groups
-        count, turn = matrices.rows[owner] * t.size, groups.turns.max(keepdims=True)
-        return matrices.address(owner, place), count, t.with_shape(()), turn
+        address, count, t, owner = self.rows_of(number, sparse.ids)
+        turn = int(self.forest.instances[owner].groups.turns.max())
+        return address, count * t.size, t.with_shape(()), turn
+
+    def rows_of(
+        self, number: int, source: tuple[str, int]
+    ) -> tuple[int, int, Type, int]:
+        """The address of the rows of a source, how many they are, of which type, and
+        whose."""
+        plan, owner, place = self.family.home(number, source)
+        matrices = self.values
+        if plan is not matrices.plan:
+            cotangents = self.cotangents
+            fresh = plan is cotangents.fresh.plan
+            matrices = cotangents.fresh if fresh else cotangents.grads
+        t, offset = matrices.find(owner, place)
+        return matrices.base + offset, matrices.rows[owner], t, owner
 
     def numbers(self, places: Spots) -> tuple[Numbers, Type]:
         """The numbers of values of one type, by which their addresses are asked for."""
@@ -122,62 +132,30 @@ class Places:
             t = instance.signature.body.types[output]
         return values, t
 
-    def home(self, number: int, source: Source) -> tuple[Matrices, int, Source]:
-        """The matrices that a source of an instance's rows lies in, whose it is there,
-        and its place.
-        """
-        kind, k = source
-        aligned = self.forest.instances[number].aligned
-        if k in aligned and kind in ("input", "lasting"):
-            number, k = aligned[k]
-            kind = "output" if kind == "input" else "cotangent"
-        if kind == "cotangent":
-            return self.cotangents.grads, number, ("output", k)
-        fresh = kind == "frontier"
-        return self.cotangents.fresh if fresh else self.values, number, (kind, k)
-
-    def address(self, number: int, source: Source) -> tuple[int, int]:
-        """The address of row 0 of a source, and the distance of its rows: 0 if rows
-        share it."""
-        key = number, source
-        values = self.values
-        if key in values.offsets:
-            return values.base + values.offsets[key], values.types[key].nbytes
-        kind, k = source
-        serials = self.forest.instances[number].signature.serials
-        if kind == "input" and k in serials:
-            return block(self.shared[serials[k]]), 0
-        matrices, owner, place = self.home(number, source)
-        return matrices.address(owner, place), matrices.types[owner, place].nbytes
-
 
 class Cotangents:
     """Places of the cotangents of values, of what is summed later, and of leaves."""
 
-    def __init__(self, forest: Forest, read: Read) -> None:
-        self.grads, self.fresh = Matrices(GRADS), Matrices(FRESH)
-        self.leaves = Matrices(LEAVES)
+    def __init__(
+        self, forest: Forest, family: ForestFamily, counts: Sequence[int], read: Read
+    ) -> None:
+        self.grads = Matrices(family.grads, counts)
+        self.fresh = Matrices(family.fresh, counts)
         self.space = 0  # bytes for those of what one group reads
-        for number, instance in enumerate(forest.instances):
-            template = instance.template
-            for k, t in enumerate(instance.signature.body.types):
-                if adds(t.dtype):
-                    self.grads.add(number, instance.count, ("output", k), t)
-            for k, t in enumerate(template.frontier):
-                self.fresh.add(number, instance.count, ("frontier", k), t)
+        for instance, ends, sums in zip(
+            forest.instances, family.ends, family.totals, strict=True
+        ):
             n = int(instance.groups.counts.max())
-            arguments = instance.signature.body.arguments
-            rows = [k for k in template.row_cotangents if k not in instance.aligned]
-            types = [arguments[k].type for k in rows]
-            self.space = max(self.space, sum(aligned(n * t.nbytes) for t in types))
-            total = template.total
-            results = [] if total is None else [y.type for y in total.body.outputs]
-            self.space = max(self.space, sum(aligned(t.nbytes) for t in results))
+            rows = sum(aligned(n * size) for at, size, _, _ in ends if at is None)
+            total = sum(aligned(t.nbytes) for t in sums[2]) if sums else 0
+            self.space = max(self.space, rows, total)
         # Where the cotangent of each leaf goes: to the sink if nobody asks for it.
-        self.ends = np.full(read.count, SINK, np.int64)
+        plan = MatrixPlan(LEAVES)
         for k, t in read.floats:
-            self.leaves.add(k, 1, ("leaf", 0), t)
-            self.ends[k] = self.leaves.address(k, ("leaf", 0))
+            plan.add(k, ("leaf", 0), t)
+        self.leaves = Matrices(plan, [1] * read.count)
+        self.ends = np.full(read.count, SINK, np.int64)
+        self.ends[[k for k, _ in read.floats]] = self.leaves.addresses
         read.place_views(self.ends)
 
 

@@ -11,16 +11,14 @@ from treadle.base.arrays import Numbers
 from treadle.base.buckets import COARSE, size_bucket
 from treadle.base.caches import lazy
 from treadle.base.types import Type
-from treadle.batch.forest import Forest, Instance
+from treadle.batch.forest import Forest, Groups, Instance, one_group
 from treadle.batch.part import Part
-from treadle.batch.signature import has_loops
 from treadle.engines.native.codegen.elements import is_float
 from treadle.engines.native.forest.assembly import Assembly
 from treadle.engines.native.forest.backward import Backward
-from treadle.engines.native.forest.bases import FIRST, VALUES, Addresses, block
-from treadle.engines.native.forest.matrices import outputs
+from treadle.engines.native.forest.bases import FIRST, Addresses, block
 from treadle.engines.native.forest.moves import adds
-from treadle.engines.native.forest.placed import Gathered, Needs, Placed
+from treadle.engines.native.forest.placed import Gathered, Needs
 from treadle.engines.native.forest.places import Places, Spots
 from treadle.engines.native.forest.positions import Positions, positions_of
 
@@ -37,14 +35,8 @@ class ForestProgram(Places):
     def possible(self) -> bool:
         """Return True if every body has native steps alone, and its gradient: a loop in
         that may be driven from outside where the values' own is written out."""
-        for instance in self.forest.instances:
-            parts, back = [self.forward_of(instance)], instance.template.backward
-            if self.gradient and back is not None and has_loops(back.body):
-                parts.append(back)
-            counts = instance.groups.counts
-            if not all(self.part(part).possible(counts) for part in parts):
-                return False
-        return True
+        every = zip(self.forest.instances, self.family.possible, strict=True)
+        return all(x.possible(y.groups.counts) for y, parts in every for x in parts)
 
     def costs(self) -> tuple[int, int]:
         """The native records of its groups, and of all of its rows one by one.
@@ -53,8 +45,9 @@ class ForestProgram(Places):
         each operand that is gathered: a function of the graph alone.
         """
         together, alone = len(self.taken), 0
-        for instance in self.forest.instances:
-            records = self.part(instance.template.plain).records()
+        each = zip(self.forest.instances, self.family.plain, strict=True)
+        for instance, plain in each:
+            records = plain.records()
             groups = len(instance.groups.turns)
             together += groups * (records + len(instance.sources))
             alone += instance.count * records
@@ -73,14 +66,15 @@ class ForestProgram(Places):
             return False
         saved = -2 * len(self.taken)
         spared = []  # for each record of a body: of rows, less twice those of groups
-        for instance in self.forest.instances:
+        each = zip(self.forest.instances, self.family.plain, strict=True)
+        for instance, plain in each:
             groups = len(instance.groups.turns)
             saved -= 2 * groups * len(instance.sources)
-            spared.append((instance.count - 2 * groups, instance))
-        for records, instance in sorted(spared, key=itemgetter(0), reverse=True):
+            spared.append((instance.count - 2 * groups, plain))
+        for records, plain in sorted(spared, key=itemgetter(0), reverse=True):
             if records <= 0 and saved < 0:
                 return False
-            saved += records * self.part(instance.template.plain).records()
+            saved += records * plain.records()
         return saved >= 0
 
     @lazy
@@ -112,28 +106,25 @@ class Forward:
         # Whose, how many, of which type.
         self.ids: list[tuple[int, int, Type]] = []
         self.positions: list[Positions] | None = []
-        steps, gathered = program.steps(), Gathered()
-        for number, instance in enumerate(program.forest.instances):
-            part = program.forward_of(instance)
-            count = len(instance.signature.body.outputs)
-            places = [("output", k) for k in range(count)]
-            places += [("kept", k) for k in range(len(part.body.outputs) - count)]
+        steps, gathered, family = program.steps(), Gathered(), program.family
+        bases = program.bases
+        firsts = bases.tolist()
+        each = zip(
+            program.forest.instances, family.gathers, family.forward, strict=True
+        )
+        for instance, places, part in each:
             groups = instance.groups
-            for k, sources in instance.sources.items():
-                size = instance.signature.body.arguments[k].type.nbytes
-                pointers = gathered.add(sources) + 8 * groups.starts
-                first = program.values.address(number, ("input", k))
-                target = first + size * groups.starts
-                steps.gather(groups.turns, pointers, target, groups.counts, size)
-            placed = Placed(program, number, part, places)
-            placed.put(steps, groups)
-            self._look(program.forest, instance, part, placed.needs)
+            for k, place, size in places:
+                pointers = gathered.add(instance.sources[k]), 8
+                steps.gather(groups, pointers, (firsts[place], size), size)
+            needs = part.put(steps, groups, bases, (), instance.signature.origin)
+            self._look(program.forest, instance, part.part, needs)
         self._take(program, steps, gathered)
         if program.gradient:
             self._tell_ids(program, steps)
         # The blocks of leaves come after those of all results.
         self.leaves = FIRST + len(program.shared) + len(self.types) + len(self.ids)
-        values = outputs(program.forest, program.values) + VALUES
+        values = program.outputs(program.values)
         where = Addresses.of(values, program.read.blocks(self.leaves))
         self.table = steps.table(where.at(gathered.all()))
 
@@ -157,32 +148,33 @@ class Forward:
         return all(x.are_right(place) for x in positions)
 
     def _take(self, program: Places, steps: Assembly, gathered: Gathered) -> None:
-        last = np.array([program.forest.groups])
+        last = program.forest.groups
         for k, places in enumerate(program.taken, FIRST + len(program.shared)):
             values, t = program.numbers(places)
             self.types.append(t)
-            count = np.array([len(places)])
-            steps.gather(last, gathered.add(values), block(k), count, t.nbytes)
+            groups = one_group(last, len(places))
+            steps.gather(groups, gathered.add(values), block(k), t.nbytes)
 
     def _tell_ids(self, program: Places, steps: Assembly) -> None:
         """The rows that are read of each table, one instance's after the other's, and
         more of the first, to which rows of zeros will be added.
         """
         first = FIRST + len(program.shared) + len(program.taken)
-        for serial, every in program.tables.items():
+        for serial, every in program.tables:
             ids = [program.ids_of(number, sparse) for number, sparse in every]
             same = len({t.dtype for _, _, t, _ in ids}) == 1
             for parts in [ids] if same else [[x] for x in ids]:
                 target, total = block(first + len(self.ids)), 0
                 for source, count, t, turn in parts:
                     size = count * t.nbytes
-                    steps.copy(turn, source, target + total * t.nbytes, size, now=True)
+                    place = target + total * t.nbytes
+                    steps.copy(one_group(turn), source, place, size, now=True)
                     total += count
                 more = np.arange(total, size_bucket(total, COARSE) if same else total)
                 source, _, t, _ = parts[0]
                 turns = np.repeat(max([turn for *_, turn in parts]), len(more))
-                targets = target + more * t.nbytes
-                steps.copy(turns, source, targets, t.nbytes, now=True)
+                groups = Groups(turns, more, more)
+                steps.copy(groups, source, (target, t.nbytes), t.nbytes, now=True)
                 self.ids.append((serial, total + len(more), t))
 
 
@@ -191,6 +183,6 @@ def adds_up(forest: Forest) -> bool:
 
     Those of 16 bits cannot: they go node by node.
     """
-    types = [t for x in forest.instances for t in x.signature.body.types]
-    types += [t for t, _ in forest.all.leaves.types]
-    return all(adds(t.dtype) or not is_float(t.dtype) for t in types)
+    types = {t.dtype for x in forest.instances for t in x.signature.body.types}
+    types |= {t.dtype for t, _ in forest.all.leaves.types}
+    return all(adds(t) or not is_float(t) for t in types)

@@ -87,9 +87,8 @@ def backward(
             t = back.totals[serial]
             results.append((k, totals[serial], 0, t.shape, t.dtype))
         else:
-            place = back.leaves[serial], ("leaf", 0)
-            t = places.leaves.types[place]
-            results.append((k, leaves, places.leaves.offsets[place], t.shape, t.dtype))
+            t, offset = places.leaves.find(back.leaves[serial], ("leaf", 0))
+            results.append((k, leaves, offset, t.shape, t.dtype))
     arguments = [number(VALUES), *range(FIRST, first)]
     return _program(back.table, arguments, results, sizes, zeros)
 
