@@ -22,17 +22,13 @@ constexpr size_t FORMAT = 7;    // letters of the format of an array
 struct Graph {
   PyObject *item, *library, *capture, *watchers, *holding, *integers, *integer, *scalar,
       *constant, *whole, *plumbing, *provided, *passing, *changes, *written, *written_at,
-      *array, *copied, *variable;
+      *dtypes, *type, *copied, *variable;
   Slot now, seen, committed;
 };
 Graph graph;
 
 bool is_variable(PyObject* x) {
   return PyObject_TypeCheck(x, reinterpret_cast<PyTypeObject*>(graph.variable)) != 0;
-}
-
-bool is_array(PyObject* x) {
-  return Py_TYPE(x) == reinterpret_cast<PyTypeObject*>(graph.array);
 }
 
 // Frees an object of one of the types here, whose members are cleared first.
@@ -696,11 +692,35 @@ PyObject* new_node(PyObject*, PyObject* const* args, Py_ssize_t given) {
 
 // -- what a plan comes to --------------------------------------------------------------
 
+constexpr npy_intp BRIEF = 1024;  // elements, of which any place is as good (graph/leaves.py)
+
+// A copy of an array in the order of its indices, as `to_array` makes it.
+PyObject* copied(PyObject* x) {
+  PyArrayObject* array = array_of(x);
+  PyObject* dtype = reinterpret_cast<PyObject*>(PyArray_DESCR(array));
+  PyObject* own = PyDict_GetItemWithError(graph.dtypes, dtype);
+  if (!own && PyErr_Occurred()) return nullptr;
+  if (own == dtype && PyArray_SIZE(array) < BRIEF) return PyArray_NewCopy(array, NPY_CORDER);
+  return PyObject_CallOneArg(graph.copied, x);
+}
+
+// The type of an array; null where Python has raised something.
+PyObject* type_of(PyObject* x) {
+  PyArrayObject* array = array_of(x);
+  Ref shape(PyArray_IntTupleFromIntp(PyArray_NDIM(array), PyArray_DIMS(array)));
+  PyObject* dtype = reinterpret_cast<PyObject*>(PyArray_DESCR(array));
+  return shape ? PyObject_CallFunctionObjArgs(graph.type, shape.get(), dtype, nullptr) : nullptr;
+}
+
 PyObject* leaf_of(PyObject* x, PyObject* type, const Site& site, PyObject* notes,
                   bool plain) {
-  Ref array;
+  Ref array, known;
   if (is_array(x)) {
-    array = Ref(PyObject_CallOneArg(graph.copied, x));
+    array = Ref(copied(x));
+    if (!array) return nullptr;
+    PyArray_CLEARFLAGS(array_of(array.get()), NPY_ARRAY_WRITEABLE);
+    if (type == Py_None) known = Ref(type_of(array.get())), type = known.get();
+    if (!type) return nullptr;
   } else if (type != Py_None) {
     array = Ref(PyObject_CallFunctionObjArgs(graph.scalar, x, type, nullptr));
   } else {
@@ -796,7 +816,7 @@ PyObject* call_runner(const Written& plan, const Signature& call) {
   if (!values) return nullptr;
   for (size_t k = 0; k < call.seen; k++) {
     PyObject* x = call.values[k];
-    PyObject* own = is_array(x) ? PyObject_CallOneArg(graph.copied, x) : Py_NewRef(x);
+    PyObject* own = is_array(x) ? copied(x) : Py_NewRef(x);
     if (!own) return nullptr;
     PyTuple_SET_ITEM(values.get(), static_cast<Py_ssize_t>(k), own);
   }
@@ -828,10 +848,46 @@ PyObject* planned(CallObject* own, const Signature& call) {
   return plan.release();
 }
 
+// The arguments of a call with tensors in the place of arrays, which a key does not tell.
+class Arguments {
+ public:
+  // Makes leaves of the arrays; false, and nothing, where Python has to say what they are.
+  bool take(PyObject* const* args, Py_ssize_t count, PyObject* names) {
+    Ref notes;
+    Site site;
+    for (Py_ssize_t k = 0; k < count; k++) {
+      if (!is_array(args[k])) continue;
+      if (args_.empty()) {
+        PyObject* state = has_no_watchers() ? own_state() : nullptr;
+        if (!state || !locate(site)) return false;
+        notes = Ref::to(states.notes.of(state));
+        args_.assign(args, args + count + (names ? PyTuple_GET_SIZE(names) : 0));
+      }
+      leaves_.push_back(Ref(leaf_of(args[k], Py_None, site, notes.get(), are_plain(notes.get()))));
+      if (!leaves_.back()) return false;
+      args_[static_cast<size_t>(k)] = leaves_.back().get();
+    }
+    return !args_.empty();
+  }
+  PyObject* const* data() const { return args_.data(); }
+
+ private:
+  std::vector<PyObject*> args_;  // borrowed
+  std::vector<Ref> leaves_;
+};
+
 PyObject* call_call(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
   auto* own = reinterpret_cast<CallObject*>(self);
   Ref alive = Ref::to(self);
   Signature call;
+  Arguments tensors;
+  if (own->data != AS_FLOATS && tensors.take(args, PyVectorcall_NARGS(flags), names)) {
+    args = tensors.data();
+    flags = static_cast<size_t>(PyVectorcall_NARGS(flags));
+  } else if (PyErr_Occurred()) {  // of what is no array of numbers: the function says so
+    if (!PyErr_ExceptionMatches(PyExc_Exception)) return nullptr;
+    PyErr_Clear();
+  }
   if (call.tell_all(args, PyVectorcall_NARGS(flags), names, own->data)) {
     Ref plan(planned(own, call));
     if (!plan && PyErr_Occurred()) return nullptr;
@@ -977,17 +1033,17 @@ PyObject* bind_calls(PyObject*, PyObject* args, PyObject* keywords) {
                                 "holding",  "integers", "integer",  "scalar",
                                 "constant", "whole",    "plumbing", "provided",
                                 "passing",  "changes",  "written",  "written_at",
-                                "array",    "copied",   "again",    "variable",
-                                nullptr};
+                                "dtypes",   "type",     "copied",   "again",
+                                "variable", nullptr};
   Graph found;
   PyObject* again;
   if (!PyArg_ParseTupleAndKeywords(
-          args, keywords, "OO!OO!O!O!OOOOOOOOO!OOOOO", const_cast<char**>(names), &found.item,
+          args, keywords, "OO!OO!O!O!OOOOOOOOO!OO!OOOO", const_cast<char**>(names), &found.item,
           &PyDict_Type, &found.library, &found.capture, &PyList_Type, &found.watchers,
           &PyList_Type, &found.holding, &PyDict_Type, &found.integers, &found.integer,
           &found.scalar, &found.constant, &found.whole, &found.plumbing, &found.provided,
           &found.passing, &found.changes, &PyDict_Type, &found.written, &found.written_at,
-          &found.array, &found.copied, &again, &found.variable))
+          &PyDict_Type, &found.dtypes, &found.type, &found.copied, &again, &found.variable))
     return nullptr;
   auto* changes = reinterpret_cast<PyObject*>(Py_TYPE(found.changes));
   if (!found.now.find(changes, "now") || !found.seen.find(again, "seen") ||
@@ -997,7 +1053,7 @@ PyObject* bind_calls(PyObject*, PyObject* args, PyObject* keywords) {
                       found.holding, found.integers, found.integer, found.scalar,
                       found.constant, found.whole, found.plumbing, found.provided,
                       found.passing, found.changes, found.written, found.written_at,
-                      found.array, found.copied, found.variable})
+                      found.dtypes, found.type, found.copied, found.variable})
     Py_INCREF(x);
   graph = found;
   Py_RETURN_NONE;

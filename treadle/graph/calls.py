@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, TypeVar
 
-import numpy as np
-
 from treadle.base.changes import StampCheck, changes
+from treadle.base.dtypes import OWN
+from treadle.base.types import Type
 from treadle.graph.leaves import (
     CONSTANT,
     INTEGER,
@@ -146,7 +146,8 @@ if native_calls is not None:
         changes=changes,
         written=written,
         written_at=written_at,
-        array=np.ndarray,
+        dtypes=OWN,
+        type=Type,
         copied=to_array,
         again=StampCheck,
         variable=Variable,

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import copyreg
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import update_wrapper
 from sys import intern
 from typing import Any, TypeVar, cast
 
-import numpy as np
-
 from treadle.base.boundary import guarded
 from treadle.base.dtypes import float32, float64
-from treadle.base.errors import TreadleError
 from treadle.base.types import Type
 from treadle.graph.calls import PLANS, SINGLE, Called, NodePlan, PlanStep
-from treadle.graph.leaves import CONSTANT, INTEGER, LITERAL, as_tensor
+from treadle.graph.leaves import CONSTANT, INTEGER, LITERAL
 from treadle.graph.marks import NO_GRAD
 from treadle.graph.operators import Operand
 from treadle.graph.origin import handing_on, holding
@@ -84,9 +81,6 @@ class _Recorded(Called):
         self.names.update(map(intern, kwargs))
         if not busy and native_calls is not None:
             key = signature(args, self.data, kwargs, sys._getframe())
-        arrays = key is None and not busy and any(type(x) is np.ndarray for x in args)
-        if arrays and native_calls is not None:
-            return self._with_tensors(args, kwargs)
         if key is None or key in self.open or _meet(things):
             return self.f(*args, **kwargs)
         if key not in self.once:  # most never come again where sizes change
@@ -100,14 +94,6 @@ class _Recorded(Called):
         else:
             _put(self.open, key)
         return result
-
-    def _with_tensors(self, args: Sequence[Any], named: Mapping[str, Any]) -> Any:
-        """The call with tensors in the place of arrays, which a key does not tell."""
-        try:
-            tensors = [as_tensor(x) if type(x) is np.ndarray else x for x in args]
-        except TreadleError:  # the function says what it takes
-            return self.f(*args, **named)
-        return self.__call__(*tensors, **named)
 
 
 def _put(keys: set[bytes], key: bytes) -> None:
@@ -125,7 +111,7 @@ def _meet(args: Iterable[Any]) -> bool:
     return len(nodes.union(read.values())) < len(nodes) + len(read)
 
 
-handing_on |= {_Recorded.run.__code__, _Recorded._with_tensors.__code__}
+handing_on.add(_Recorded.run.__code__)
 
 
 def recorded(f: F) -> F:
