@@ -69,7 +69,7 @@ def test_a_loss_beside_assignments_is_derived_once(
     monkeypatch.setattr(gradient, "analyze", counted)
     losses = [task.step(k, follows) for k in range(10)]
     assert 1 <= analyzed <= 3
-    monkeypatch.setattr(gradient, "seen", lambda *given: None)
+    monkeypatch.setattr(gradient, "seen_loss", lambda *given: None)
     other = Task(normalized)
     assert losses == [other.step(k, follows) for k in range(10)]
     assert task.state() == other.state()
@@ -121,7 +121,7 @@ def test_a_variable_assigned_twice_before_a_step_follows_a_plan(
         hits.append(task.optimizer._plans.hits - before)
     assert hits[4:] == [1] * 6
     monkeypatch.setattr(again.Plans, "note", lambda *given: None)
-    monkeypatch.setattr(gradient, "seen", lambda *given: None)
+    monkeypatch.setattr(gradient, "seen_loss", lambda *given: None)
     other = Accumulated(normalized=True)
     assert losses == [other.step(k, read) for k in range(10)]
     assert task.state() == other.state()
@@ -330,7 +330,7 @@ def test_a_loss_with_derivatives_inside_is_derived_once(
             expanded.clear()
         results.append(step(k))
     assert (len(analyzed), len(expanded)) == (0, 0)
-    monkeypatch.setattr(gradient, "seen", lambda *given: None)
+    monkeypatch.setattr(gradient, "seen_loss", lambda *given: None)
     monkeypatch.setattr(derivative, "seen", lambda *given: None)
     other = INSIDE[name]()
     assert results == [other(k) for k in range(10)]

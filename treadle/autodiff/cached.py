@@ -16,6 +16,7 @@ from treadle.graph.operators import Operand
 from treadle.graph.tensor import Tensor, watchers
 from treadle.graph.traversal import NEWEST, oldest, oldest_data
 from treadle.graph.variable import Variable, variable_of
+from treadle.ops.families import selections
 
 LOSSES = 256  # whose gradients are remembered
 
@@ -39,7 +40,8 @@ class KnownDerivative(NamedTuple):
     places: list[int]
     groups: list[tuple[int, int, bool]]
     positions: list[int] | None  # of the groups, if none are reads
-    single: bool  # whether each is of one node, which is what is derived by
+    # What selects each result, if each is of one node, which is what is derived by.
+    single: tuple[Any, ...] | None
 
 
 # LATE: its rows ran as it was derived; it is recorded without that from now on.
@@ -75,7 +77,8 @@ class SeenResults:
         kept = [(group.position, len(group.nodes), group.reads) for group in groups]
         reads = any(group.reads for group in groups)
         positions = None if reads else [group.position for group in groups]
-        single = not reads and len(places) == len(groups)
+        alone = not reads and len(places) == len(groups)
+        single = selections(len(places)) if alone else None
         result = derivative.op, derivative.type, places, kept, positions, single
         _known[self.key] = KnownDerivative(*result)
 
@@ -85,7 +88,7 @@ class SeenResults:
         places = [self.place.get(x.serial, -1) for x in loop.inputs[first:]]
         if -1 not in places:
             result = loop.op, loop.type, places
-            _known[self.key] = KnownDerivative(*result, [], [], False)
+            _known[self.key] = KnownDerivative(*result, [], [], None)
 
 
 def _variables(
@@ -93,7 +96,7 @@ def _variables(
 ) -> list[Variable]:
     """The Variable that each group is of, but for those of tensors; all of them if none
     is `chosen` by its position."""
-    if known.single and not chosen:
+    if known.single is not None and not chosen:
         return [x.op.variable for x in targets]  # type: ignore[attr-defined]
     first, variables = 0, []
     for position, count, reads in known.groups:
@@ -118,34 +121,52 @@ def _have_versions(nodes: Sequence[Tensor]) -> bool:
     return len(set(of)) < len(of)
 
 
+def seen_loss(
+    y: Tensor, seed: Tensor
+) -> SeenResults | tuple[list[Variable], Tensor, tuple[Tensor, ...]] | None:
+    """The key of a loss that is derived by all that is trained, with what was recorded
+    of it before; None without a key, or in a trace. A derivative that is known the core
+    records at once: the Variables that it is by, its node, and the results of that."""
+    now, frame = modes.get(), top()
+    if watchers or now.options.eager or frame.tracing or not frame.alone():
+        return None
+    rest = now.options.compilation, now.no_grad > 0
+    found = _sought(rest, [y], [], frame.pending, [], (seed,))
+    if found is None:
+        return None
+    key, known, nodes, made = found
+    if made is None:
+        return _told(key, known, nodes)
+    _known.renew(key)
+    variables: list[Variable]
+    variables, derivative, results = made
+    return variables, derivative, results
+
+
 def seen(
-    ys: Sequence[Tensor], xs: Sequence[Operand] | None = None, rows: bool = False
+    ys: Sequence[Tensor], xs: Sequence[Operand], rows: bool = False
 ) -> SeenResults | None:
-    """The key of results that are derived by `xs`, or by all that is trained, with what
-    was recorded of it before; None without a key. In a trace they are derived by what
-    it has made or read. All `rows` of a Jacobian are known apart from a derivative."""
+    """The key of results that are derived by `xs`, with what was recorded of it before;
+    None without a key. In a trace they are derived by what it has made or read. All
+    `rows` of a Jacobian are known apart from a derivative."""
     now, frame = modes.get(), top()
     if watchers or now.options.eager or not frame.alone():
         return None
     if isinstance(frame, TraceFrame) and not (xs and frame.has_made(xs)):
         return None
-    places: tuple[int, ...] | None = None
-    variables: tuple[bool, ...] = ()
-    more: list[Tensor] = []
     by: list[Tensor] = []
-    if xs is not None:
-        roots = {x.serial: k for k, x in enumerate((*ys, *frame.pending))}
-        wanted, more = _targets(xs, roots)
-        roots |= {x.serial: k for k, x in enumerate(more, len(roots))}
-        variables = tuple([isinstance(x, Variable) for x in xs])
-        if frame.tracing or True not in variables:  # one version of each
-            by = [x.node() for x in xs]
-        places = tuple([roots[n] for n in wanted])
+    roots = {x.serial: k for k, x in enumerate((*ys, *frame.pending))}
+    wanted, more = _targets(xs, roots)
+    roots |= {x.serial: k for k, x in enumerate(more, len(roots))}
+    variables = tuple([isinstance(x, Variable) for x in xs])
+    if frame.tracing or True not in variables:  # one version of each
+        by = [x.node() for x in xs]
+    places = tuple([roots[n] for n in wanted])
     rest = now.options.compilation, now.no_grad > 0, rows, places, variables
     found = _sought(rest, ys, more, frame.pending, by)
     if found is None:
         return None
-    key, known, nodes = found
+    key, known, nodes, _ = found
     if isinstance(frame, TraceFrame) and True in variables:
         # What was there before the trace may come of other versions of them.
         before = [x for x in nodes if x.serial <= frame.start]
@@ -153,6 +174,19 @@ def seen(
             return None
     if rows and not by and _have_versions(nodes):
         return None
+    return _told(key, known, nodes, variables, bool(by), rows)
+
+
+def _told(
+    key: Any,
+    known: KnownDerivative | str | None,
+    nodes: Sequence[Tensor],
+    variables: Sequence[bool] = (),
+    by: bool = False,
+    rows: bool = False,
+) -> SeenResults | None:
+    """What is known of results with this key, which are derived by Variables, each of
+    which is read as one version, or `by` nodes."""
     if known is None or isinstance(known, str):
         place = {x.serial: k for k, x in enumerate(nodes)}
         return SeenResults(key, place, not by, late=known == LATE)
@@ -172,19 +206,21 @@ def _sought(
     more: Sequence[Tensor],
     pending: Sequence[Tensor],
     by: Sequence[Tensor],
-) -> tuple[Any, KnownDerivative | str | None, list[Tensor]] | None:
-    """The key of results with its `rest`, what is known of a derivative of them, and
-    the nodes that they are computed from; None where these cannot be looked at."""
+    seeds: tuple[Tensor, ...] = (),
+) -> tuple[Any, KnownDerivative | str | None, list[Tensor], Any] | None:
+    """The key of results with its `rest`, what is known of a derivative of them, the
+    nodes that they are computed from, and with `seeds` what the core has recorded of
+    it; None where these cannot be looked at."""
     owned = assigned(pending) if pending else {}
     if native is None:
         columns = look(ys, more, owned, True, pending, by=by)
         if columns is None:
             return None
         key = columns.key, *rest
-        return key, _known.get(key), columns.nodes
+        return key, _known.get(key), columns.nodes, None
     ends = (oldest(by), oldest_data(by)) if by else (-1, NEWEST)
     asked = [*ys, *more, *pending], len(ys), len(pending)
-    return native.sought(_known, rest, *asked, owned, looks.MOST, *ends)
+    return native.sought(_known, rest, *asked, owned, looks.MOST, *ends, seeds)
 
 
 def _targets(

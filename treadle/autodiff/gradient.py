@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from treadle.autodiff.cached import seen
+from treadle.autodiff.cached import seen_loss
 from treadle.autodiff.derivative import analyze, cotangents, recorded, recorded_as
+from treadle.autodiff.live import mind
 from treadle.autodiff.reverse import fitted, seed_for, zeros_like
 from treadle.autodiff.targets import Trainable
 from treadle.base import trees
@@ -224,7 +225,11 @@ def held_gradients(
 
 def _derived(node: Tensor, seed: Tensor) -> tuple[list[Variable], list[Tensor]]:
     """The parameters that a loss trains, and their gradients."""
-    before = seen([node])
+    before = seen_loss(node, seed)
+    if isinstance(before, tuple):
+        parameters, derivative, results = before
+        mind(derivative)
+        return parameters, [*results]
     if before is not None and before.known is not None:
         gradients = recorded_as(before.known, before.targets, [node], [seed])
         return [*before.variables], [*gradients.values()]

@@ -13,6 +13,7 @@ namespace {
 struct Known {
   PyTypeObject *variable = nullptr, *version = nullptr, *update = nullptr;
   Slot committed, type, assigned, gradient;  // of a Variable: the op of its Updates
+  Slot frozen, trainable;
   Slot tracing, versions, waiting, pending;  // of a frame
   Slot dtype, shape;                         // of a type
   PyObject* of;
@@ -28,6 +29,7 @@ PyObject* bind_assign(PyObject*, PyObject* args) {
   const std::tuple<Slot*, PyObject*, const char*> names[] = {
       {&k.committed, variable, "committed"}, {&k.type, variable, "_type"},
       {&k.assigned, variable, "assigned"},   {&k.gradient, variable, "_grad"},
+      {&k.frozen, variable, "frozen"},       {&k.trainable, variable, "_trainable"},
       {&k.tracing, frame, "tracing"},
       {&k.versions, frame, "versions"},      {&k.waiting, frame, "waiting"},
       {&k.pending, frame, "pending"},        {&k.dtype, type, "dtype"},
@@ -226,6 +228,30 @@ PyObject* give(PyObject*, PyObject* args) {
   Py_RETURN_NONE;
 }
 
+// (Variables, the class of the op of rows): the ids of those that train and hold a
+// gradient, and these; None where rows of one are frozen, or a gradient is rows.
+PyObject* held_gradients(PyObject*, PyObject* args) {
+  PyObject *of, *rows;
+  if (!PyArg_ParseTuple(args, "O!O", &PyTuple_Type, &of, &rows)) return nullptr;
+  Ref ids(PyList_New(0)), found(PyList_New(0));
+  if (!ids || !found) return nullptr;
+  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(of); k++) {
+    PyObject* x = PyTuple_GET_ITEM(of, k);
+    if (!PyObject_TypeCheck(x, known.variable)) return PyErr_BadArgument(), nullptr;
+    PyObject* gradient = known.gradient.of(x);
+    if (!PyObject_TypeCheck(gradient, nodes.kind) || known.trainable.of(x) != Py_True) continue;
+    if (known.frozen.of(x) != Py_None ||
+        reinterpret_cast<PyObject*>(Py_TYPE(nodes.op.of(gradient))) == rows)
+      Py_RETURN_NONE;
+    Ref id(PyLong_FromVoidPtr(x));
+    if (!id || PyList_Append(ids.get(), id.get()) < 0 ||
+        PyList_Append(found.get(), gradient) < 0)
+      return nullptr;
+  }
+  PyObject* every = PyList_AsTuple(ids.get());
+  return every ? Py_BuildValue("NN", every, found.release()) : nullptr;
+}
+
 PyObject* carried = nullptr;  // by serials of updates: the run that carries one out
 
 PyObject* bind_carried(PyObject*, PyObject* runs) {
@@ -262,6 +288,8 @@ PyMethodDef assign_functions[] = {
      "assign(frame, pairs): the Updates of assignments, or None where it is more."},
     {"give_gradients", give, METH_VARARGS,
      "give_gradients(variables, gradients): as graph/gradients.py."},
+    {"held_gradients", held_gradients, METH_VARARGS,
+     "held_gradients(variables, RowsToDense): ids and gradients of those that hold some."},
     {"alone", alone, METH_O, "alone(frame): as Frame.alone, outside of transactions."},
     {"bind_carried", bind_carried, METH_O, "bind_carried(runs): as graph/carried.py."},
     {"forget_updates", forget_updates, METH_VARARGS,

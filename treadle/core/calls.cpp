@@ -661,6 +661,19 @@ bool locate(Site& site) {
   return true;
 }
 
+PyObject* make_here(PyTypeObject* kind, PyObject* op, PyObject* inputs, PyObject* type,
+                    PyObject* stored) {
+  static PyObject* const closed = interned("closed");
+  PyObject* state = own_state();
+  Ref told(state ? PyObject_GetAttr(op, closed) : nullptr);
+  Site site;
+  if (!told || !locate(site)) return nullptr;
+  PyObject* notes = states.notes.of(state);
+  const bool hidden = told.get() == Py_True && kind == nodes.kind && are_plain(notes);
+  return make({kind, op, inputs, type, stored, depth_over(inputs), site.code.get(),
+               site.offset.get(), notes, hidden});
+}
+
 namespace {
 
 // What Python makes where there are watchers, a held line, or more than 6 arguments.
@@ -672,7 +685,6 @@ PyObject* bind_new_node(PyObject*, PyObject* function) {
 }
 
 PyObject* new_node(PyObject*, PyObject* const* args, Py_ssize_t given) {
-  static PyObject* const closed = interned("closed");
   const bool plain = given >= 3 && given <= 6 && has_no_watchers() &&
                      PyTuple_CheckExact(args[1]) && are_nodes(args[1]);
   if (!plain) {
@@ -680,14 +692,7 @@ PyObject* new_node(PyObject*, PyObject* const* args, Py_ssize_t given) {
     return PyObject_Vectorcall(new_node_in_python, args, static_cast<size_t>(given), nullptr);
   }
   auto* kind = given == 6 ? reinterpret_cast<PyTypeObject*>(args[5]) : nodes.kind;
-  PyObject* state = own_state();
-  Ref told(state ? PyObject_GetAttr(args[0], closed) : nullptr);
-  Site site;
-  if (!told || !locate(site)) return nullptr;
-  PyObject* notes = states.notes.of(state);
-  const bool hidden = told.get() == Py_True && kind == nodes.kind && are_plain(notes);
-  return make({kind, args[0], args[1], args[2], given >= 5 ? args[4] : Py_None,
-               depth_over(args[1]), site.code.get(), site.offset.get(), notes, hidden});
+  return make_here(kind, args[0], args[1], args[2], given >= 5 ? args[4] : Py_None);
 }
 
 // -- what a plan comes to --------------------------------------------------------------

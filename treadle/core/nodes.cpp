@@ -228,6 +228,22 @@ PyObject* bind_states(PyObject*, PyObject* args) {
   Py_RETURN_NONE;
 }
 
+PyObject* top_in_python = nullptr;
+
+PyObject* bind_top(PyObject*, PyObject* function) {
+  Py_XDECREF(std::exchange(top_in_python, Py_NewRef(function)));
+  Py_RETURN_NONE;
+}
+
+PyObject* top(PyObject*, PyObject*) {
+  PyObject* state = own_state();
+  if (!state) return nullptr;
+  PyObject* frames = states.frames.of(state);
+  PyObject* frame = PyList_GET_ITEM(frames, PyList_GET_SIZE(frames) - 1);
+  if (states.tracing.of(frame) == Py_False) return Py_NewRef(frame);
+  return PyObject_CallNoArgs(top_in_python);
+}
+
 PyObject* bind_scopes(PyObject*, PyObject* args) {
   PyObject *modes, *kind, *mark;
   Scopes found;
@@ -278,7 +294,13 @@ PyObject* node(PyObject*, PyObject* const* args, Py_ssize_t given) {
 
 PyObject* results(PyObject*, PyObject* const* args, Py_ssize_t given) {
   if (!counted("results", given, 3)) return nullptr;
-  PyObject *node = args[1], *ops = args[2], *types = nodes.type.of(node);
+  return make_results(reinterpret_cast<PyTypeObject*>(args[0]), args[1], args[2]);
+}
+
+}  // namespace
+
+PyObject* make_results(PyTypeObject* kind, PyObject* node, PyObject* ops) {
+  PyObject* types = nodes.type.of(node);
   bool hidden = !PyObject_GC_IsTracked(node);
   long long depth = number(nodes.depth.of(node)) + 1;
   Ref found(PyTuple_New(PyTuple_GET_SIZE(ops)));
@@ -286,8 +308,7 @@ PyObject* results(PyObject*, PyObject* const* args, Py_ssize_t given) {
   for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(ops); k++) {
     Ref inputs(PyTuple_Pack(1, node));
     if (!inputs) return nullptr;
-    PyObject* made = make({reinterpret_cast<PyTypeObject*>(args[0]),
-                           PyTuple_GET_ITEM(ops, k), inputs.get(),
+    PyObject* made = make({kind, PyTuple_GET_ITEM(ops, k), inputs.get(),
                            PyTuple_GET_ITEM(types, k), Py_None, depth,
                            nodes.code.of(node), nodes.offset.of(node),
                            nodes.metadata.of(node), hidden});
@@ -297,6 +318,8 @@ PyObject* results(PyObject*, PyObject* const* args, Py_ssize_t given) {
   hide(found.get());
   return found.release();
 }
+
+namespace {
 
 void show(PyObject* x) {
   if (!PyObject_GC_IsTracked(x)) PyObject_GC_Track(x);
@@ -353,6 +376,8 @@ PyMethodDef node_functions[] = {
      "made_since_run(node): how many nodes were made from the last run to this one."},
     {"bind_states", bind_states, METH_VARARGS,
      "bind_states(thread_state, ThreadState, Frame): where threads have their notes."},
+    {"bind_top", bind_top, METH_O, "bind_top(function): its twin."},
+    {"top", top, METH_NOARGS, "top(): as graph/frame.py."},
     {"bind_scopes", bind_scopes, METH_VARARGS,
      "bind_scopes(modes, Modes, mark): what tells whether a task is without gradients."},
     {"count_scopes", count_scopes, METH_O, "count_scopes(n): how many tasks may be."},

@@ -123,6 +123,11 @@ struct New {
   bool hidden;
 };
 PyObject* make(const New& made);
+// A node as it is made by a call of the library's, where nobody is to be told of it; the
+// results of a node of several. Null where Python has raised something.
+PyObject* make_here(PyTypeObject* kind, PyObject* op, PyObject* inputs, PyObject* type,
+                    PyObject* stored);
+PyObject* make_results(PyTypeObject* kind, PyObject* node, PyObject* ops);
 // Notes that something ran now; how many nodes were made from then to this one.
 void mark_run();
 long long made_since_run(PyObject* node);

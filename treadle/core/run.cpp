@@ -471,6 +471,9 @@ class Running {
   Running(const Plan& plan, PyObject* nodes, const std::vector<int64_t>& others)
       : plan_(plan), nodes_(nodes), others_(others) {
     made_.resize(plan.slots);
+    versions_.reserve(plan.changes.size());
+    marks_.reserve(plan.values.size());
+    before_.reserve(2 * plan.changes.size() + 4 * plan.cuts.size() + 2 * plan.values.size());
   }
 
   // Whether all is there to be read, and nothing was assigned meanwhile.
@@ -496,6 +499,7 @@ class Running {
     if (!memory) return PyErr_NoMemory(), false;
     if (own.arguments.size() != part.sources.size()) return PyErr_BadArgument(), false;
     arguments_.clear(), results_.clear(), idle_.clear();
+    arguments_.reserve(part.sources.size()), results_.reserve(own.results.size());
     free_.assign(part.sources.size(), false);
     for (size_t k = 0; k < part.sources.size(); k++) {
       arguments_.push_back(read(part.sources[k]));
@@ -880,13 +884,44 @@ int seek(const Asking& asking, PyObject* table, PyObject* rest, Sought& into) {
   return PyErr_Occurred() ? -1 : 1;
 }
 
-// (table, rest, roots, asked, updates, own, most, ends, parts)
+// The derivative of some results, as it was recorded of others that looked alike: the
+// Variables that it is by, each of which is read as one version, the node, and its
+// results. None where it is more, null where Python has raised something.
+PyObject* derived(PyObject* known, PyObject* nodes_, PyObject* roots, Py_ssize_t asked,
+                  PyObject* seeds) {
+  static PyObject* const name = PyUnicode_InternFromString("variable");
+  PyObject *op, *type, *places, *ops;
+  if (!known || !PyTuple_Check(known) || !has_no_watchers()) Py_RETURN_NONE;
+  if (!PyArg_ParseTuple(known, "OOO!OOO", &op, &type, &PyList_Type, &places, &ops, &ops, &ops))
+    return nullptr;
+  if (ops == Py_None) Py_RETURN_NONE;
+  const Py_ssize_t given = PyTuple_GET_SIZE(seeds), count = PyList_GET_SIZE(places);
+  Ref inputs(PyTuple_New(asked + given + count)), variables(PyList_New(count));
+  if (!inputs || !variables) return nullptr;
+  for (Py_ssize_t k = 0; k < asked + given; k++)
+    PyTuple_SET_ITEM(inputs.get(), k, Py_NewRef(k < asked ? PyList_GET_ITEM(roots, k)
+                                                          : PyTuple_GET_ITEM(seeds, k - asked)));
+  for (Py_ssize_t k = 0; k < count; k++) {
+    PyObject* x = PyList_GetItem(nodes_, PyLong_AsSsize_t(PyList_GET_ITEM(places, k)));
+    PyObject* variable = x ? PyObject_GetAttr(nodes.op.of(x), name) : nullptr;
+    if (!variable) return nullptr;
+    PyList_SET_ITEM(variables.get(), k, variable);
+    for (Py_ssize_t j = 0; j < k; j++)  // they are two versions of one
+      if (PyList_GET_ITEM(variables.get(), j) == variable) Py_RETURN_NONE;
+    PyTuple_SET_ITEM(inputs.get(), asked + given + k, Py_NewRef(x));
+  }
+  Ref node(make_here(nodes.kind, op, inputs.get(), type, Py_None));
+  Ref results(node ? make_results(nodes.kind, node.get(), ops) : nullptr);
+  return results ? PyTuple_Pack(3, variables.get(), node.get(), results.get()) : nullptr;
+}
+
+// (table, rest, roots, asked, updates, own, most, ends, parts, seeds)
 PyObject* sought(PyObject*, PyObject* args) {
-  PyObject *table, *rest;
+  PyObject *table, *rest, *seeds;
   Asking x;
-  if (!PyArg_ParseTuple(args, "O!O!O!nnO!nLL", &PyDict_Type, &table, &PyTuple_Type, &rest,
+  if (!PyArg_ParseTuple(args, "O!O!O!nnO!nLLO!", &PyDict_Type, &table, &PyTuple_Type, &rest,
                         &PyList_Type, &x.roots, &x.asked, &x.updates, &PyDict_Type, &x.own,
-                        &x.most, &x.ends, &x.parts))
+                        &x.most, &x.ends, &x.parts, &PyTuple_Type, &seeds))
     return nullptr;
   x.whole = x.derived = true;
   Sought found;
@@ -894,7 +929,12 @@ PyObject* sought(PyObject*, PyObject* args) {
   if (looked < 0) return nullptr;
   if (!looked) Py_RETURN_NONE;
   PyObject* entry = found.entry ? found.entry.get() : Py_None;
-  return Py_BuildValue("NON", found.key.release(), entry, found.seen.nodes.release());
+  Ref as_before(PyTuple_GET_SIZE(seeds) && are_nodes(seeds)
+                    ? derived(found.entry.get(), found.seen.nodes.get(), x.roots, x.asked, seeds)
+                    : Py_NewRef(Py_None));
+  if (!as_before || PyErr_Occurred()) return nullptr;
+  return Py_BuildValue("NONN", found.key.release(), entry, found.seen.nodes.release(),
+                       as_before.release());
 }
 
 // (table, rest, roots, asked, updates, own, whole, derived, most, pool, frame, derive,
@@ -1142,8 +1182,9 @@ PyMethodDef run_functions[] = {
     {"run_plan", plan, METH_VARARGS,
      "run_plan(parts, changes, cuts, values, slots, nodes, key, numbers, leaves)"},
     {"sought", sought, METH_VARARGS,
-     "sought(table, rest, roots, asked, updates, own, most, ends, parts): the key of a graph "
-     "that is derived, what the table has for it, and its nodes; or None."},
+     "sought(table, rest, roots, asked, updates, own, most, ends, parts, seeds): the key of a "
+     "graph that is derived, what the table has for it, its nodes, and with seeds its "
+     "derivative by all that is trained, if it is known; or None."},
     {"follow", follow, METH_VARARGS,
      "follow(table, rest, roots, asked, updates, own, whole, derived, most, pool, frame, "
      "derive, let_go): None where a graph cannot be looked at; else the plan in the table if it "

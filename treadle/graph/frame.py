@@ -6,7 +6,7 @@ import _signal  # type: ignore[import-not-found]
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
@@ -19,7 +19,7 @@ from treadle.graph.leaves import Argument
 from treadle.graph.marks import count_scopes
 from treadle.graph.serials import newest_serial
 from treadle.graph.tensor import Notes, Tensor, track, watchers
-from treadle.graph.thread import Frame, local, thread_state
+from treadle.graph.thread import Frame, local, native_calls, thread_state
 
 if TYPE_CHECKING:
     from treadle.graph.operators import Operand
@@ -107,13 +107,19 @@ class TraceFrame(Frame):
         return self.reads[id(variable)][1]
 
 
-def top() -> Frame:
+def _top() -> Frame:
     """The frame that reads and assignments of this thread go to."""
     frames = local.state.frames
     frame = frames[-1]
     if isinstance(frame, TraceFrame) and in_handler(frame.opener, frame.plain):
         return frames[0]
     return frame
+
+
+top: Callable[[], Frame] = _top
+if native_calls is not None:
+    native_calls.bind_top(_top)
+    top = native_calls.top
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import numpy as np
 
 from treadle.base.dtypes import accumulator, float64
 from treadle.base.errors import ArgumentError
+from treadle.core import native
 from treadle.graph.leaves import constant_node
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
@@ -220,3 +221,23 @@ def reads(work: Work, rows: bool, wanted: bool | None) -> list[tuple[Tensor, ...
         else (gradient,)
         for group, p, gradient in work
     ]
+
+
+# Parameters, by id, the nodes that are read of their gradients, how many of each.
+Held = tuple[tuple[int, ...], list[Tensor], tuple[int, ...]]
+
+
+def held_by(parameters: tuple[Variable, ...]) -> Held | None:
+    """Those of these parameters that hold gradients, of which each is read as it is;
+    None where one may be rows, or frozen in some, or nobody holds any."""
+    known = native and native.held_gradients(parameters, RowsToDense)
+    return (*known, (1,) * len(known[0])) if known and known[0] else None
+
+
+def held_of(work: Work, read: Sequence[tuple[Tensor, ...]]) -> Held | None:
+    """The same of parameters with their gradients, of which this is `read`; None where
+    rows of one are frozen."""
+    if any(p.frozen is not None for _, p, _ in work):
+        return None
+    of = tuple([id(p) for _, p, _ in work])
+    return of, [x for nodes in read for x in nodes], tuple(map(len, read))

@@ -27,7 +27,7 @@ from treadle.graph.traversal import by_serial
 from treadle.graph.variable import Variable
 from treadle.ops.create import zeros
 from treadle.optim.controls import Controls, LossScale, kept_where
-from treadle.optim.gradients import NormAverage, prepare, reads
+from treadle.optim.gradients import Held, NormAverage, held_by, held_of, prepare, reads
 from treadle.optim.groups import GroupMaker, Now, Rate, Rule, Work, named, parameters_of
 from treadle.optim.state import OptimizerState, in_order
 from treadle.optim.transform import Transform, identity, moving
@@ -177,8 +177,7 @@ class Optimizer(OptimizerState):
         """A step of all or some parameters; what is left of it `behind` its rows."""
         now, plans = self._scheduled(), self._behind_rows if behind else self._plans
         node = None if loss is None else as_tensor(loss)
-        work = self._accumulated(only) if node is None else []
-        seen = self._followed(node, only, now, work, plans)
+        seen = self._followed(node, only, now, plans)
         if isinstance(seen, list):
             return None if node is None else Awaited(node.stored)
         if node is not None and rerolled([node], seen and seen[1]):
@@ -188,7 +187,7 @@ class Optimizer(OptimizerState):
         first = note is None and node is not None and not endangered([node])
         if first and (done := self._rows_first(node, only)) is not None:
             return done
-        return self._step_anew(node, only, now, note, work=work)
+        return self._step_anew(node, only, now, note)
 
     @collector_paused
     def _rows_first(self, loss: Any, only: Only) -> Any:
@@ -205,13 +204,12 @@ class Optimizer(OptimizerState):
         now: Now | None,
         note: PlanRecording | None,
         more: Sequence[tuple[Variable, Any]] = (),
-        work: Work | None = None,
     ) -> Any:
         """A step that follows no plan, and makes `more` changes at once; one is made of
         it, if there is a `note`."""
         with recording(note):
             now = now or self._now()
-            roots, finite, changes, since, chosen = self._asked(loss, only, now, work)
+            roots, finite, changes, since, chosen = self._asked(loss, only, now)
             changes = sorted([*changes, *more], key=in_order)
         if note is not None:
             note.owned = {**self._states_owned(), **note.owned}
@@ -282,24 +280,25 @@ class Optimizer(OptimizerState):
         True
         """
         only_none(set_to_none)
-        known = self._graded()
-        for group in self.groups:
-            give_gradients(self.candidates(group, known))
+        give_gradients(self._chosen())
 
-    def _graded(self) -> list[Variable]:
-        """The parameters with gradients, if a group takes what no other one names."""
-        return graded(self._since) if self._decisions().rest else []
+    def _chosen(self) -> tuple[Variable, ...]:
+        """The parameters of all groups; of one that takes the rest those that hold a
+        gradient."""
+        if (listed := self._decisions().listed) is not None:
+            return listed
+        known = graded(self._since)
+        return tuple([p for g in self.groups for p in self.candidates(g, known)])
 
     def _asked(
-        self, loss: Any, only: Only, now: Now, work: Work | None = None
+        self, loss: Any, only: Only, now: Now
     ) -> tuple[list[Tensor], Tensor | None, Changes, int, set[int]]:
-        """The roots of a step, what `_changes` gives, and the ids of what changes;
-        `work` has the gradients where they are known."""
-        roots = [] if loss is None else [as_tensor(loss)]
-        if loss is None or work:
-            work = work or self._accumulated(only)
-            roots = [*{x.serial: x for x in chain(roots, *self._read(work))}.values()]
+        """The roots of a step, what `_changes` gives, and the ids of what changes."""
+        if loss is None:
+            work = self._accumulated(only)
+            roots = [*{x.serial: x for x in chain(*self._read(work))}.values()]
         else:
+            roots = [as_tensor(loss)]
             work = self._derived(roots[0], only)
         return roots, *self._changes(work, now), {id(p) for _, p, _ in work}
 
@@ -323,7 +322,7 @@ class Optimizer(OptimizerState):
         return [(*pairs[k], gradients[k]) for k in sorted(gradients)]
 
     def _accumulated(self, only: Only) -> Work:
-        known = self._graded()
+        known = self._chosen()
         work = [
             (group, p, gradient)
             for group in self.groups
@@ -343,31 +342,32 @@ class Optimizer(OptimizerState):
         """The nodes that a step reads of each gradient."""
         return reads(work, not self.controls.gathers, self.sparse_updates)
 
+    def _held(self, only: Only) -> Held | None:
+        """The gradients of a step that derives no loss."""
+        known = held_by(self._chosen()) if only is None else None
+        return known or held_of(work := self._accumulated(only), self._read(work))
+
     def _followed(
-        self, loss: Any, only: Only, now: Now | None, work: Work, plans: Plans
+        self, loss: Any, only: Only, now: Now | None, plans: Plans
     ) -> list[Tensor] | tuple[Any, Look, Owned] | None:
         """A step that looks like one before; without one how it looks, None where that
-        cannot be told. `work` has the gradients that are not derived of the loss."""
+        cannot be told."""
         around, decided = settings(), self._decisions()
-        frozen = any(p.frozen is not None for _, p, _ in work)
-        if decided.sign is None or around is None or frozen:
+        held = self._held(only) if loss is None else ((), [loss], (0,))
+        if decided.sign is None or around is None or held is None:
             return None
-        asked, read = [] if loss is None else [loss], self._read(work) if work else []
-        # Of nodes that are read, in this order.
-        counts: tuple[int, ...] = loss is not None, *map(len, read)
-        asked += chain.from_iterable(read)
-        asked += endangered(asked)
+        of, read, counts = held
+        asked = [*read, *endangered(read)]
         if len(asked) > 1 and len(set(map(by_serial, asked))) < len(asked):
             number = {x.serial: k for k, x in enumerate(asked)}
-            counts += tuple([number[x.serial] for x in chain(*read)])
+            counts += tuple([number[x.serial] for x in read])
             asked = [*{x.serial: x for x in asked}.values()]
         pending, mine = top().pending, decided.owned
         mine = {**assigned(pending), **mine} if pending else mine
         chosen = None if only is None else frozenset(only)
-        of = tuple([id(p) for _, p, _ in work]) if work else ()
         rest = chosen, of, counts, decided.sign, around
         rates = now.roots() if now else []
-        found = plans.follow(rest, asked, mine, not work, pending, rates, True)
+        found = plans.follow(rest, asked, mine, not of, pending, rates, True)
         return (*found, mine) if isinstance(found, tuple) else found
 
     def _changes(

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from treadle.base.changes import Changes
 from treadle.graph.look import Owned
+from treadle.graph.variable import Variable
 
 stamp = Changes()
 _numbers = itertools.count(1)
@@ -29,11 +30,11 @@ class Stamped:
 
 class Decisions(NamedTuple):
     """What decides a step beside its graph, as of a stamp: whether all rates are
-    `numbers`, whether a group takes the `rest`, the sign of its update, and the numbers
-    of its Variables."""
+    `numbers`, the parameters of all groups (None: one takes the rest), the sign of its
+    update, and the numbers of its Variables."""
 
     stamp: int
     numbers: bool
-    rest: bool
+    listed: tuple[Variable, ...] | None
     sign: tuple[Any, ...] | None
     owned: Owned

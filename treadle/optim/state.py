@@ -56,7 +56,7 @@ class OptimizerState(Stamped):
         self._rules: dict[int, Transform] = {}
         self._waiting: State = {}
         self._keys: dict[int, str] = {}  # of parameters, by id, that are reserved
-        self._decided = Decisions(-1, True, True, None, {})
+        self._decided = Decisions(-1, True, None, None, {})
         self._numbers: Owned = {}  # as `_owned` says
         self._numbered: tuple[int, ...] = ()  # of which
         self._rates = [None if g.owns_rate else g.lr for g in groups]  # at first
@@ -230,7 +230,9 @@ class OptimizerState(Stamped):
         if known.stamp != now:
             numbers = all(g.owns_rate for g in self.groups)
             rest = any(g.parameters is None for g in self.groups)
-            known = Decisions(now, numbers, rest, self._sign(), self._owned())
+            every = tuple([p for g in self.groups for p in g.parameters or ()])
+            listed = None if rest else every
+            known = Decisions(now, numbers, listed, self._sign(), self._owned())
             vars(self)["_decided"] = known  # which does not move the stamp
         return known
 

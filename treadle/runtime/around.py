@@ -19,6 +19,6 @@ def settings() -> tuple[Any, ...] | None:
     if now.around is None or observers.every or events.watchers or watchers:
         return None
     frame = top()
-    if frame.tracing or not frame.alone() or not engine(now.options.engine).plans:
+    if frame.tracing or (frame.versions and not frame.alone()):
         return None
-    return now.around
+    return now.around if engine(now.options.engine).plans else None

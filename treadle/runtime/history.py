@@ -24,33 +24,30 @@ RESIDUAL_BYTES = 256 << 20
 
 
 class _Residuals:
-    """A thread's nodes with values kept for gradients alone, oldest first: their bytes,
-    and whether they are what a call has computed inside.
+    """A thread's nodes with values kept for gradients alone, oldest first, those of a
+    run together: their bytes, and whether they are what calls have computed inside.
     """
 
     def __init__(self) -> None:
-        self.nodes: deque[tuple[weakref.ref[Tensor], int, bool]] = deque()
+        self.runs: deque[tuple[list[weakref.ref[Tensor]], int, bool]] = deque()
         self.bytes = 0
 
-    def note(self, nodes: Sequence[tuple[Tensor, int]], inside: bool) -> None:
-        """Add nodes with the bytes of their values; what is too much goes."""
-        known, ref = self.nodes, weakref.ref
-        for node, size in nodes:
-            known.append((ref(node), size, inside))
-            self.bytes += size
-        while known:
-            reference, size, inside = known[0]
-            old = reference()
-            if old is not None and self.bytes <= RESIDUAL_BYTES:
+    def note(self, nodes: Sequence[Tensor], size: int, inside: bool) -> None:
+        """Add nodes of a run, of so many bytes; what is too much goes."""
+        self.runs.append((list(map(weakref.ref, nodes)), size, inside))
+        self.bytes += size
+        while self.runs:
+            references, size, inside = self.runs[0]
+            living = [x for ref in references if (x := ref()) is not None]
+            if living and self.bytes <= RESIDUAL_BYTES:
                 break
-            known.popleft()
+            self.runs.popleft()
             self.bytes -= size
-            if old is None or not old.inputs:
-                continue
-            if inside and old.mark:
-                old.mark = {k: v for k, v in old.mark.items() if k != "inside"}
-            elif not inside:  # it is computed again if it is asked for
-                old.stored = None
+            for old in living:
+                if inside and old.inputs and old.mark:
+                    old.mark = {k: v for k, v in old.mark.items() if k != "inside"}
+                elif old.inputs and not inside:  # it is computed again if asked for
+                    old.stored = None
 
 
 class _OwnResiduals(threading.local):
@@ -77,12 +74,12 @@ def keep_residual(node: Tensor, value: Any, carried: bool) -> None:
         return
     settle(node, value)
     node.mark = {**(node.mark or {}), "carried": carried}
-    note_residuals([(node, node.type.nbytes)])
+    note_residuals([node])
 
 
-def note_residuals(nodes: Sequence[tuple[Tensor, int]]) -> None:
-    """Know of values, of so many bytes, that are kept for a gradient to come."""
-    _residuals.kept.note(nodes, False)
+def note_residuals(nodes: Sequence[Tensor]) -> None:
+    """Know of the values of nodes that are kept for a gradient to come."""
+    _residuals.kept.note(nodes, sum([x.type.nbytes for x in nodes]), False)
 
 
 def keep_inside(call: Tensor, arrays: Mapping[int, Any]) -> None:
@@ -90,7 +87,7 @@ def keep_inside(call: Tensor, arrays: Mapping[int, Any]) -> None:
     if call.mark is not None and "no_grad" in call.mark:
         return
     call.mark = {**(call.mark or {}), "inside": arrays}
-    _residuals.kept.note([(call, sum(x.nbytes for x in arrays.values()))], True)
+    _residuals.kept.note([call], sum(x.nbytes for x in arrays.values()), True)
 
 
 def forget(node: Tensor, trained: frozenset[int] | None = None) -> None:

@@ -160,8 +160,8 @@ class RunPlan:
             return []
         values, more, _ = self.values
         if more:
-            there = [(x := nodes[k], x.stored) for _, k, _ in more]
-            note_residuals([(x, kept.nbytes) for x, kept in there if kept is not None])
+            there = [x for _, k, _ in more if (x := nodes[k]).stored is not None]
+            note_residuals(there)
         return [nodes[place] for _, place, _ in values]
 
     @property
