@@ -16,11 +16,13 @@ from hypothesis import strategies as st
 
 import treadle as td
 from tests.core.twins import in_python, needs_core
+from treadle.autodiff import cached
 from treadle.engines.native.engine import Native
-from treadle.graph import assign, carried, thread
+from treadle.graph import assign, carried, look, thread
 from treadle.graph.frame import pushed, top
 from treadle.graph.thread import Frame
 from treadle.graph.variable import Update
+from treadle.optim.gradients import held_by, held_of
 
 nn = td.nn
 COUNT = 3
@@ -257,3 +259,52 @@ def test_a_gradient_that_waits_is_let_go_of_with_its_variable() -> None:
     del v
     gc.collect()
     assert gone() is None
+
+
+@needs_core
+def test_gradients_that_are_held_are_gathered_alike() -> None:
+    table = td.lookup("table", (5, 3), init=1.0)
+    frozen = td.lookup("frozen", (5, 3), init=1.0)
+    frozen.freeze_rows([1])
+    fixed, plain, idle = (td.param(init=np.ones(3, np.float32)) for _ in range(3))
+    cases: list[tuple[list[td.Variable], bool]] = [
+        ([plain, fixed, idle], True),
+        ([idle], False),
+        ([plain, table], False),
+        ([plain, frozen], False),
+        ([], False),
+    ]
+    rows = td.embedding(table, [0, 2]) * td.embedding(frozen, [1, 3])
+    loss = (plain * fixed * rows).sum()
+    loss.backward()
+    fixed.trainable = False
+    for parameters, told in cases:
+        held = held_by(tuple(parameters))
+        assert (held is not None) == told
+        if held is not None:
+            work: Any = [(None, p, p.grad) for p in parameters if p is plain]
+            assert held == held_of(work, [(plain.grad,)])  # type: ignore[arg-type]
+
+
+@needs_core
+def test_a_derivative_that_is_known_is_recorded_alike() -> None:
+    def told(versions: bool) -> list[Any]:
+        a, b = (td.param(init=np.float32(k + 2)) for k in range(2))
+        found = list[Any]()
+        for k in range(5):
+            x = a * np.float32(k)
+            if versions and k > 2:
+                a.assign(a + 1.0)
+            y = x * b * a
+            y.backward()
+            found.append([(p.grad.type, p.grad.tolist()) for p in (a, b) if p.grad])
+            node: Any = b.grad
+            found.append([type(i.op).__name__ for i in node.inputs[0].inputs])
+        return found
+
+    for versions in (False, True):
+        td.clear_cache()
+        wanted = told(versions)
+        with in_python(cached, look):
+            td.clear_cache()
+            assert told(versions) == wanted

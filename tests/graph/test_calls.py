@@ -439,3 +439,32 @@ def test_what_becomes_of_a_number_in_a_graph_concerns_no_plan() -> None:
         y = scaled()
     y.inputs[1].stored = np.zeros(5, np.float32)
     assert float(scaled().inputs[1].array) == 2.0
+
+
+def test_an_array_beside_tensors_is_a_leaf_of_its_own() -> None:
+    changes = {**NEIGHBORS, "large": lambda a: np.tile(a, 700)}
+    for name, change in changes.items():
+        for f in (td.add, td.multiply, td.minimum):
+            for _ in range(4):  # without a plan, then by one
+                a = change(np.arange(3, dtype=np.float32))
+                wanted = f(td.asarray(a), 2.0).numpy().tolist()
+                y = f(a, 2.0)
+                leaf = next(x for x in reach([y]) if x.type.shape and not x.inputs)
+                if isinstance(a, np.ndarray):
+                    assert leaf.type is td.asarray(a).type
+                    assert not leaf.array.flags.writeable
+                    assert leaf.array.flags.c_contiguous
+                    assert not np.shares_memory(leaf.array, a), name
+                    if a.flags.writeable:
+                        a[...] = 7
+                assert y.numpy().tolist() == wanted
+    line = sys._getframe().f_lineno + 1
+    y = td.tanh(np.ones(3, np.float32))
+    assert f":{line}" in y.line and y.inputs[0].line == y.line
+
+
+def test_what_is_no_array_of_numbers_is_refused_as_by_the_function() -> None:
+    for wrong in (np.array(["a", None], object), np.array(["a", "b"])):
+        for _ in range(3):
+            with pytest.raises(td.DTypeError):
+                td.add(wrong, 1.0)

@@ -110,10 +110,14 @@ bool can_be_derived(PyObject* mark) {
 
 class Looker {
  public:
+  static constexpr size_t room = 128;  // numbers of a small graph
   Looker(PyObject* own, bool whole, bool derived, int64_t floor, int64_t parts,
          int64_t ends)
       : own_(own), whole_(whole), derived_(derived), floor_(floor), parts_(parts),
-        ends_(ends) {}
+        ends_(ends) {
+    for (auto* numbers : {&words, &others}) numbers->reserve(room);
+    followed.reserve(room), ages.reserve(room);
+  }
 
   // Reads the whole graph, during which no Python runs.
   Result read(Walk& w, PyObject* roots, size_t asked, size_t first_update, size_t most) {

@@ -34,7 +34,7 @@ class _Residuals:
 
     def note(self, nodes: Sequence[Tensor], size: int, inside: bool) -> None:
         """Add nodes of a run, of so many bytes; what is too much goes."""
-        self.runs.append((list(map(weakref.ref, nodes)), size, inside))
+        self.runs.append(([*map(weakref.ref, nodes)], size, inside))
         self.bytes += size
         while self.runs:
             references, size, inside = self.runs[0]
@@ -79,7 +79,10 @@ def keep_residual(node: Tensor, value: Any, carried: bool) -> None:
 
 def note_residuals(nodes: Sequence[Tensor]) -> None:
     """Know of the values of nodes that are kept for a gradient to come."""
-    _residuals.kept.note(nodes, sum([x.type.nbytes for x in nodes]), False)
+    size = 0
+    for x in nodes:
+        size += x.type.nbytes
+    _residuals.kept.note(nodes, size, False)
 
 
 def keep_inside(call: Tensor, arrays: Mapping[int, Any]) -> None:

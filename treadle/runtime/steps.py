@@ -164,7 +164,7 @@ class RunPlan:
             note_residuals(there)
         return [nodes[place] for _, place, _ in values]
 
-    @property
+    @lazy
     def last(self) -> Any:
         """The program that runs last."""
         return getattr(self.parts[-1], "program", None)
