@@ -22,7 +22,7 @@ from treadle.graph import assign, carried, look, thread
 from treadle.graph.frame import pushed, top
 from treadle.graph.thread import Frame
 from treadle.graph.variable import Update
-from treadle.optim.gradients import held_by, held_of
+from treadle.optim.gradients import sums_by, sums_of
 
 nn = td.nn
 COUNT = 3
@@ -279,11 +279,11 @@ def test_gradients_that_are_held_are_gathered_alike() -> None:
     loss.backward()
     fixed.trainable = False
     for parameters, told in cases:
-        held = held_by(tuple(parameters))
+        held = sums_by(tuple(parameters))
         assert (held is not None) == told
         if held is not None:
             work: Any = [(None, p, p.grad) for p in parameters if p is plain]
-            assert held == held_of(work, [(plain.grad,)])  # type: ignore[arg-type]
+            assert held == sums_of(work, [(plain.grad,)])  # type: ignore[arg-type]
 
 
 @needs_core

@@ -134,12 +134,12 @@ def seen_loss(
     found = _sought(rest, [y], [], frame.pending, [], (seed,))
     if found is None:
         return None
-    key, known, nodes, made = found
-    if made is None:
-        return _told(key, known, nodes)
+    key, known, nodes, recorded = found
+    if recorded is None:
+        return _seen_results(key, known, nodes)
     _known.renew(key)
     variables: list[Variable]
-    variables, derivative, results = made
+    variables, derivative, results = recorded
     return variables, derivative, results
 
 
@@ -174,10 +174,10 @@ def seen(
             return None
     if rows and not by and _have_versions(nodes):
         return None
-    return _told(key, known, nodes, variables, bool(by), rows)
+    return _seen_results(key, known, nodes, variables, bool(by), rows)
 
 
-def _told(
+def _seen_results(
     key: Any,
     known: KnownDerivative | str | None,
     nodes: Sequence[Tensor],

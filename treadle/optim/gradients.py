@@ -224,17 +224,17 @@ def reads(work: Work, rows: bool, wanted: bool | None) -> list[tuple[Tensor, ...
 
 
 # Parameters, by id, the nodes that are read of their gradients, how many of each.
-Held = tuple[tuple[int, ...], list[Tensor], tuple[int, ...]]
+Sums = tuple[tuple[int, ...], list[Tensor], tuple[int, ...]]
 
 
-def held_by(parameters: tuple[Variable, ...]) -> Held | None:
+def sums_by(parameters: tuple[Variable, ...]) -> Sums | None:
     """Those of these parameters that hold gradients, of which each is read as it is;
     None where one may be rows, or frozen in some, or nobody holds any."""
     known = native and native.held_gradients(parameters, RowsToDense)
     return (*known, (1,) * len(known[0])) if known and known[0] else None
 
 
-def held_of(work: Work, read: Sequence[tuple[Tensor, ...]]) -> Held | None:
+def sums_of(work: Work, read: Sequence[tuple[Tensor, ...]]) -> Sums | None:
     """The same of parameters with their gradients, of which this is `read`; None where
     rows of one are frozen."""
     if any(p.frozen is not None for _, p, _ in work):

@@ -27,7 +27,7 @@ from treadle.graph.traversal import by_serial
 from treadle.graph.variable import Variable
 from treadle.ops.create import zeros
 from treadle.optim.controls import Controls, LossScale, kept_where
-from treadle.optim.gradients import Held, NormAverage, held_by, held_of, prepare, reads
+from treadle.optim.gradients import NormAverage, Sums, prepare, reads, sums_by, sums_of
 from treadle.optim.groups import GroupMaker, Now, Rate, Rule, Work, named, parameters_of
 from treadle.optim.state import OptimizerState, in_order
 from treadle.optim.transform import Transform, identity, moving
@@ -342,10 +342,10 @@ class Optimizer(OptimizerState):
         """The nodes that a step reads of each gradient."""
         return reads(work, not self.controls.gathers, self.sparse_updates)
 
-    def _held(self, only: Only) -> Held | None:
+    def _sums(self, only: Only) -> Sums | None:
         """The gradients of a step that derives no loss."""
-        known = held_by(self._chosen()) if only is None else None
-        return known or held_of(work := self._accumulated(only), self._read(work))
+        known = sums_by(self._chosen()) if only is None else None
+        return known or sums_of(work := self._accumulated(only), self._read(work))
 
     def _followed(
         self, loss: Any, only: Only, now: Now | None, plans: Plans
@@ -353,7 +353,7 @@ class Optimizer(OptimizerState):
         """A step that looks like one before; without one how it looks, None where that
         cannot be told."""
         around, decided = settings(), self._decisions()
-        held = self._held(only) if loss is None else ((), [loss], (0,))
+        held = self._sums(only) if loss is None else ((), [loss], (0,))
         if decided.sign is None or around is None or held is None:
             return None
         of, read, counts = held
