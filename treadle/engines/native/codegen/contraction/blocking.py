@@ -115,19 +115,23 @@ def choose(
     worth = _is_worth_panels(machine, m, k * n * size, b[0] * size)
     packed = (1 - is_kind(tiles, "dot")) * (worth if b[1] == 1 else 1)
     fetched = _is_fetched_late(m, k, a, size)
+    copied = most(fetched, _is_worth_a_copy(machine, m, n, a, size))
+    both = copied * machine.crowded  # the copies of A are worth those of B
+    packed = most(packed, both)
     near, steep = most(packed, fetched), machine.crowded and a[0] == 1
     high = most(packed, reaches(m, 1536)) * (1 - fetched)
-    rows = chosen(high, 512, 128)
-    blocks_m, blocks_n = _blocks(machine, size, tiles, rows, (batch, m, n, k))
+    cut = _blocks(machine, size, tiles, chosen(high, 512, 128), (batch, m, n, k))
+    wide = _wide_blocks(machine, size, (batch, m, n, k))
+    blocks_m, blocks_n = (chosen(both, x, y) for x, y in zip(wide, cut, strict=True))
     unit = ROW_UNIT if tiles == "row" else tile_of(machine, size, tiles)[1]
     units = -(-n // unit)
     return Blocking(
         tiles,
         blocks_m,
         -(-units // blocks_n) * unit,
-        by_kind(tiles, lambda kind: _block_k(kind, k, near, steep)),
+        by_kind(tiles, lambda kind: _block_k(kind, k, near, steep * (1 - copied))),
         packed,
-        copied=most(fetched, _is_worth_a_copy(m, n, max(a) * size)),
+        copied,
         ahead=exceeds(m, 15) * exceeds(k * n * size, 1 << 18),
         far=exceeds(batch * m * n * size, 1 << 20),
     )
@@ -165,13 +169,16 @@ def _is_worth_panels(machine: Machine, m: int, size: int, step: int) -> int:
     return reaches(size, 1 << 17) * reaches(m, least_rows)
 
 
-def _is_worth_a_copy(m: int, n: int, step: int) -> int:
-    """Whether blocks of A are copied, whose rows (or columns) are `step` bytes apart.
+def _is_worth_a_copy(machine: Machine, m: int, n: int, a: Pair, size: int) -> int:
+    """Whether blocks of A are copied, whose rows (or columns) lie apart.
 
     Whole pages apart, the rows of a tile fall on the same lines of the first cache.
+    Where caches are crowded, so do terms of an A that is consecutive along rows.
     """
+    if machine.crowded and a[0] == 1 != a[1]:
+        return reaches(m, 24) * reaches(n, 128)
     few, many = reaches(m, 28) * reaches(n, 512), reaches(m, 128) * reaches(n, 256)
-    return (1 - reaches(step % 4096, 1)) * most(few, many)
+    return (1 - reaches(max(a) * size % 4096, 1)) * most(few, many)
 
 
 def _is_fetched_late(m: int, k: int, a: Pair, size: int) -> int:
@@ -185,14 +192,42 @@ def _is_fetched_late(m: int, k: int, a: Pair, size: int) -> int:
     return large * reaches(a[1] * size % 16, 1)
 
 
-def _block_k(tiles: str, k: int, near: int, steep: bool) -> int:
+def _block_k(tiles: str, k: int, near: int, steep: int) -> int:
     """How many terms are summed before C is touched; `near` panels of B or blocks of A
     are copies. Down a `steep` A each term is on a line of its own.
     """
     if tiles == "dot":
         return k
     far = _even(k, 1024 if tiles == "flat" else 512)
-    return chosen(near, _even(k, 256 if steep else 1024), far)
+    return chosen(near, chosen(steep, _even(k, 256), _even(k, 1024)), far)
+
+
+def copy_layout(
+    machine: Machine, size: int, cut: Blocking, rows: int, tile_m: int, along_k: bool
+) -> dict[str, int]:
+    """The layout of a copied block of A: rows along k or m, an odd number of lines.
+
+    Where caches are crowded, rows along m are cut into those of each tile.
+    """
+    outer, inner = (rows, cut.block_k) if along_k else (cut.block_k, rows)
+    row, tile = odd_lines(inner * size), 0
+    bytes = row * outer
+    if machine.crowded and not along_k:
+        row = tile_m * size
+        tile = odd_lines(cut.block_k * row + machine.vector)  # the last one is whole
+        bytes = tile * -(-rows // tile_m)
+    return {
+        "copied": chosen(cut.copied, 2 if along_k else 1, 0),
+        "copy_row": row if along_k else size,
+        "copy_k": size if along_k else row,
+        "copy_tile": chosen(cut.copied, tile, 0),
+        "bytes": chosen(cut.copied, bytes, 0),
+    }
+
+
+def odd_lines(size: int) -> int:
+    """So many bytes rounded up to an odd number of lines: such spread over a cache."""
+    return (-(-size // 64) | 1) * 64
 
 
 def grain(machine: Machine, sizes: tuple[int, ...], size: int, total: int) -> int:
@@ -210,14 +245,29 @@ def _blocks(
     blocks_m = most(1, (2 * m + height) // (2 * height))
     blocks_m += exceeds(blocks_m, 1) * (blocks_m % 2)  # as much for each of two threads
     tile_m, tile_n = tile_of(machine, size, tiles)
-    time = _nanoseconds(machine, sizes, size)  # parts by powers of two: shares are even
-    parts = 1 + sum(k * exceeds(time, (2 * k - 1) * PART) for k in (1, 2, 4))
+    parts = _parts(_nanoseconds(machine, sizes, size))
     narrowest = ROW_PART if tiles == "row" else 2 * tile_n
     blocks_n = most(1, least(-(-parts // (batch * blocks_m)), n // narrowest))
     blocks_n -= exceeds(blocks_n, 1) * (blocks_n % 2)
     few = exceeds(parts, batch * blocks_m * blocks_n)
     high = exceeds(m // blocks_m, 2 * tile_m - 1)
     return blocks_m * (1 + few * high), blocks_n
+
+
+def _wide_blocks(machine: Machine, size: int, sizes: tuple[int, ...]) -> Pair:
+    """Into how many blocks of rows and of columns a product is cut that copies A and B:
+    no narrow ones, in which that is much of the work.
+    """
+    batch, m, n, _ = sizes
+    parts = _parts(_nanoseconds(machine, sizes, size))
+    blocks_n = most(1, least(-(-parts // batch), n // 256))
+    rows = least(-(-parts // (batch * blocks_n)), m // 128)
+    return most(most(1, rows), (m + 256) // 512), blocks_n
+
+
+def _parts(time: int) -> int:
+    """Into how many parts so many ns are cut: powers of two, so shares are even."""
+    return 1 + sum(k * exceeds(time, (2 * k - 1) * PART) for k in (1, 2, 4))
 
 
 def _nanoseconds(machine: Machine, sizes: tuple[int, ...], size: int) -> int:

@@ -34,10 +34,12 @@ FIELDS = (
     *("batch_c", "row_c", "column_c", "m", "n", "k"),
     *("blocks_m", "blocks_n", "block_n", "block_k", "tile_m", "tile_n"),
     "direct",  # tiles write to C: 2 all, 1 those of whole vectors, 0 none
+    *("group_n", "step_pack"),  # columns of panels copied at once; between their panels
     "packed",  # panels are copied: 2 all, 1 those not of whole vectors, 0 none
     "copied",  # blocks of A are copied: 1 along rows, 2 along k, 0 not
     "again",  # sums are added to C
     *("copy_row", "copy_k"),  # strides of the copy
+    "copy_tile",  # between copies of the rows of each tile; 0: of all rows at once
     "far",  # to prefetch C
     "ahead",  # so many tiles prefetch a line of each row of the next panel
     *("step_tile", "step_panel"),  # between sums kept over blocks of k
@@ -142,13 +144,13 @@ class _Kernel:
             k = least(b, g["block_k"], b.sub(g["k"], over.index))
             first = b.compare("eq", over.index, b.i64(0))
             last = b.compare("sge", b.add(over.index, g["block_k"]), stop)
-            a = self._left_block(self.at(left, (over.index, "k_a")), rows, k)
+            a = self._left_block(self.at(left, (over.index, "k_a")), rows, k, tiles)
             right_block = self.at(right, (over.index, "k_b"))
             place = (batch, row, column, rows, columns, tiles)
             self._panels(_Block(*place, k, first, last, *a, right_block))
 
     def _left_block(
-        self, a: Value, rows: Value, k: Value
+        self, a: Value, rows: Value, k: Value, tiles: Value
     ) -> tuple[Value, Value, Value]:
         """The block of A and its strides: where it lies, or its copy."""
         b, g = self.b, self.values
@@ -163,10 +165,12 @@ class _Kernel:
                 (g["copy_row"], g["copy_k"]),
             )
         )
+        whole = b.compare("eq", g["copy_tile"], b.i64(0))
+        pieces = b.select(whole, b.i64(1), tiles)
         x, y, z = self._either(
             b.compare("ne", g["copied"], b.i64(0)),
             "copy",
-            [a, step, outer, inner, target, copy_step],
+            [a, step, outer, inner, target, copy_step, pieces, g["copy_tile"]],
             [(a, target), (g["row_a"], g["copy_row"]), (g["k_a"], g["copy_k"])],
         )
         return x, y, z
@@ -182,12 +186,7 @@ class _Kernel:
             whole = b.compare("eq", b.srem(wide, b.i64(self.lanes)), b.i64(0))
             source = self.at(block.b, (over.index, "column_b"))
             row = b.mul(vectors, size)
-            panel, k_b = self._either(
-                b.compare("sge", g["packed"], b.select(whole, b.i64(2), b.i64(1))),
-                "pack",
-                [source, g["k_b"], g["column_b"], block.k, wide, self.scratch, row],
-                [(source, self.scratch), (g["k_b"], row)],
-            )
+            panel, k_b = self._right_panel(block, over.index, source, whole, row)
             direct = b.compare("sge", g["direct"], b.select(whole, b.i64(1), b.i64(2)))
             ahead = self._ahead(block, over.index)
             column = b.add(block.column, over.index)
@@ -196,6 +195,26 @@ class _Kernel:
                 block, _Panel(column, wide, panel, k_b, ahead, panel_place, row, direct)
             )
             over.next([b.offset(panel_place, g["step_panel"], "i8")])
+
+    def _right_panel(
+        self, block: _Block, index: Value, source: Value, whole: Value, row: Value
+    ) -> tuple[Value, Value]:
+        """The panel of B and its step: where it lies, or its copy."""
+        b, g = self.b, self.values
+        is_packed = b.compare("sge", g["packed"], b.select(whole, b.i64(2), b.i64(1)))
+        within = b.srem(index, g["group_n"])
+        is_next = b.compare("eq", within, b.i64(0))
+        several = b.compare("ne", g["step_pack"], b.i64(0))
+        size = b.i64(self.vector // self.lanes)
+        row = b.select(several, b.mul(g["tile_n"], size), row)
+        with b.when(b.and_(is_packed, is_next)):
+            wide = least(b, g["group_n"], b.sub(block.columns, index))
+            place = self.scratch, row, g["tile_n"], g["step_pack"]
+            arguments = source, g["k_b"], g["column_b"], block.k, wide, *place
+            self.frame.call("pack", arguments)
+        copy = b.mul(b.sdiv(within, g["tile_n"]), g["step_pack"])
+        panel = b.select(is_packed, b.offset(self.scratch, copy, "i8"), source)
+        return panel, b.select(is_packed, row, g["k_b"])
 
     def _ahead(self, block: _Block, index: Value) -> Value:
         """The address of the next panel: beside this one, or in the next rows of k.
@@ -224,6 +243,7 @@ class _Kernel:
             (block.row, "row_c"),
             (panel.column, "column_c"),
         )
+        apart = b.compare("ne", g["copy_tile"], b.i64(0))
         low, extra = b.sdiv(block.rows, block.tiles), b.srem(block.rows, block.tiles)
         carried = [block.row, block.a, c, panel.sums, panel.ahead]
         with b.loop(b.i64(0), block.tiles, b.i64(1), carried) as over:
@@ -234,6 +254,8 @@ class _Kernel:
             far = b.select(asks, ahead, panel.b)
             step = b.select(asks, g["k_b"], b.i64(0))
             out = b.select(panel.direct, to, sums)
+            further = b.mul(height, block.row_a)
+            further = b.select(apart, g["copy_tile"], further)
             with b.when(is_far):
                 self._fetch(to, height)
             self.frame.call(
@@ -241,7 +263,6 @@ class _Kernel:
                 [
                     *(a, block.row_a, block.k_a, panel.b, panel.k_b, g["column_b"]),
                     *(block.k, out, row_out, adds, far, step, height, panel.columns),
-                    Value("null", "ptr"),
                 ],
             )
             with b.when(finish):
@@ -256,7 +277,7 @@ class _Kernel:
             over.next(
                 [
                     b.add(row, height),
-                    b.offset(a, b.mul(height, block.row_a), "i8"),
+                    b.offset(a, further, "i8"),
                     self.at(to, (height, "row_c")),
                     b.offset(sums, g["step_tile"], "i8"),
                     b.offset(ahead, b.i64(self.vector), "i8"),

@@ -29,9 +29,11 @@ from treadle.engines.native.codegen.contraction.blocking import (
     block_tile,
     by_kind,
     choose,
+    copy_layout,
     grain,
     is_kind,
     lawful_tiles,
+    odd_lines,
     tile_of,
 )
 from treadle.engines.native.codegen.contraction.epilogue import (
@@ -54,6 +56,7 @@ from treadle.engines.native.codegen.texts import FunctionChoice, FunctionText
 Triple = tuple[int, int, int]
 
 _PACKS = {"rows": pack_rows, "columns": pack_transposed, "nothing": pack_general}
+GROUP = 1 << 17  # bytes of panels that are copied at once where caches are crowded
 WIDENED = 2  # tiles of rows that each widen B: for more of them it is copied
 
 
@@ -356,10 +359,17 @@ def _fields(problem: _Problem, cut: Blocking) -> dict[str, int]:
     packed = chosen(cut.packed, 2, 0 if problem.narrow[1] else 2 - ragged)
     width = -(-tile_n * size // problem.machine.vector) * problem.machine.vector
     fields |= {"direct": direct, "packed": packed, "far": cut.far * 1}
+    panel = odd_lines(cut.block_k * width)
+    together = problem.machine.crowded and not problem.scratch_limit
+    panels = chosen(cut.packed, GROUP // panel, 1) if together else 1
+    panels = most(1, least(panels, -(-columns // tile_n)))
+    fields |= {"group_n": tile_n * panels, "step_pack": panel * exceeds(panels, 1)}
     fields["ahead"] = -(-width * sizes[1] // size // 64) * cut.ahead
-    at_sums = chosen(reaches(packed, 1), cut.block_k * width, 0)
+    at_sums = chosen(reaches(packed, 1), panel * panels, 0)
     sums = _kept_sums(fields, cut, width)
-    fields |= _copy(problem, cut) | {"at_sums": at_sums, "at_a": at_sums + sums}
+    tile = tile_m, problem.a[2] == 1
+    layout = copy_layout(problem.machine, size, cut, rows, *tile)
+    fields |= layout | {"at_sums": at_sums, "at_a": at_sums + sums}
     scratch = at_sums + sums + fields.pop("bytes")
     return fields | {"scratch": -(-scratch // 64) * 64}
 
@@ -380,17 +390,3 @@ def _kept_sums(fields: dict[str, int], cut: Blocking, width: int) -> int:
     fields["step_panel"] = chosen(all_panels, panel, 0)
     panels = -(-cut.block_n // fields["tile_n"])
     return chosen(all_panels, panel * panels, panel)
-
-
-def _copy(problem: _Problem, cut: Blocking) -> dict[str, int]:
-    """The layout of a copied block of A: rows along k or m, an odd number of lines."""
-    size, along_k = problem.size, problem.a[2] == 1
-    rows = -(-problem.sizes[0] // cut.blocks_m)
-    outer, inner = (rows, cut.block_k) if along_k else (cut.block_k, rows)
-    row = (-(-inner * size // 64) | 1) * 64  # odd, so that rows spread over the cache
-    return {
-        "copied": chosen(cut.copied, 2 if along_k else 1, 0),
-        "copy_row": row if along_k else size,
-        "copy_k": size if along_k else row,
-        "bytes": chosen(cut.copied, row * outer, 0),
-    }

@@ -6,6 +6,8 @@ hold anything: their sums are never stored. What lies in memory as `source` is w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from treadle.engines.native.codegen.builder import Builder, Value, lanes, vector
 from treadle.engines.native.codegen.contraction.machine import Machine
 from treadle.engines.native.codegen.contraction.source import (
@@ -33,7 +35,10 @@ _PANEL = [
     ("columns", "i64"),
     ("panel", "ptr"),
     ("row", "i64"),
+    ("piece", "i64"),
+    ("step_piece", "i64"),
 ]  # strides and `row`, the size of a row of the panel, in bytes
+LINES = 8  # rows that pieces are copied from at a time
 _COPY = [
     ("source", "ptr"),
     ("step", "i64"),
@@ -41,6 +46,8 @@ _COPY = [
     ("columns", "i64"),
     ("target", "ptr"),
     ("target_step", "i64"),
+    ("pieces", "i64"),
+    ("step_piece", "i64"),
 ]
 
 
@@ -52,6 +59,14 @@ def pack_rows(machine: Machine, dtype: str, source: str) -> FunctionText:
     if terms_of(source) > 1:
         names = "source", "k_b", "k", "columns", "panel", "row"
         _zip_rows(b, machine, source, *[arg[name] for name in names])
+        return join("pack_rows", [b])
+    if machine.crowded:
+        many = b.sdiv(arg["columns"], arg["piece"])
+        left = b.srem(arg["columns"], arg["piece"])
+        some = b.convert("zext", b.compare("sgt", left, b.i64(0)), "i64")
+        names = "source", "k_b", "k", "panel", "row", "step_piece"
+        parts = (many, arg["piece"]), (some, left)
+        _in_pieces(b, machine, (dtype, source), parts, *[arg[name] for name in names])
         return join("pack_rows", [b])
     count = machine.lanes(dtype)
     kind = vector(dtype, count)
@@ -85,16 +100,14 @@ def pack_general(machine: Machine, dtype: str, source: str) -> FunctionText:
     """The panel of a B of any strides, element by element."""
     b = Builder("NAME", _PANEL)
     arg = b.arguments
-    size = b.i64(machine.vector // machine.lanes(dtype))
     with b.loop(b.i64(0), arg["k"], b.i64(1), [arg["source"], arg["panel"]]) as over_k:
         x, y = over_k.values
-        with b.loop(b.i64(0), arg["columns"], b.i64(1), [x, y]) as over:
-            element, to = over.values
+        with b.loop(b.i64(0), arg["columns"], b.i64(1), [x]) as over:
+            element = over.values[0]
+            to = _column(b, y, over.index, dtype)
             loaded = b.load(memory_type(source), element)
             b.store(widened(b, loaded, source, dtype), to)
-            over.next(
-                [b.offset(element, arg["column_b"], "i8"), b.offset(to, size, "i8")]
-            )
+            over.next([b.offset(element, arg["column_b"], "i8")])
         over_k.next([b.offset(x, arg["k_b"], "i8"), b.offset(y, arg["row"], "i8")])
     b.ret()
     return join("pack_general", [b])
@@ -115,7 +128,7 @@ def pack_transposed(machine: Machine, dtype: str, source: str) -> FunctionText:
             column = least(b, b.add(over.index, b.i64(c)), last)
             start = b.mul(column, arg["column_b"])
             sources.append(b.offset(arg["source"], start, "i8"))
-        panel = b.offset(arg["panel"], over.index, dtype)
+        panel = _column(b, arg["panel"], over.index, dtype)
         if machine.masks:  # which cost nothing: one copy will do
             whole = b.i64(0)
         else:
@@ -142,6 +155,13 @@ def pack_transposed(machine: Machine, dtype: str, source: str) -> FunctionText:
     return join("pack_transposed", [b])
 
 
+def _column(b: Builder, panel: Value, index: Value, dtype: str) -> Value:
+    """The place of a column in panels of so many."""
+    piece, step = (b.arguments[name] for name in ("piece", "step_piece"))
+    panel = b.offset(panel, b.mul(b.sdiv(index, piece), step), "i8")
+    return b.offset(panel, b.srem(index, piece), dtype)
+
+
 def _store_some(b: Builder, rows: list[Value], to: Value, count: Value) -> None:
     """Store the first `count` vectors, at least one, a row of the panel apart."""
     done = b.label("done")
@@ -166,7 +186,14 @@ def copy_block(
     b = Builder("NAME", _COPY)
     arg = b.arguments
     if terms_of(source) > 1 and not along_k:
-        _zip_rows(b, machine, source, *[arg[name] for name, _ in _COPY])
+        _zip_rows(b, machine, source, *[arg[name] for name, _ in _COPY[:-2]])
+        return join("copy_block", [b])
+    if machine.crowded and not along_k:
+        low = b.sdiv(arg["columns"], arg["pieces"])
+        larger = b.srem(arg["columns"], arg["pieces"])
+        parts = (larger, b.add(low, b.i64(1))), (b.sub(arg["pieces"], larger), low)
+        names = "source", "step", "rows", "target", "target_step", "step_piece"
+        _in_pieces(b, machine, (dtype, source), parts, *[arg[name] for name in names])
         return join("copy_block", [b])
     count = machine.lanes(dtype) * terms_of(source)
     kind, memory = vector(dtype, machine.lanes(dtype)), term_type(source)
@@ -188,6 +215,60 @@ def copy_block(
         rows.next([b.offset(x, arg["step"], "i8"), further])
     b.ret()
     return join("copy_block", [b])
+
+
+def _in_pieces(
+    b: Builder,
+    machine: Machine,
+    types: tuple[str, str],
+    parts: Sequence[tuple[Value, Value]],
+    start: Value,
+    step: Value,
+    rows: Value,
+    target: Value,
+    target_step: Value,
+    step_piece: Value,
+) -> None:
+    """Copy rows of consecutive elements, pieces of which lie `step_piece` apart then:
+    so many of one size, so many of another. What lies behind a piece is written over.
+
+    A few rows at a time: else each store is on a page of its own.
+    """
+    dtype, source = types
+    count, memory = machine.lanes(dtype), memory_type(source)
+    kind = vector(dtype, count)
+
+    def copy(x: Value, y: Value, lines: Value, mask: Value | None) -> None:
+        """A vector of some rows."""
+        with b.loop(b.i64(0), lines, b.i64(1), [x, y]) as down:
+            x, y = down.values
+            b.store(load_wide(b, kind, x, source, mask), y)
+            down.next([b.offset(x, step, "i8"), b.offset(y, target_step, "i8")])
+
+    masks = [lanes_below(b, b.srem(x, b.i64(count)), count) for _, x in parts]
+    with b.loop(b.i64(0), rows, b.i64(LINES), [start, target]) as over:
+        lines = least(b, b.sub(rows, over.index), b.i64(LINES))
+        places = over.values
+        for (pieces, size), mask in zip(parts, masks, strict=True):
+            left = b.srem(size, b.i64(count))
+            whole = b.sub(size, left)
+            some = b.compare("sgt", left, b.i64(0))
+            with b.loop(b.i64(0), pieces, b.i64(1), places) as each:
+                x, y = each.values
+                with b.when(some):
+                    at = b.offset(x, whole, memory), b.offset(y, whole, dtype)
+                    copy(*at, lines, mask)
+                with b.loop(b.i64(0), whole, b.i64(count)) as along:
+                    at = (
+                        b.offset(x, along.index, memory),
+                        b.offset(y, along.index, dtype),
+                    )
+                    copy(*at, lines, None)
+                each.next([b.offset(x, size, memory), b.offset(y, step_piece, "i8")])
+            places = each.values
+        moved = zip(over.values, (step, target_step), strict=True)
+        over.next([b.offset(p, b.mul(s, b.i64(LINES)), "i8") for p, s in moved])
+    b.ret()
 
 
 def _zip_rows(

@@ -24,11 +24,9 @@ from treadle.engines.native.codegen.contraction.source import (
 )
 from treadle.engines.native.codegen.contraction.text import (
     FunctionText,
-    end_in,
-    join,
+    apart,
     lanes_below,
     least,
-    part_in,
     part_text,
     prefetch,
     table_name,
@@ -55,7 +53,6 @@ PARAMETERS = [
     ("step_ahead", "i64"),
     ("height", "i64"),
     ("columns", "i64"),
-    ("kept", "ptr"),
 ]
 
 
@@ -77,61 +74,16 @@ def tile_function(machine: Machine, dtype: str, source: str) -> FunctionText:
     of b and out lie side by side; where the machine has masks none past the last is
     touched, elsewhere whole vectors are read and written. b lies in memory as `source`.
     """
-    b, table = Builder("NAME", PARAMETERS), table_name("tile", machine, dtype, source)
-    several, once = b.label("several"), b.label("once")
-    terms = b.i64(TERMS * terms_of(source))
-    b.branch_if(b.compare("sgt", b.arguments["k"], terms), several, once)
-    b.start(several)
-    end_in(b, Value("@NAME.blocks", "ptr"))
-    b.start(once)
-    _, width = _shape(b, machine, dtype)
-    end_in(b, _part(b, table, width))
-    return join("tile", [b, _in_blocks(machine, dtype, source, table)])
+    table = table_name("tile", machine, dtype, source)
+    return apart("tile", PARAMETERS, lambda b: _shape(b, machine, dtype), table)
 
 
-def _shape(b: Builder, machine: Machine, dtype: str) -> tuple[Value, Value]:
-    """The height of a tile, and its width in vectors."""
+def _shape(b: Builder, machine: Machine, dtype: str) -> Value:
+    """The number of the part for a tile: its height, and its width in vectors."""
     count = machine.lanes(dtype)
     wide = b.add(b.arguments["columns"], b.i64(count - 1))
-    return b.arguments["height"], b.sdiv(wide, b.i64(count))
-
-
-def _part(b: Builder, table: str, width: Value) -> Value:
-    """The part for so many vectors."""
-    index = b.add(b.mul(b.arguments["height"], b.i64(WIDEST)), width)
-    return part_in(b, table, index)
-
-
-def _in_blocks(machine: Machine, dtype: str, source: str, table: str) -> Builder:
-    """The sums of blocks of TERMS, added up in memory of its own."""
-    b = Builder("NAME.blocks", PARAMETERS, "internal void")
-    arg, zero = (
-        b.arguments,
-        Value("zeroinitializer", vector(dtype, machine.lanes(dtype))),
-    )
-    height, width = _shape(b, machine, dtype)
-    part = _part(b, table, width)
-    most = max(v * rows_of_tile(machine, v) for v in FLAT)
-    kept = b.define("ptr", f"alloca [{most} x {zero.type}], align {machine.vector}")
-    with b.loop(b.i64(0), b.mul(height, width), b.i64(1)) as over:
-        b.store(zero, b.offset(kept, over.index, zero.type))
-    row, terms = b.mul(width, b.i64(machine.vector)), b.i64(TERMS * terms_of(source))
-    steps = [b.mul(arg[x], b.i64(TERMS)) for x in ("k_a", "k_b", "step_ahead")]
-    carried = [arg[x] for x in ("a", "b", "ahead")]
-    with b.loop(b.i64(0), arg["k"], terms, carried) as blocks:
-        left = b.sub(arg["k"], blocks.index)
-        last = b.compare("sle", left, terms)
-        own = dict(zip(("a", "b", "ahead"), blocks.values, strict=True))
-        own |= {"k": least(b, left, terms), "kept": kept}
-        own["out"] = b.select(last, arg["out"], kept)
-        own["row_out"] = b.select(last, arg["row_out"], row)
-        own["again"] = b.select(last, arg["again"], b.i64(0))
-        listed = ", ".join(str(own.get(name, x)) for name, x in arg.items())
-        b.emit(f"call void {part.name}({listed})")
-        pairs = zip(blocks.values, steps, strict=True)
-        blocks.next([b.offset(p, step, "i8") for p, step in pairs])
-    b.ret()
-    return b
+    height = b.mul(b.arguments["height"], b.i64(WIDEST))
+    return b.add(height, b.sdiv(wide, b.i64(count)))
 
 
 @lasting
@@ -147,20 +99,15 @@ def tile_part(
 def _tile(
     machine: Machine, dtype: str, height: int, width: int, source: str
 ) -> Builder:
-    """One shape of tile, for at most TERMS, as a function of its own: what is `kept` of
-    others is added."""
+    """One shape of tile, as a function of its own."""
     b = Builder("NAME", PARAMETERS)
     arg = b.arguments
     count = machine.lanes(dtype)
-    kind = vector(dtype, count)
     masks: list[Value | None] = [None] * width
     if machine.masks:
         edge = b.sub(arg["columns"], b.i64((width - 1) * count))
         masks[-1] = lanes_below(b, edge, count)
-    sums = _over_k(b, machine, (dtype, source), kind, height, masks)
-    is_first = b.compare("eq", arg["kept"], Value("null", "ptr"))
-    kept = [b.offset(arg["kept"], b.i64(i), kind) for i in range(len(sums))]
-    sums = _plus(b, is_first, sums, kept, [None] * len(sums))
+    sums = _in_blocks(b, machine, (dtype, source), height, masks)
     places = _places(b, arg["out"], arg["row_out"], height, width, machine.vector)
     is_fresh = b.compare("eq", arg["again"], b.i64(0))
     sums = _plus(b, is_fresh, sums, places, masks * height)
@@ -168,6 +115,48 @@ def _tile(
         b.masked_store(x, p, mask)
     b.ret()
     return b
+
+
+def _in_blocks(
+    b: Builder,
+    machine: Machine,
+    types: tuple[str, str],
+    height: int,
+    masks: Sequence[Value | None],
+) -> list[Value]:
+    """The sums over k: of blocks of TERMS, added up in memory of its own."""
+    arg, group = b.arguments, terms_of(types[1])
+    kind = vector(types[0], machine.lanes(types[0]))
+    zeros = [Value("zeroinitializer", kind)] * (height * len(masks))
+    total = arg["k"]
+    if group > 1:
+        total = b.sdiv(b.add(total, b.i64(group - 1)), b.i64(group))
+    space = f"alloca [{len(zeros)} x {kind}], align {machine.vector}"
+    kept = b.define("ptr", space)
+    places = [b.offset(kept, b.i64(i), kind) for i in range(len(zeros))]
+    rows, twice = row_pointers(b, arg["a"], height)
+    before, blocks, more, end = b.block, *map(b.label, ("blocks", "more", "end"))
+    b.branch_if(b.compare("sgt", total, b.i64(0)), blocks, end)
+    b.start(blocks)
+    first = [total, arg["b"], arg["ahead"], *rows]
+    names = [b.define(x.type, "") for x in first]
+    at = len(b.lines) - len(names)
+    terms = least(b, names[0], b.i64(TERMS))
+    pointers, sums = _over_k(b, machine, types, masks, terms, names[1:], zeros, twice)
+    is_first = b.compare("eq", names[0], total)
+    sums = _plus(b, is_first, sums, places, [None] * len(sums))
+    last, left = b.block, b.sub(names[0], b.i64(TERMS))
+    b.branch_if(b.compare("sgt", left, b.i64(0)), more, end)
+    b.start(more)
+    for x, place in zip(sums, places, strict=True):
+        b.store(x, place)
+    close_loop(b, names, first, [left, *pointers], at, before)
+    b.branch(blocks)
+    b.start(end)
+    return [
+        b.define(x.type, f"phi {x.type} [{x.name}, %{before}], [{y.name}, %{last}]")
+        for x, y in zip(zeros, sums, strict=True)
+    ]
 
 
 def _plus(
@@ -210,53 +199,60 @@ def _places(
 def _over_k(
     b: Builder,
     machine: Machine,
-    sources: tuple[str, str],
-    kind: str,
-    height: int,
+    types: tuple[str, str],
     masks: Sequence[Value | None],
-) -> list[Value]:
-    """The sums over k, in a loop tested at its end and left out for an empty sum."""
-    arg, (dtype, source) = b.arguments, sources
-    group = terms_of(source)  # of several in a panel, of whole vectors
-    step = machine.lanes(dtype) * size_of(source)
+    terms: Value,
+    pointers: Sequence[Value],
+    sums: Sequence[Value],
+    twice: Value,
+) -> tuple[list[Value], list[Value]]:
+    """The pointers and the sums after some terms, in a loop tested at its end."""
+    arg, (dtype, source) = b.arguments, types
+    kind, step = sums[0].type, machine.lanes(dtype) * size_of(source)
     width = len(masks)
-    terms, sums = arg["k"], [Value("zeroinitializer", kind)] * (height * width)
-    if group > 1:
-        terms = b.sdiv(b.add(terms, b.i64(group - 1)), b.i64(group))
-    rows, twice = row_pointers(b, arg["a"], height)
-    before, loop, end = b.block, b.label("loop"), b.label("end")
-    b.branch_if(b.compare("sgt", terms, b.i64(0)), loop, end)
+    height = len(sums) // width
+    before, loop = b.block, b.label("loop")
+    b.branch(loop)
     b.start(loop)
-    carried = [terms, arg["b"], arg["ahead"], *rows, *sums]
+    carried = [terms, *pointers, *sums]
     names = [b.define(x.type, "") for x in carried]
     at = len(b.lines) - len(names)
     left, row_b, ahead = names[:3]
-    rows_a, inner = names[3 : 3 + len(rows)], names[3 + len(rows) :]
+    rows_a, after = names[3 : 1 + len(pointers)], names[1 + len(pointers) :]
     if len(sums) >= 8 and width > 1:
         prefetch(b, ahead, 2)
-    ys = [
-        load_wide(b, kind, b.offset(row_b, b.i64(j * step), "i8"), source, mask)
-        for j, mask in enumerate(masks if group == 1 else [None] * width)
-    ]
-    after = []
-    for i in range(height):
+
+    def left_of(i: int) -> Value:
         place = rows_a[i // 3]
         if i % 3:
             place = b.offset(place, arg["row_a"] if i % 3 == 1 else twice, "i8")
-        x = b.splat(b.load(dtype, place), machine.lanes(dtype))
-        for j in range(width):
-            z = inner[i * width + j]
-            after.append(add_product(b, machine, x, ys[j], z, source))
-    steps = [(row_b, "k_b"), (ahead, "step_ahead"), *((p, "k_a") for p in rows_a)]
-    following = [b.opaque(b.offset(p, arg[step], "i8")) for p, step in steps]
-    following = [b.sub(left, b.i64(1)), *following]
-    close_loop(b, names, carried, [*following, *after], at, before)
-    b.branch_if(b.compare("sgt", following[0], b.i64(0)), loop, end)
-    b.start(end)
-    return [
-        b.define(x.type, f"phi {x.type} [{x.name}, %{before}], [{y.name}, %{loop}]")
-        for x, y in zip(sums, after, strict=True)
-    ]
+        return b.splat(b.load(dtype, place), machine.lanes(dtype))
+
+    def right_of(j: int) -> Value:
+        mask = masks[j] if terms_of(source) == 1 else None
+        return load_wide(b, kind, b.offset(row_b, b.i64(j * step), "i8"), source, mask)
+
+    # All of one operand are in registers, and one of the other at a time.
+    by_columns = len(sums) + width >= machine.registers
+    outer, inner = (width, height) if by_columns else (height, width)
+    one, other = (right_of, left_of) if by_columns else (left_of, right_of)
+    held = [other(k) for k in range(inner)]
+    for k in range(outer):
+        x = one(k)
+        for each, y in enumerate(held):
+            i, j = (each, k) if by_columns else (k, each)
+            pair = (y, x) if by_columns else (x, y)
+            z = after[i * width + j]
+            after[i * width + j] = add_product(b, machine, *pair, z, source)
+    steps = ["k_b", "step_ahead", *["k_a"] * len(rows_a)]
+    moved = zip(names[1:], steps, strict=False)
+    following = [b.opaque(b.offset(p, arg[step], "i8")) for p, step in moved]
+    left = b.sub(left, b.i64(1))
+    close_loop(b, names, carried, [left, *following, *after], at, before)
+    done = b.label("done")
+    b.branch_if(b.compare("sgt", left, b.i64(0)), loop, done)
+    b.start(done)
+    return following, after
 
 
 def row_pointers(b: Builder, a: Value, height: int) -> tuple[list[Value], Value]:
