@@ -237,6 +237,7 @@ def test_where_scratch_is_short_blocks_are_lower_and_sums_the_same(
             (0, 1, 1024),
             (0, 256, 1),
             target=target,
+            blocking=Blocking(packed=True, copied=True),
             scratch_limit=room,
         )
         run(plan, a.ctypes.data, b.ctypes.data, c.ctypes.data)

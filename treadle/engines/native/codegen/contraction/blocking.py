@@ -173,10 +173,11 @@ def _is_worth_a_copy(machine: Machine, m: int, n: int, a: Pair, size: int) -> in
     """Whether blocks of A are copied, whose rows (or columns) lie apart.
 
     Whole pages apart, the rows of a tile fall on the same lines of the first cache.
-    Where caches are crowded, so do terms of an A that is consecutive along rows.
+    Where caches are crowded, tiles are low enough for that, but not for terms of an A
+    that is consecutive along rows.
     """
-    if machine.crowded and a[0] == 1 != a[1]:
-        return reaches(m, 24) * reaches(n, 128)
+    if machine.crowded:
+        return reaches(m, 24) * reaches(n, 128) if a[0] == 1 != a[1] else 0
     few, many = reaches(m, 28) * reaches(n, 512), reaches(m, 128) * reaches(n, 256)
     return (1 - reaches(max(a) * size % 4096, 1)) * most(few, many)
 
