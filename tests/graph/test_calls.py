@@ -105,6 +105,19 @@ def test_a_plan_makes_what_the_function_makes(name: str) -> None:
     assert signature(args, f.data) in f.plans
 
 
+@pytest.mark.parametrize(
+    "f, want",
+    [
+        (td.unstack, ()),
+        (td.function(lambda x: ()), ()),
+        (td.function(lambda x: []), []),
+    ],
+)
+def test_a_call_may_give_nothing(f: Any, want: Any) -> None:
+    for _ in range(3):
+        assert f(x(0, 3)) == want
+
+
 HALF, DATUM, WHOLE = 0.5, 0.37, 3
 OPERATIONS: dict[str, Callable[[Any], Any]] = {
     "written": lambda x: x * 0.5,

@@ -125,3 +125,39 @@ def test_an_extent_of_more_than_64_bits_is_refused(call: Any, engine: str) -> No
     with td.options(engine=engine), pytest.raises(td.TreadleError) as error:
         call().numpy()
     assert "at: " in str(error.value)
+
+
+MOVED = {
+    "diag": lambda x: td.diag(x[0]),
+    "pad": lambda x: td.pad(x, 1),
+    "pad of layers": lambda x: td.nn.functional.pad(x, (0, 2)),
+    "roll": lambda x: td.roll(x, 1),
+    "shift": lambda x: td.shift(x, 1),
+    "take": lambda x: td.take(x, td.asarray([1, 1]), axis=0),
+    "tile": lambda x: td.tile(x, (2, 1)),
+    "tril": td.tril,
+    "triu": td.triu,
+}
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "float16", "complex64"])
+@pytest.mark.parametrize("name", MOVED)
+def test_what_moves_elements_keeps_their_type(name: str, dtype: str) -> None:
+    """Also where zeros come in: a mask stays one."""
+    x = np.array([[1, 0], [1, 1]]).astype(dtype)
+    y, wide = MOVED[name](td.asarray(x)), MOVED[name](td.asarray(x.astype("int64")))
+    assert y.dtype == dtype and y.tolist() == wide.astype(dtype).tolist()
+
+
+@pytest.mark.parametrize("scalar", [np.str_("3"), np.datetime64("2020"), np.void(b"a")])
+def test_a_numpy_scalar_that_is_no_number_is_refused(scalar: Any) -> None:
+    for call in (lambda: td.ones(2) * scalar, lambda: td.add(scalar, 1.0)):
+        with pytest.raises(td.DTypeError, match="is no number"):
+            call()
+
+
+@pytest.mark.parametrize("make", [td.Variable, lambda x: td.param("p", init=x)])
+@pytest.mark.parametrize("dtype", [">f2", ">f4", ">f8", ">c8"])
+def test_first_values_in_the_other_order_of_bytes(make: Any, dtype: str) -> None:
+    v = make(np.arange(3).astype(dtype))
+    assert v.dtype == np.dtype(dtype).newbyteorder("=") and v.tolist() == [0, 1, 2]

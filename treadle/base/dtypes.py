@@ -158,6 +158,7 @@ def weak(scalar: Any, partner: DType, default_float: DType) -> DType:
         return int64 if _KIND[partner] == "bool" else partner
     if isinstance(scalar, (float, np.floating)) or np.asarray(scalar).dtype == bfloat16:
         return partner if is_inexact(partner) else default_float
+    _check_complex(scalar)
     if _KIND[partner] == "complex":
         return partner
     return complex128 if partner == float64 else complex64
@@ -171,7 +172,14 @@ def default_of(scalar: Any, default_float: DType) -> DType:
         return int64
     if isinstance(scalar, float):
         return default_float
+    _check_complex(scalar)
     return complex128 if default_float == float64 else complex64
+
+
+def _check_complex(scalar: Any) -> None:
+    """Raise where a scalar is of NumPy's that are no numbers: text, a date, a record."""
+    if not isinstance(scalar, (complex, np.complexfloating)):
+        raise DTypeError(f"{scalar!r} is no number")
 
 
 def accumulator(dtype: DType) -> DType:

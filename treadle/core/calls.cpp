@@ -353,7 +353,8 @@ bool is_sound(const Written& plan) {
     if (x.place >= plan.given) return false;
   for (PyObject* x : plan.variables)
     if (PyLong_CheckExact(x) && PyLong_AsSize_t(x) >= plan.given) return false;
-  return (plan.run || !plan.results.empty()) && plan.size() <= LONGEST;
+  const bool formed = plan.form == TUPLE || plan.form == LIST;
+  return (plan.run || formed || !plan.results.empty()) && plan.size() <= LONGEST;
 }
 
 PyObject* plan(PyObject*, PyObject* args) {

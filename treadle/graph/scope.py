@@ -80,9 +80,9 @@ def initial_array(init: Init, shape: Any, dtype: Any) -> np.ndarray[Any, Any]:
     Without a dtype an array of floats keeps its own. Nobody else will write the value,
     but it may be read-only.
     """
-    known = init.dtype if isinstance(init, (np.ndarray, Operand)) else None
-    if dtype is None and known is not None and is_inexact(known):
-        dtype = known
+    if dtype is None and isinstance(init, (np.ndarray, Operand)):
+        known = as_dtype(init.dtype)
+        dtype = known if is_inexact(known) else None
     wanted = as_dtype(dtype) if dtype is not None else current().dtype
     if callable(init) and not isinstance(init, Operand):
         if shape is None:

@@ -154,7 +154,7 @@ def pad(x: Any, pad: Any, mode: str = "constant", value: Any = None) -> Tensor:
         ]
         node = node[tuple(key)]
         pairs = [(max(a, 0), max(b, 0)) for a, b in pairs]
-    return padding.pad(node, pairs, mode, 0 if value is None else value)
+    return padding.pad(node, pairs, mode, value)
 
 
 # -- pools -------------------------------------------------------------------------

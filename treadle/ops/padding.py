@@ -10,7 +10,7 @@ import numpy as np
 from treadle.base.errors import ArgumentError, ShapeError
 from treadle.base.symbolic import array_of
 from treadle.base.types import Type, resolve_axis
-from treadle.graph.leaves import as_tensor, constant_node
+from treadle.graph.leaves import as_tensor, constant_node, literal_node
 from treadle.graph.op import Array, Cotangents, Traits, op
 from treadle.graph.operators import functions, provide
 from treadle.graph.rows import widened
@@ -67,11 +67,11 @@ class Pad(Family):
 
 
 @provide
-def pad(x: Any, widths: Any, mode: str = "constant", value: Any = 0) -> Tensor:
+def pad(x: Any, widths: Any, mode: str = "constant", value: Any = None) -> Tensor:
     """`x` with a border: `widths` a number, (before, after), or a pair a dimension.
 
-    `mode` is "constant" (of `value`), "reflect", "symmetric", "edge" ("replicate" for
-    torch) or "wrap" ("circular").
+    `mode` is "constant" (of `value`, or 0), "reflect", "symmetric", "edge" ("replicate"
+    for torch) or "wrap" ("circular").
 
     >>> td.pad([1.0, 2.0], 1).tolist()
     [0.0, 1.0, 2.0, 0.0]
@@ -79,7 +79,7 @@ def pad(x: Any, widths: Any, mode: str = "constant", value: Any = 0) -> Tensor:
     node = as_tensor(x)
     pairs = _widths(widths, node.type.ndim)
     if mode == "constant":
-        node, border = operands(node, value)
+        node, border = operands(node, False if value is None else value)
         return Pad(pairs)(node, functions.astype(border, node.type.dtype))
     mode = {"replicate": "edge", "circular": "wrap"}.get(mode, mode)
     if mode not in _BORDERS:
@@ -122,8 +122,8 @@ def _widths(widths: Any, ndim: int) -> Widths:
 
 
 @provide
-def shift(x: Any, count: int, axis: Any = -1, value: Any = 0) -> Tensor:
-    """The elements moved `count` places up along `axis`, `value` coming in.
+def shift(x: Any, count: int, axis: Any = -1, value: Any = None) -> Tensor:
+    """The elements moved `count` places up along `axis`, `value` (or 0) coming in.
 
     >>> td.shift([1.0, 2.0, 3.0], 1).tolist()
     [0.0, 1.0, 2.0]
@@ -147,7 +147,9 @@ def _triangle(x: Any, k: int, lower: bool) -> Tensor:
     rows, columns = node.type.shape[-2:]
     sizes = rows, columns
     mask = constant_node(array_of(_below if lower else _above, sizes, *sizes, k))
-    kept = functions.where(mask, functions.unname(node), 0)
+    kept = functions.where(
+        mask, functions.unname(node), literal_node(0, node.type.dtype)
+    )
     return functions.reshape(kept, node.type.shape, axes=node.type.axes)
 
 
@@ -194,4 +196,4 @@ def diag(x: Any) -> Tensor:
         raise ShapeError(f"{node.type} is neither vector nor matrix").located("diag")
     n = node.type.size
     mask = constant_node(array_of(np.eye, (n, n), n, None, 0, bool))
-    return functions.where(mask, node, 0)
+    return functions.where(mask, node, literal_node(0, node.type.dtype))
