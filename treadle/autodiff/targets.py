@@ -59,8 +59,10 @@ class Targets:
     def lost(self, node: Tensor) -> bool:
         """Whether a target may be behind a node whose recipe was let go."""
         op = node.op
-        if not isinstance(op, Cut) or not op.carried or self.of(node):
+        if not isinstance(op, Cut) or node.serial < self.floor or self.of(node):
             return False
+        if not op.carried:  # of data alone, which may be what a derivative is by
+            return op.trained is not None and bool(self.nodes) and None in self.trained
         known = op.trained is not None and None not in self.trained
         return not known or not self.trained.isdisjoint(op.trained or ())
 

@@ -177,7 +177,7 @@ def default_of(scalar: Any, default_float: DType) -> DType:
 
 
 def _check_complex(scalar: Any) -> None:
-    """Raise where a scalar is of NumPy's that are no numbers: text, a date, a record."""
+    """Raise where a scalar of NumPy's is no number: text, a date, a record."""
     if not isinstance(scalar, (complex, np.complexfloating)):
         raise DTypeError(f"{scalar!r} is no number")
 

@@ -19,7 +19,7 @@ struct Known {
   PyObject *constant = nullptr, *literal = nullptr;  // ops
   PyObject *number = nullptr, *number_of = nullptr;  // of a type, of an op
   Slot op_number, type_number, committed, frozen, trainable;
-  PyObject *of, *results, *nested, *late, *carried, *closed, *program;  // names
+  PyObject *of, *results, *nested, *late, *carried, *trained, *closed, *program;  // names
   PyObject *tape, *kind, *read, *traits, *differentiable;
 };
 Known known;
@@ -44,6 +44,7 @@ PyObject* bind_look(PyObject*, PyObject* args) {
   k.nested = PyUnicode_InternFromString("nested");
   k.late = PyUnicode_InternFromString("late");
   k.carried = PyUnicode_InternFromString("carried");
+  k.trained = PyUnicode_InternFromString("trained");
   k.closed = PyUnicode_InternFromString("closed");
   k.program = PyUnicode_InternFromString("program");
   k.tape = PyUnicode_InternFromString("tape");
@@ -421,7 +422,7 @@ class Looker {
   }
 
   Result read_cut(PyObject* x, PyObject* op, PyObject* type, size_t k) {
-    bool carried = false;
+    bool carried = false, gone = false;
     if (Py_TYPE(op) == known.row) {
       Ref tape(PyObject_GetAttr(op, known.tape));
       if (!tape) return Result::failed;
@@ -435,11 +436,15 @@ class Looker {
       Ref told(PyObject_GetAttr(op, known.carried));
       if (!told) return Result::failed;
       carried = told.get() == Py_True;
+      // What a step let go of may have been made of what a derivative is by.
+      Ref trained(PyObject_GetAttr(op, known.trained));
+      if (!trained) return Result::failed;
+      gone = !carried && ends_ >= 0 && trained.get() != Py_None;
     }
     // Of the class: a property would run Python.
     Ref closed(PyObject_GetAttr(reinterpret_cast<PyObject*>(Py_TYPE(op)), known.closed));
     if (!closed) return Result::failed;
-    const bool open = closed.get() != Py_True || (carried && derived_);
+    const bool open = closed.get() != Py_True || ((carried || gone) && derived_);
     if (open && number(nodes.serial.of(x)) > ends_)
       lost.push_back(static_cast<int64_t>(k));
     put(carried ? carrying : data, known.type_number, type);

@@ -197,7 +197,7 @@ def _read(roots: list[Tensor], asked: int, updates: int, owned: Owned, derived: 
             if type(node.op) is Version:
                 seen.ages.append((node.serial, k))
             elif not (node.inputs or node.serial <= ends):
-                seen.lost |= set() if _is_constant(node.op, derived) else {k}
+                seen.lost |= set() if _is_constant(node.op, derived, ends >= 0) else {k}
                 seen.ran |= getattr(node.op, "tape", None) is not None
             continue
         if not waits and not _RECIPE.issuperset(node.mark or ()):
@@ -333,10 +333,10 @@ def _word(node: Tensor, owned: Owned) -> int | None:
     return None if known is None else known[0] * CODES + UPDATE
 
 
-def _is_constant(op: Op, derived: bool) -> bool:
-    """Return True if a leaf is one for a derivative that is taken, or to be."""
-    carried = derived and isinstance(op, Cut) and op.carried
-    return (op.closed or hasattr(op, "tape")) and not carried
+def _is_constant(op: Op, derived: bool, by_nodes: bool) -> bool:
+    if derived and isinstance(op, Cut):  # a node may be behind what was let go
+        return not op.carried and (op.trained is None or not by_nodes)
+    return op.closed or hasattr(op, "tape")
 
 
 def _left(

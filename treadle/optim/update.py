@@ -17,7 +17,7 @@ from treadle.ops.call import Call, inputs_of
 from treadle.ops.families import outputs_of
 from treadle.optim.gradients import Gradient, plain
 from treadle.optim.transform import States, Transform
-from treadle.runtime.history import forget, lasting, trained_by, trains
+from treadle.runtime.history import DATA, forget, lasting, of_data, trained_by, trains
 
 MASTER = "master"  # the state that holds a 16-bit parameter in float32
 
@@ -126,8 +126,9 @@ class TracedUpdate:
 def release(roots: Sequence[Tensor], chosen: set[int]) -> None:
     """Cut the roots and the evaluated nodes that depend on the updated Variables.
 
-    What depends on none of them (a second network's part of the graph) stays whole, and
-    so does what others are trained by yet: old versions stand in the graph.
+    What others are trained by yet (a second network's part of the graph) stays whole:
+    old versions stand in the graph. What was computed of data alone is cut: a state
+    that each step makes of the last one would lead to all before.
     """
     last = lasting(roots, chosen)
     stale: set[int] = set()
@@ -159,8 +160,13 @@ def release(roots: Sequence[Tensor], chosen: set[int]) -> None:
                 stale.add(node.serial)
                 break
     stale -= last | {root.serial for root in roots}  # others may be behind a root
+    data = of_data(roots)
     for node in nodes:
-        if node.stored is not None and node.serial in stale:
+        if node.stored is None or variable_of(node) is not None:
+            continue
+        if node.serial in stale:
             forget(node, trained)
+        elif node.inputs and node.serial in data:
+            forget(node, DATA)
     for root in roots:
         forget(root)

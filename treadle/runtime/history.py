@@ -15,7 +15,7 @@ from typing import Any
 from treadle.autodiff.dependence import behind, below
 from treadle.autodiff.tape import Row, Tape, tape_of
 from treadle.autodiff.targets import blocks
-from treadle.graph.leaves import Cut, Version, cut_of
+from treadle.graph.leaves import Constant, Cut, Draw, Version, cut_of
 from treadle.graph.tensor import Tensor, cut, settle
 from treadle.graph.traversal import reach
 from treadle.graph.variable import Update, variable_of
@@ -91,6 +91,26 @@ def keep_inside(call: Tensor, arrays: Mapping[int, Any]) -> None:
         return
     call.mark = {**(call.mark or {}), "inside": arrays}
     _residuals.kept.note([call], sum(x.nbytes for x in arrays.values()), True)
+
+
+DATA: frozenset[int] = frozenset()  # trains what a step cuts that is made of data alone
+
+
+def of_data(roots: Sequence[Tensor]) -> set[int]:
+    """The nodes behind some roots that come of data alone, or pass no derivative on."""
+    data: set[int] = set()
+    for node in reach(roots):
+        op = node.op
+        if variable_of(node) is not None:
+            continue
+        if node.inputs:
+            is_data = blocks(node) or all(x.serial in data for x in node.inputs)
+        else:
+            is_data = isinstance(op, Constant | Draw | Cut)
+            is_data = is_data and not getattr(op, "carried", False)
+        if is_data:
+            data.add(node.serial)
+    return data
 
 
 def forget(node: Tensor, trained: frozenset[int] | None = None) -> None:

@@ -10,6 +10,7 @@ from treadle.graph.leaves import cut_of
 from treadle.graph.op import Op
 from treadle.graph.variable import Variable
 from treadle.runtime.at_once import at_once
+from treadle.runtime.history import DATA
 from treadle.runtime.moved import Moved, Together
 from treadle.runtime.plan_parts import Computed, Rowed, small_programs
 from treadle.runtime.recording import RunRecording, foreseen
@@ -70,6 +71,10 @@ class PlanRecording(RunRecording):
                 if serial not in all_stale or not mine:
                     if is_spent(leaf):
                         return None
+                    if self.spends and serial in self.data:
+                        data = cut_of(leaf.of, False, DATA)
+                        nodes.append((self.made[serial], k, data))
+                        continue
                     values.append((self.made[serial], k, serial in self.carried))
                     continue
             else:  # others may be behind it
@@ -121,6 +126,9 @@ class PlanRecording(RunRecording):
         nodes: list[tuple[Slot | None, int, Op]] = []
         lasts = False
         for k, (name, carried, trained) in self.open.items():
+            if k >= self.asked and self.spends and k in self.open_data:
+                nodes.append((None, k, cut_of(name, False, DATA)))
+                continue
             if k >= self.asked and self.chosen.isdisjoint(trained):
                 continue
             if k >= self.asked and not trained <= self.chosen:

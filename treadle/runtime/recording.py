@@ -19,7 +19,7 @@ from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach, uses
 from treadle.graph.variable import Update, Variable, variable_of
 from treadle.runtime.forests import Reads, Rows
-from treadle.runtime.history import carries, depends, stale_of, trainable
+from treadle.runtime.history import carries, depends, of_data, stale_of, trainable
 from treadle.runtime.moved import Together
 from treadle.runtime.plan_parts import Change, Computed, Part, Pulled, Rowed
 from treadle.runtime.recorder import Recorder
@@ -81,6 +81,9 @@ class RunRecording(Recorder):
             for k, x in enumerate(look.nodes)
             if x.stored is not None and x.inputs and x.mark is not PART
         }
+        self.data = set[int]()  # serials of what comes of data alone
+        data = of_data([look.nodes[k] for k in self.open])
+        self.open_data = {k for k in self.open if look.nodes[k].serial in data}
         self.chosen, self.outputs = set[int](), dict[int, Tensor]()
         self.cut = any(isinstance(x.op, Cut) and x.op.carried for x in look.nodes)
         self.changes: dict[Slot, Change] = {}
@@ -119,6 +122,7 @@ class RunRecording(Recorder):
         self._train(nodes)
         self.stale |= stale_of(nodes, self.chosen, self._stale())
         self.carried |= trained
+        self.data |= of_data(nodes)
         results = [(entry.results[s], self._slot(s)) for s in entry.more]
         self.kept += entry.more
         if entry.noted is not None:
