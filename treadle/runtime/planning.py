@@ -71,10 +71,6 @@ class PlanRecording(RunRecording):
                 if serial not in all_stale or not mine:
                     if is_spent(leaf):
                         return None
-                    if self.spends and serial in self.data:
-                        data = cut_of(leaf.of, False, DATA)
-                        nodes.append((self.made[serial], k, data))
-                        continue
                     values.append((self.made[serial], k, serial in self.carried))
                     continue
             else:  # others may be behind it

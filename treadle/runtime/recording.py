@@ -19,7 +19,7 @@ from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import reach, uses
 from treadle.graph.variable import Update, Variable, variable_of
 from treadle.runtime.forests import Reads, Rows
-from treadle.runtime.history import carries, depends, of_data, stale_of, trainable
+from treadle.runtime.history import DATA, carries, depends, of_data, stale_of, trainable
 from treadle.runtime.moved import Together
 from treadle.runtime.plan_parts import Change, Computed, Part, Pulled, Rowed
 from treadle.runtime.recorder import Recorder
@@ -81,7 +81,6 @@ class RunRecording(Recorder):
             for k, x in enumerate(look.nodes)
             if x.stored is not None and x.inputs and x.mark is not PART
         }
-        self.data = set[int]()  # serials of what comes of data alone
         data = of_data([look.nodes[k] for k in self.open])
         self.open_data = {k for k in self.open if look.nodes[k].serial in data}
         self.chosen, self.outputs = set[int](), dict[int, Tensor]()
@@ -122,7 +121,7 @@ class RunRecording(Recorder):
         self._train(nodes)
         self.stale |= stale_of(nodes, self.chosen, self._stale())
         self.carried |= trained
-        self.data |= of_data(nodes)
+        data = of_data(nodes) if self.spends else set()
         results = [(entry.results[s], self._slot(s)) for s in entry.more]
         self.kept += entry.more
         if entry.noted is not None:
@@ -143,6 +142,8 @@ class RunRecording(Recorder):
                 self.changes[self.made[serial]] = change
             elif serial in self.place:
                 self.leaves[serial] = cut_of(node.op.name, serial in trained, by)
+                if serial in data:
+                    self.without[self.place[serial]] = cut_of(node.op.name, False, DATA)
             elif updates and not any(x is node for x in self.outputs.values()):
                 raise _Unforeseen  # others hold it
         reads = [self.uses[x] if type(x) is int else 0 for x in sources]
