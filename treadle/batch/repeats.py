@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.arrays import Marks, Numbers
+from treadle.base.arrays import Marks, Numbers, distinct
 from treadle.base.caches import lazy
 from treadle.batch.columns import Columns, order_of
 from treadle.core import native
@@ -295,4 +295,4 @@ def _carried(waiting: Waiting, first: int, period: int) -> int:
     second = first + period
     edges = slice(waiting.starts[second], waiting.starts[second + period])
     ranks = waiting.ranks[edges]
-    return len(np.unique(ranks[(ranks >= first) & (ranks < second)]))
+    return len(distinct(ranks[(ranks >= first) & (ranks < second)]))

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import distinct
 from treadle.base.types import Type
 from treadle.batch.bodies import body_of
 from treadle.batch.columns import Columns, Numbers, columns
@@ -73,7 +74,7 @@ def _reroll(graph: Columns, listed: int, stacks: Stacks) -> bool:
     if len(graph.nodes) < LEAST * SMALLEST or not reads_of_steps(graph):
         return False
     # Depths that occur: how deep the versions lie that it reads is history.
-    if len(graph.nodes) > WIDE * len(np.unique(graph.depths)):
+    if len(graph.nodes) > WIDE * len(distinct(graph.depths)):
         return False
     waiting = Waiting(graph, listed)
     like: _Loop | None = None

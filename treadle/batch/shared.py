@@ -6,7 +6,7 @@ from collections.abc import Container
 
 import numpy as np
 
-from treadle.base.arrays import Numbers
+from treadle.base.arrays import Numbers, distinct
 from treadle.base.types import TupleType
 from treadle.batch.columns import classes, split
 from treadle.batch.kinds import MOVE, PLAIN, WIDE, Ops
@@ -57,7 +57,7 @@ class Shared:
                     one[members[equal]] = members[equal[0]]
             marks = more
         if marks.any():
-            firsts = np.unique(one[marks])
+            firsts = distinct(one[marks])
             self.expressions = [walk.nodes[k] for k in firsts.tolist()]
             walk.operands = one[walk.operands]
             walk.waiting[marks] = False

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from treadle.base.arrays import Marks, Numbers
+from treadle.base.arrays import Marks, Numbers, distinct
 from treadle.base.types import Type
 from treadle.batch.cells import join_cells
 from treadle.batch.columns import classes, grouped, split
@@ -168,7 +168,7 @@ def collect(
     within = views_of_rows(walk, ops, asked)
     kept = [k for k in held.tolist() if k in within]
     if kept:
-        held = np.union1d(held, np.array([within[k][0] for k in kept], np.int64))
+        held = distinct(np.append(held, [within[k][0] for k in kept]))
     parts = [(int(x.nodes[0]), x.signature, x.nodes, x.rows) for x in cells]
     possible = np.zeros(len(walk.nodes), np.bool_)
     fits = walk.waiting & (walk.sizes > 0) & (walk.sizes <= WIDE)
@@ -324,7 +324,7 @@ def _numbered(
     if inside:
         inner = [k for k in leaves.tolist() if k in inside]
         sources = np.array([inside[k][0] for k in inner], np.int64)
-        leaves = np.union1d(leaves, sources)
+        leaves = distinct(np.concatenate([leaves, sources]))
         place = dict(zip(leaves.tolist(), range(len(leaves)), strict=True))
         views = [LeafView(place[k], place[inside[k][0]], inside[k][1]) for k in inner]
     value[leaves] = -1 - np.arange(len(leaves))

@@ -8,6 +8,7 @@ from itertools import chain
 
 import numpy as np
 
+from treadle.base.arrays import distinct
 from treadle.base.caches import lazy
 from treadle.base.symbolic import plain
 from treadle.program.alias import overwrites
@@ -210,7 +211,7 @@ class _Touches:
         # In the order of steps the last chain is the one that ends it.
         apart = np.zeros(count, bool)
         apart[groups[chains != of[last[groups]]]] = True
-        starts = np.append(np.unique(region), len(region))
+        starts = np.append(distinct(region), len(region))
         ends = starts[np.searchsorted(starts, region[last[apart]], "right")] - 1
         last[apart] = ends
         return first, last

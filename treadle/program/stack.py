@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.base.arrays import Marks, Numbers
+from treadle.base.arrays import Marks, Numbers, distinct
 from treadle.base.caches import lazy
 from treadle.core import native
 from treadle.program.memory import ALIGNMENT, Chains, MemoryPlan, Range
@@ -47,7 +47,7 @@ class Stack:
             span = slice(first[k], last[k] + 1)
             before = order[:count]
             beside = before[_abreast(first, last, times, k, before)]
-            there = np.unique(np.concatenate([top[span], beside]))
+            there = distinct(np.concatenate([top[span], beside]))
             under.append(there[there >= 0])
             top[span] = k
         starts = np.cumsum([0, *map(len, under)])

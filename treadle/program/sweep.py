@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from treadle.base.arrays import distinct
+
 Ints = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
@@ -41,7 +43,7 @@ class Times:
     def most(self, first: Ints, last: Ints, size: Ints) -> int:
         """The most that ranges may take at a time, whatever threads do."""
         count = len(self.chain)
-        begins, chains = np.unique(self.region), np.unique(self.chain)
+        begins, chains = distinct(self.region), distinct(self.chain)
         stop = np.append(begins, count)[np.searchsorted(begins, self.region, "right")]
         out = np.append(chains, count)[np.searchsorted(chains, self.chain, "right")]
         through, alone = np.zeros((2, count + 1), np.int64)
@@ -64,7 +66,7 @@ class Times:
 def _reversed(starts: Ints) -> Ints:
     """The first place of each run of equal numbers, from the other end."""
     count = len(starts)
-    begins = np.unique(starts)
+    begins = distinct(starts)
     last = np.append(begins, count)[np.searchsorted(begins, starts, "right")] - 1
     return np.asarray(count - 1 - last[::-1])
 

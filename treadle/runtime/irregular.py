@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from treadle.base.arrays import Numbers
+from treadle.base.arrays import Numbers, distinct
 from treadle.batch.columns import Columns
 from treadle.batch.forest import OFTEN
 from treadle.runtime.forests import FEW
@@ -20,9 +20,9 @@ def irregular(table: Columns, once: bool) -> bool:
     if count < FEW:
         return False
     codes = table.depths * table.count + table.kinds
-    if count > LOOK and ALIKE * _distinct(codes[:LOOK]) <= LOOK:
+    if count > LOOK and ALIKE * len(distinct(codes[:LOOK])) <= LOOK:
         return True
-    if ALIKE * _distinct(codes) <= count:
+    if ALIKE * len(distinct(codes)) <= count:
         return True
     if not once:
         return False
@@ -30,15 +30,8 @@ def irregular(table: Columns, once: bool) -> bool:
     return 2 * int(alike[alike >= OFTEN].sum()) >= count
 
 
-def _distinct(codes: Numbers) -> int:
-    """How many different numbers there are, of at least one."""
-    ordered = np.sort(codes)
-    return 1 + int(np.count_nonzero(ordered[1:] != ordered[:-1]))
-
-
 def _repeats(codes: Numbers) -> Numbers:
     """How often each number is there, of at least one."""
-    # np.unique would load the package of masked arrays.
     ordered = np.sort(codes)
     (ends,) = np.nonzero(ordered[1:] != ordered[:-1])
     return np.diff(ends, prepend=-1, append=len(codes) - 1)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.arrays import Numbers
+from treadle.base.arrays import Numbers, distinct
 from treadle.base.caches import lazy
 from treadle.base.types import Type
 from treadle.batch.forest import Forest
@@ -167,7 +167,7 @@ def _matrices_of(places: Spots) -> Where:
     if (codes == codes[0]).all():
         return [(int(places[0, 0]), int(places[0, 1]), slice(None))]
     matrices = []
-    for code in np.unique(codes):
+    for code in distinct(codes):
         (mine,) = np.nonzero(codes == code)
         number, output = places[mine[0], :2].tolist()
         matrices.append((number, output, mine))
