@@ -106,8 +106,10 @@ def _meet(args: Iterable[Any]) -> bool:
     """Return True if a Variable is read that is another argument too: a node would not
     tell which."""
     things = list(things_of(args))
-    nodes = {x.serial for x in things if isinstance(x, Tensor)}
     read = {id(x): x.node().serial for x in things if isinstance(x, Variable)}
+    if not read:
+        return False
+    nodes = {x.serial for x in things if isinstance(x, Tensor)}
     return len(nodes.union(read.values())) < len(nodes) + len(read)
 
 

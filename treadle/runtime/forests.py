@@ -145,15 +145,18 @@ class Rows:
         self.exits = exits
         self.rows, self.groups = forest.rows, forest.groups
         self.moves = forest.all.moves  # what rows it reads depends on values
-        self.order: list[tuple[int, bool]] = []  # source serial, whether rows of it
+
+    @lazy
+    def order(self) -> list[tuple[int, bool]]:
+        """Of each part of the gradient the source's serial, and whether it is rows."""
+        forest, order = self.program.forest, list[tuple[int, bool]]()
         for instance in forest.instances:
             template, serials = instance.template, instance.signature.serials
-            for k in template.shared_cotangents:
-                self.order.append((serials[k], False))
-            self.order += [(serials[k], True) for k in template.sparse]
+            order += [(serials[k], False) for k in template.shared_cotangents]
+            order += [(serials[k], True) for k in template.sparse]
         leaves = forest.all.leaves.serials[forest.carried()]
-        self.order += [(serial, False) for serial in leaves.tolist()]
-        self.order = list(dict.fromkeys(self.order))
+        order += [(serial, False) for serial in leaves.tolist()]
+        return list(dict.fromkeys(order))
 
     @lazy
     def kind(self) -> int:
@@ -175,6 +178,7 @@ class Rows:
 
     def forget(self) -> None:
         """Let go of the nodes that these were made of; the numbers stay."""
+        vars(self)["order"] = self.order  # which is made of them
         self.program.forest.forget()
         self.exits.forget()
 
