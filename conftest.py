@@ -25,6 +25,8 @@ if sys.dont_write_bytecode:  # every worker and process of a test would compile 
     os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
 
 os.environ.setdefault("TREADLE_TRACEBACK", "full")  # what fails here is ours to mend
+# What a test has changed in the compiler no program on disk may hide, nor hold.
+os.environ.setdefault("TREADLE_CACHE", "code")
 # Its threads wait in loops: beside another worker rules took four times as long.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 

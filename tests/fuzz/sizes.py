@@ -8,8 +8,9 @@ for the size alone. Several extents change at a time, each by itself.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,6 +110,29 @@ def differing(seed: int, outcome: Outcome) -> str:
             sizes.append(own)
         if len(recipes) == SIZES:
             break
+    td.clear_cache()
+    found = _swept(recipes, gradient, every, outcome)
+    td.clear_cache()  # what comes now is read from disk
+    read = _swept(recipes, gradient, every, Outcome())
+    for one, size, *both in zip(recipes, sizes, found, read, strict=True):
+        if any(x is None for x in both):
+            continue
+        td.clear_cache()
+        with machine_code_alone():
+            wanted = results(one, "float32", gradient, every)[0]
+        for how, got in zip(("", " as it is read"), both, strict=True):
+            for k, (x, y) in enumerate(zip(got, wanted, strict=True)):
+                if x.shape != y.shape or x.tobytes() != y.tobytes():
+                    off = float(np.abs(x - y).max()) if x.shape == y.shape else -1.0
+                    where = f"size {size}, result {k}{how}"
+                    return f"{where} differs by {off:.3g}: {compare(one)}"
+    return ""
+
+
+def _swept(
+    recipes: Sequence[Recipe], gradient: bool, every: bool, outcome: Outcome
+) -> list[Any]:
+    """The results of each; None where a position is none of its size."""
     native: Any = engine("native")
     compiled = native._translated
     count = [0]
@@ -117,7 +141,6 @@ def differing(seed: int, outcome: Outcome) -> str:
         count[0] += 1
         return compiled(*given)
 
-    td.clear_cache()
     native._translated = counted
     found: list[Any] = []
     try:
@@ -131,16 +154,18 @@ def differing(seed: int, outcome: Outcome) -> str:
             outcome.served += count[0] == before[1]
     finally:
         del native._translated
-    for one, size, got in zip(recipes, sizes, found, strict=True):
-        if got is None:
-            continue
-        td.clear_cache()
-        wanted = results(one, "float32", gradient, every)[0]
-        for k, (x, y) in enumerate(zip(got, wanted, strict=True)):
-            if x.shape != y.shape or x.tobytes() != y.tobytes():
-                off = float(np.abs(x - y).max()) if x.shape == y.shape else -1.0
-                return f"size {size}, result {k} differs by {off:.3g}: {compare(one)}"
-    return ""
+    return found
+
+
+@contextmanager
+def machine_code_alone() -> Iterator[None]:
+    """No programs from disk: they are compiled anew."""
+    before = os.environ.get("TREADLE_CACHE", "1")
+    os.environ["TREADLE_CACHE"] = "code"
+    try:
+        yield
+    finally:
+        os.environ["TREADLE_CACHE"] = before
 
 
 def main() -> int:

@@ -129,13 +129,20 @@ def _without_extents(part: int, nodes: Sequence[Tensor]) -> Open | None:
     """The number of what has a number, without the extents in it, and these."""
     known = _open.get(part)
     if known is None:
-        x = known_by(part)
-        if x is None:  # so much was numbered since that it is known no more
-            x = next((y for y in map(_numbered, nodes) if part in y), {}).get(part)
+        x = thing_of(part, nodes)
         if x is None:
             return None
         known = _open[part] = _opened(part, x, nodes)
     return known
+
+
+def thing_of(part: int, nodes: Sequence[Tensor]) -> Any:
+    """The op, type or literal of a number in the key of some nodes; None if so much was
+    numbered since that it is not known any more."""
+    x = known_by(part)
+    if x is None:
+        x = next((y for y in map(_numbered, nodes) if part in y), {}).get(part)
+    return x
 
 
 def _numbered(node: Tensor) -> dict[int, Any]:

@@ -25,9 +25,12 @@ class Unsized(Exception):
 class Slots:
     """The symbolic integers (and numbers) that are read, each once."""
 
-    def __init__(self) -> None:
+    def __init__(self, wanted: Sequence[Any] = ()) -> None:
+        """With some from the beginning."""
         self._places: dict[Any, int] = {}
         self.wanted: list[Any] = []
+        for x in wanted:
+            self.place(x)
         # Of values met before, which are kept alive: types, most of all, come again.
         self.makers: dict[int, tuple[Any, Maker | None]] = {}
 
@@ -130,7 +133,7 @@ def _tuple(x: tuple[Any, ...], slots: Slots) -> Maker | None:
 def _record(x: Any, slots: Slots) -> Maker | None:
     """A frozen dataclass, whose fields are its arguments."""
     record: Any = type(x)
-    names = _names(record)
+    names = arguments_of(record)
     values = [getattr(x, name) for name in names]
     makers = [(k, build) for k, y in enumerate(values) if (build := maker(y, slots))]
     if not makers:
@@ -146,6 +149,6 @@ def _record(x: Any, slots: Slots) -> Maker | None:
 
 
 @cached(1024)
-def _names(record: type) -> tuple[str, ...]:
+def arguments_of(record: type) -> tuple[str, ...]:
     """The arguments that an object of a dataclass is made from."""
     return tuple([f.name for f in fields(record) if f.init])

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import math
 import operator
+import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from treadle.base.caches import lazy
 from treadle.base.symbolic import forms
 from treadle.base.symbolic.forms import Form
 
 LEAST = 2  # of a symbol
 SIGNS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
-
-_numbers = count()  # of atoms: no two traces share one, so that caches may mix them
 
 
 class SymbolicTrace:
@@ -32,7 +32,6 @@ class SymbolicTrace:
         self.loose: set[tuple[Form, str, bool]] = set()  # those that decide no bit
         self.definitions: dict[int, Any] = {}  # of atoms
         self.open = True  # while it is closed nothing is noted
-        self._atoms: dict[Any, int] = {}
         self._ends: dict[int, tuple[float, float]] = {}  # the bounds of atoms
         # By equalities that held: of forms, and of single atoms wherever they stand.
         self._known: dict[Form, Form] = {}
@@ -42,11 +41,25 @@ class SymbolicTrace:
             for k, value in enumerate(values)
         ]
 
+    def __getstate__(self) -> dict[str, Any]:  # what can be found anew is
+        return {k: x for k, x in vars(self).items() if k not in ("_atoms", "_numbers")}
+
+    @lazy
+    def _numbers(self) -> Iterator[int]:
+        """Numbers of atoms: no two traces share one, so that caches may mix them, also
+        what other processes have left on disk."""
+        return count(int.from_bytes(os.urandom(7), "little"))
+
+    @lazy
+    def _atoms(self) -> dict[Any, int]:
+        """The atoms by what defines them."""
+        return {x: number for number, x in self.definitions.items()}
+
     def atom(self, definition: Any) -> Form:
         """The form of an atom, by what defines it."""
         number = self._atoms.get(definition)
         if number is None:
-            number = self._atoms[definition] = next(_numbers)
+            number = self._atoms[definition] = next(self._numbers)
             self.definitions[number] = definition
         return forms.atom(number)
 
@@ -220,7 +233,12 @@ class Symbolic:
 
     def bit_length(self) -> Any:
         """As that of an int."""
-        return call(int.bit_length, self)
+        return call(bit_length, self)
+
+
+def bit_length(x: int) -> int:
+    """The bits of an integer: an operator of tables."""
+    return x.bit_length()
 
 
 def exceeding(x: int, y: int) -> int:

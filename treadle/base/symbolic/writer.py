@@ -16,6 +16,7 @@ from treadle.base.symbolic.integers import (
     LEAST,
     Symbolic,
     SymbolicTrace,
+    bit_length,
     choosing,
     exceeding,
 )
@@ -172,7 +173,7 @@ class _Writer:
 
     def _called(self, function: Any, arguments: list[int], number: int) -> int:
         """What a function makes of integers: an atom."""
-        if function is int.bit_length:
+        if function is bit_length:
             return self._row(table.BITS, arguments[0], 0)
         if function is choosing:
             is_first, x, y = arguments

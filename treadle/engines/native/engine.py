@@ -49,6 +49,7 @@ from treadle.engines.native.translation.known import CachedProgram
 from treadle.engines.native.translation.programs import Programs
 from treadle.engines.native.translation.residuals import Residuals, gathered, known
 from treadle.engines.native.translation.resized import resized
+from treadle.engines.native.translation.stored import Stored
 from treadle.engines.native.translation.translate import translated
 from treadle.engines.native.translation.workspace import abreast, fitting
 from treadle.graph.claim import Claim
@@ -324,9 +325,10 @@ class Native(Engine):
                 return None
             return self._translated(resized, lambda x: next(x).build())
 
-        entry = self.programs.families.program(open_graph, traced, _lanes())
+        lanes, stored = _lanes(), Stored(key, wanted.structure)
+        entry = self.programs.families.program(open_graph, traced, lanes, stored)
         if entry is None:
-            entry = self._compile(wanted)
+            entry = stored(lanes, partial(self._compile, wanted))
             entry[0].extents = open_graph[1]
         return entry
 

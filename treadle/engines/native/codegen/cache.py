@@ -4,7 +4,8 @@ An entry is written under a temporary name and renamed, so readers see all of it
 nothing; it carries the hash of its key and content and is looked at only if that is
 right. Whatever goes wrong (no home, no space, no right to write, foreign or damaged
 files) means a miss, never an error. TREADLE_CACHE_DIR names another directory,
-TREADLE_CACHE=0 turns the cache off. Systems without POSIX owners have none.
+TREADLE_CACHE=0 turns the cache off, TREADLE_CACHE=code keeps machine code alone, not
+whole programs. Systems without POSIX owners have none.
 
 Entries lie in 256 folders by the first byte of their keys, which are hashes, so that a
 folder holds its share of the whole. Space is made folder by folder, in one write of 16:
@@ -54,6 +55,11 @@ def disk_cache() -> DiskCache | None:
         return None
     place = os.environ.get("TREADLE_CACHE_DIR") or _standard()
     return _opened(os.path.join(place, "kernels")) if place else None
+
+
+def program_cache() -> DiskCache | None:
+    """The same for whole programs."""
+    return None if os.environ.get("TREADLE_CACHE") == "code" else disk_cache()
 
 
 @cache

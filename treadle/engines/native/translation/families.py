@@ -20,6 +20,7 @@ from treadle.base.locks import lock
 from treadle.base.symbolic import SymbolicTrace, guards_of
 from treadle.engines.lowered import Served
 from treadle.engines.native.execution.linked import Linked
+from treadle.engines.native.translation.stored import Stored
 from treadle.engines.native.translation.symbolic import SymbolicProgram
 from treadle.engines.native.translation.variants import Variants
 from treadle.graph.extents import Open
@@ -52,28 +53,34 @@ class _Variant:
         seen: Sequence[Extents],
         make: Callable[..., Translated | None],
         lanes: int,
+        stored: Stored,
         family: _Family,
     ) -> None:
         """Compiled for the last extents seen; may raise Unsized."""
         self.family = family
         here = seen[-1]
         places, like = _alike(seen)
-        self.trace = trace = SymbolicTrace([here[k] for k in places])
-        symbols = dict(zip(places, trace.symbols, strict=True))
-        inputs = [
-            n if k is None else symbols[k] * times + more
-            for n, (k, times, more) in zip(here, like, strict=True)
-        ]
-        try:
-            translation = make(inputs)
-            if translation is None:
-                raise Unsized
-            self.sized = SymbolicProgram(
-                trace, inputs, translation.program, translation.inside, lanes
-            )
-        finally:
-            trace.open = False
-        self.again, self.leaves = translation.again, translation.leaves
+
+        def compiled() -> tuple[SymbolicProgram, list[int], list[int]]:
+            trace = SymbolicTrace([here[k] for k in places])
+            symbols = dict(zip(places, trace.symbols, strict=True))
+            inputs = [
+                n if k is None else symbols[k] * times + more
+                for n, (k, times, more) in zip(here, like, strict=True)
+            ]
+            try:
+                translation = make(inputs)
+                if translation is None:
+                    raise Unsized
+                program, leaves, again, inside = translation
+                sized = SymbolicProgram(trace, inputs, program, inside, lanes)
+                return sized, again, leaves
+            finally:
+                trace.open = False
+
+        how = places, like, lanes
+        self.sized, self.again, self.leaves = stored(how, compiled)
+        self.trace = self.sized.trace
 
     def at(self, extents: Extents, loosely: bool = False) -> Entry | None:
         """The program for some extents, if it is one for them; `loosely`: with the same
@@ -147,14 +154,18 @@ class _Family:
         return entry
 
     def traced(
-        self, extents: Extents, make: Callable[..., Translated | None], lanes: int
+        self,
+        extents: Extents,
+        make: Callable[..., Translated | None],
+        lanes: int,
+        stored: Stored,
     ) -> Entry | None:
         """A program for some extents that may serve others too, if there can be one."""
         seen = [x for x in self.seen if x != extents]
         self.seen = [*seen, extents][-SEEN:]
         if not seen:
             return None
-        variant = partial(_Variant, self.seen, make, lanes, self)
+        variant = partial(_Variant, self.seen, make, lanes, stored, self)
         return self.variants.add(variant, lambda v: v.at(extents))
 
 
@@ -167,11 +178,16 @@ class Families:
         self._lock = lock()
 
     def program(
-        self, graph: Open, make: Callable[..., Translated | None], lanes: int
+        self,
+        graph: Open,
+        make: Callable[..., Translated | None],
+        lanes: int,
+        stored: Stored,
     ) -> Entry | None:
         """The program of a graph, to be linked, if it is of one for many sizes.
 
-        `graph` is what `family` tells of it; `make` compiles it for symbolic extents.
+        `graph` is what `family` tells of it; `make` compiles it for symbolic extents,
+        where no earlier process has `stored` what came of that.
         """
         key, extents = graph
         if not extents:
@@ -183,7 +199,7 @@ class Families:
         if entry is not None:
             return entry
         before = family.steps
-        entry = family.traced(extents, make, lanes)
+        entry = family.traced(extents, make, lanes, stored)
         with self._lock:
             if self._table.get(key) is family:  # nobody has let go of it meanwhile
                 self._steps += family.steps - before

@@ -46,6 +46,11 @@ from treadle.program.positions import needs
 from treadle.program.program import Fallback, Program
 
 Values = Sequence[Any]
+# A trace with its inputs, a program made in it with the code of its steps, that for the
+# sizes at hand, and what more there is.
+Parts = tuple[
+    SymbolicTrace, Sequence[Any], Program, Sequence[tuple[Code, ...]], Linked, Any
+]
 
 
 class Bound(NamedTuple):
@@ -81,11 +86,20 @@ class SymbolicProgram:
             about=tuple([program.about[k] for k in order]),
             regions=first.program.regions,
         )
-        self.whole = _Template(first, program, [codes[k] for k in order], slots)
-        self.more, self._more = more, maker(more, slots)
+        parts = trace, inputs, program, [codes[k] for k in order], first, more
+        self._begin(parts, slots)
         trace.open = False
-        self.trace, self.inputs, self._wanted = trace, inputs, slots.wanted
         self.values = compiled(trace, slots.wanted, inputs=inputs)
+
+    def _begin(self, parts: Parts, slots: Slots) -> None:
+        self._parts = parts
+        self.trace, self.inputs, program, codes, first, self.more = parts
+        self.whole = _Template(first, program, codes, slots)
+        self._more = maker(self.more, slots)
+        self._wanted = slots.wanted
+
+    def __reduce__(self) -> Any:
+        return _remade, (self._parts, self._wanted, self.values)
 
     @lazy
     def loosely(self) -> IntegerTable:
@@ -106,6 +120,19 @@ class SymbolicProgram:
         """The program for some values of the integers, and what more there is."""
         more = self._more(values) if self._more else self.more
         return self.whole.linked(values), more
+
+
+def _remade(
+    parts: Parts, wanted: Sequence[Any], values: IntegerTable
+) -> SymbolicProgram:
+    """The program of such parts that wants some integers, by the table of these."""
+    program, slots = object.__new__(SymbolicProgram), Slots(wanted)
+    parts[4].link()
+    program._begin(parts, slots)
+    if len(slots.wanted) != len(values.wanted):
+        raise Unsized
+    program.values = values
+    return program
 
 
 class _Template:

@@ -1,0 +1,264 @@
+"""Compiled programs on disk, found by the content of their graphs in any process.
+
+Machine code lies there by its text, but to come to that text takes ten times as long as
+to read the code. So a program lies there too, by all that it was made from: the
+structure of its graph, the options, the host, the files of this package. Both are
+written as pickles of plain data: numbers, texts, arrays, dtypes, types and the frozen
+dataclasses of this package. What holds anything else (a function of the user's, a table
+of data) is compiled by each process, and what is read makes nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import math
+import operator
+import pickle
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import is_dataclass
+from types import BuiltinFunctionType, CodeType, FunctionType
+from typing import Any, TypeVar
+
+import numpy as np
+
+import treadle
+from treadle.base.caches import Cache
+from treadle.base.dtypes import as_dtype
+from treadle.base.symbolic import Symbolic, SymbolicNumber, SymbolicTrace
+from treadle.base.types import Type
+from treadle.engines.native.codegen.cache import key, program_cache
+from treadle.engines.native.codegen.code import Code
+from treadle.engines.native.codegen.texts import sources
+from treadle.engines.native.execution.linked import Linked
+from treadle.engines.native.execution.timing import first_lines
+from treadle.engines.native.system.host import host
+from treadle.engines.native.translation.keys import Structure
+from treadle.engines.native.translation.symbolic import SymbolicProgram
+from treadle.graph.body import Body, sign_of
+from treadle.graph.extents import thing_of
+from treadle.graph.frame import tracing
+from treadle.graph.leaves import Version
+from treadle.graph.origin import Origin, held
+from treadle.graph.tensor import Tensor
+from treadle.graph.variable import Update
+from treadle.program.instantiate import arguments_of
+from treadle.program.program import Program
+
+KNOWN = 1 << 14  # ops, types and literals whose digests are kept
+PROTOCOL = 5
+LARGE = 1 << 18  # bytes of an array that is worth no place on disk
+# Classes that are no dataclasses, and functions of others, that make plain data.
+CLASSES = Symbolic, SymbolicNumber, SymbolicProgram, SymbolicTrace, Type
+FUNCTIONS = (
+    *(min, max, math.gcd, np.array, np.eye, operator.lshift, operator.rshift),
+    *(operator.pow, operator.and_, operator.or_, operator.xor),
+)
+SCALARS = int, *{np.dtype(c).type for c in "?bhilqBHILQefd"}
+NO_LINE: Origin = None, 0
+
+Made = TypeVar("Made")
+
+_digests: Cache[int, bytes] = Cache("digests of structures", KNOWN)
+
+
+class Stored:
+    """The place on disk of what a graph is compiled to."""
+
+    def __init__(self, key: Iterable[int], structure: Structure) -> None:
+        self._key, self._structure = key, structure
+
+    def __call__(self, how: Any, make: Callable[[], Made]) -> Made:
+        """What `make` made of the graph once, or makes now; `how` tells of it what the
+        graph does not."""
+        nodes = self._structure.nodes
+        cache = program_cache()
+        place = self._place(how) if cache is not None else None
+        if cache is None or place is None:
+            return make()
+        content = cache.read(place)
+        if content is not None:
+            with suppress(Exception):  # whatever is wrong with it, it is none
+                file = io.BytesIO(zlib.decompress(content))
+                known: Made = _Reader(file, nodes).load()
+                return known
+        program = make()
+        with suppress(Exception):  # it is no plain data
+            cache.write(place, zlib.compress(_written(program, nodes), 1))
+        return program
+
+    def _place(self, how: Any) -> bytes | None:
+        """The key of an entry; None where the content of a graph cannot be written."""
+        state, structure = sources(), self._structure
+        if not state:
+            return None
+        try:
+            graph = [
+                str(n) if n >= 0 else _digest(n, structure.nodes).hex()
+                for n in self._key
+            ]
+            facts = repr(_written(how, (), fast=True))
+        except Exception:
+            return None
+        versions = treadle.__version__, sys.version, np.__version__
+        weights = [
+            k
+            for k, x in enumerate(structure.nodes)
+            if x.serial in structure.leaves and isinstance(x.op, (Version, Update))
+        ]
+        machine = repr(host())
+        return key(
+            "program", *versions, state, machine, " ".join(graph), repr(weights), facts
+        )
+
+
+def _digest(number: int, nodes: Sequence[Tensor]) -> bytes:
+    """A name for what has a number in a key, the same in every process."""
+    known = _digests.get(number)
+    if known is None:
+        thing = thing_of(number, nodes)
+        if type(thing) is tuple and isinstance(thing[0], type):  # the sign of an op
+            thing = next((x.op for x in nodes if sign_of(x.op) == thing), None)
+        if thing is None:
+            raise pickle.PicklingError("so much was numbered since")
+        known = hashlib.sha256(_written(thing, (), fast=True)).digest()
+        _digests[number] = known
+    return known
+
+
+# -- pickles ---------------------------------------------------------------------------
+
+
+def _written(x: Any, nodes: Sequence[Tensor], fast: bool = False) -> bytes:
+    """Something as bytes; `fast`: which are the same for what is equal. Lines are those
+    of nodes."""
+    file = io.BytesIO()
+    writer = _Writer(file, nodes)
+    writer.fast = fast
+    writer.dump(x)
+    return file.getvalue()
+
+
+class _Writer(pickle.Pickler):
+    """Writes plain data, and refuses all else."""
+
+    fast: bool
+
+    def __init__(self, file: io.BytesIO, nodes: Sequence[Tensor]) -> None:
+        super().__init__(file, PROTOCOL)
+        self._lines = first_lines(nodes)
+        # Of each number of bodies a list, in which that of those made of them will be.
+        self._bodies: dict[int, list[int]] = {}
+
+    def persistent_id(self, x: Any) -> int | None:
+        """The place of the node that has a line, or -1."""
+        if type(x) is tuple and len(x) == 2 and isinstance(x[0], CodeType):
+            return self._lines.get((id(x[0]), x[1]), -1)
+        return None
+
+    def reducer_override(self, x: Any) -> Any:
+        kind = type(x)
+        if isinstance(x, (type, FunctionType, BuiltinFunctionType)):
+            if _is_ours(x):
+                return NotImplemented
+        elif isinstance(x, np.dtype):
+            return as_dtype, (x.name,)
+        elif kind is np.ndarray and x.dtype.kind != "O" and x.nbytes <= LARGE:
+            return _array, (x.tobytes(), x.dtype, x.shape)
+        elif isinstance(x, np.generic):
+            return _scalar, (x.tobytes(), x.dtype)
+        elif kind in CLASSES or issubclass(kind, tuple):
+            return NotImplemented
+        elif is_dataclass(kind):
+            names = arguments_of(kind)
+            return kind, tuple([getattr(x, name) for name in names])
+        elif kind is Linked:  # as it was made: what is on disk has no addresses
+            plain = None if x.plain is x.program else x.plain
+            return _linked, (x.program, plain, x.codes, x.again, x.inside)
+        elif kind is Body and x.sign_parts() is not None:
+            alike = self._bodies.setdefault(x.number, [])
+            return _body, (alike, *_content(x))
+        raise pickle.PicklingError(f"{x!r} is no plain data")
+
+
+class _Reader(pickle.Unpickler):
+    """Reads what the other has written."""
+
+    def __init__(self, file: io.BytesIO, nodes: Sequence[Tensor]) -> None:
+        super().__init__(file)
+        self._nodes = nodes
+
+    def persistent_load(self, place: int) -> Origin:
+        return self._nodes[place].origin if place >= 0 else NO_LINE
+
+    def find_class(self, module: str, name: str) -> Any:
+        thing = super().find_class(module, name)
+        if not _is_ours(thing):
+            raise pickle.UnpicklingError(f"{module}.{name} makes no plain data")
+        return thing
+
+
+def _is_ours(x: Any) -> bool:
+    """Whether a class or function makes plain data."""
+    if not isinstance(x, type):
+        return any(x is f for f in FUNCTIONS) or _is_in_package(x)
+    plain = is_dataclass(x) or issubclass(x, tuple) or x in CLASSES
+    return (plain and _is_in_package(x)) or x in SCALARS
+
+
+def _is_in_package(x: Any) -> bool:
+    return str(x.__module__).startswith("treadle.")
+
+
+def _linked(
+    program: Program,
+    plain: Program | None,
+    codes: Sequence[tuple[Code, ...]],
+    again: Sequence[int],
+    inside: Sequence[tuple[int, int, int]],
+) -> Linked:
+    known = {id(s): c for s, c in zip(program.steps, codes, strict=True)}
+    linked = Linked(program, known=known)
+    linked.plain, linked.again, linked.inside = plain or program, again, inside
+    return linked
+
+
+def _content(body: Body) -> Any:
+    """The name of a body, its types, what its nodes are, and which are its ends."""
+    place = {node.serial: k for k, node in enumerate(body.nodes)}
+    nodes = [
+        (x.op, x.type, [place[y.serial] for y in x.inputs], x.array) for x in body.nodes
+    ]
+    ends = body.arguments, body.outputs
+    places = [[place[x.serial] for x in end] for end in ends]
+    return body.name, body.types, nodes, *places
+
+
+def _body(
+    alike: list[int],
+    name: str,
+    types: Sequence[Type],
+    nodes: Sequence[Any],
+    arguments: Sequence[int],
+    outputs: Sequence[int],
+) -> Body:
+    new: list[Tensor] = []
+    with tracing("a program"), held():
+        for op, type_, read, array in nodes:
+            new.append(Tensor(op, tuple([new[k] for k in read]), type_, array))
+        ends = [[new[k] for k in end] for end in (arguments, outputs)]
+        body = Body(name, *ends).resized(types)
+    alike.append(body.number)
+    body.number = alike[0]
+    return body
+
+
+def _array(data: bytes, dtype: Any, shape: tuple[int, ...]) -> Any:
+    return np.frombuffer(data, dtype).reshape(shape)
+
+
+def _scalar(data: bytes, dtype: Any) -> Any:
+    return np.frombuffer(data, dtype)[0]
