@@ -113,7 +113,7 @@ def test_lazy_layers_become_what_their_first_input_asks_for() -> None:
             nn.LazyLinear(2, bias=False),
         )
         assert not list(net.parameters())
-        y = net(np.ones((2, 3, 5, 5), np.float32))
+        y = net(np.ones((2, 3, 5, 5), np.float32)).numpy()
     with td.options(seed=1):
         plain = nn.Sequential(
             nn.Conv2d(3, 4, 3, padding=1),
@@ -122,8 +122,8 @@ def test_lazy_layers_become_what_their_first_input_asks_for() -> None:
             nn.Flatten(),
             nn.Linear(100, 2, bias=False),
         )
-        want = plain(np.ones((2, 3, 5, 5), np.float32))
-    assert np.array_equal(y.numpy(), want.numpy())
+        want = plain(np.ones((2, 3, 5, 5), np.float32)).numpy()
+    assert np.array_equal(y, want)
     assert type(net[0]) is nn.Conv2d and type(net[4]) is nn.Linear
     named = {name: v.shape for name, v in net.named_parameters()}
     assert named == {name: v.shape for name, v in plain.named_parameters()}

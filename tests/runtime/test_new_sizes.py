@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import treadle as td
+from treadle.engines.native.system.host import host
 
 Step = Callable[[int], Any]
 functional = td.nn.functional
@@ -90,7 +91,9 @@ def test_new_sizes_of_a_class_compile_nothing(network: Callable[[], Step]) -> No
     # The first of them tell which extents move; a plan for the others asks no engine.
     # One program more or less hangs on what ran before.
     assert 1 <= after.misses - before.misses <= 3
-    assert after.compiled == before.compiled and after.from_disk == before.from_disk
+    # Where vectors have 32 bytes, the program of many sizes has one fold of its own.
+    kernels = after.compiled + after.from_disk - before.compiled - before.from_disk
+    assert kernels <= (host().vector_bytes < 64)
     assert np.isfinite(losses).all()
 
 
