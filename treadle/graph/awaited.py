@@ -33,6 +33,14 @@ class Awaited(NDArrayOperatorsMixin):
             stored = self._stored = stored.numpy()
         return stored[()]
 
+    def numpy(self) -> Any:
+        """The number as an array without dimensions, as that of a Tensor.
+
+        >>> td.optim.SGD(lr=0.5).step(td.param("x", init=3.0)).numpy()
+        array(3., dtype=float32)
+        """
+        return np.asarray(self.value)
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return np.array(self.value, dtype)
 
