@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from tests.engines.gpus import missing
+from treadle.engines.base import engine
 from treadle.engines.native.execution import run
 from treadle.engines.native.execution.pool import Pool
 
@@ -26,3 +28,18 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for mark in item.iter_markers("gpu"):
         if reason := missing(*mark.args):
             pytest.skip(reason)
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of nodes of what the native engine compiles from now on."""
+    native: Any = engine("native")
+    counts: list[int] = []
+    translate = native._translated
+
+    def counted(wanted: Any, choose: Any) -> Any:
+        counts.append(len(wanted.structure.nodes))
+        return translate(wanted, choose)
+
+    monkeypatch.setattr(native, "_translated", counted)
+    return counts

@@ -28,21 +28,6 @@ def native() -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def compiled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The places of the programs that are compiled, as they are."""
-    own: Any = engine("native")
-    found: list[int] = []
-    make = own._translated
-
-    def counted(wanted: Any, choose: Any) -> Any:
-        found.append(len(wanted.structure.nodes))
-        return make(wanted, choose)
-
-    monkeypatch.setattr(own, "_translated", counted)
-    return found
-
-
 def values(graph: Graph, n: int) -> list[Any]:
     found = td.evaluate(*graph(n))
     return list(found) if isinstance(found, tuple) else [found]

@@ -37,21 +37,6 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     td.clear_cache()
 
 
-@pytest.fixture
-def compiled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The places of the programs that are compiled and not read."""
-    native: Any = engine("native")
-    found: list[int] = []
-    make = native._translated
-
-    def counted(wanted: Any, choose: Any) -> Any:
-        found.append(len(wanted.structure.nodes))
-        return make(wanted, choose)
-
-    monkeypatch.setattr(native, "_translated", counted)
-    return found
-
-
 def scanned(n: int) -> Sequence[Any]:
     """A loop, and what leads back through it."""
     w, xs = td.asarray(data(5, 5)), td.asarray(data(n, 3, 5))

@@ -131,10 +131,10 @@ def seen_loss(
     if watchers or now.options.eager or frame.tracing or not frame.alone():
         return None
     rest = now.options.compilation, now.no_grad > 0
-    found = _sought(rest, [y], [], frame.pending, [], (seed,))
-    if found is None:
+    entry = _sought(rest, [y], [], frame.pending, [], (seed,))
+    if entry is None:
         return None
-    key, known, nodes, recorded = found
+    key, known, nodes, recorded = entry
     if recorded is None:
         return _seen_results(key, known, nodes)
     _known.renew(key)
@@ -185,8 +185,8 @@ def _seen_results(
     by: bool = False,
     rows: bool = False,
 ) -> SeenResults | None:
-    """What is known of results with this key, which are derived by Variables, each of
-    which is read as one version, or `by` nodes."""
+    """The results with this key and what is known of them, derived by Variables, each
+    of which is read as one version, or `by` nodes."""
     if known is None or isinstance(known, str):
         place = {x.serial: k for k, x in enumerate(nodes)}
         return SeenResults(key, place, not by, late=known == LATE)

@@ -56,13 +56,21 @@ class Pass:
     body: tuple[Statement, ...]
 
 
-def taken_apart(kernel: Kernel) -> Nest:
-    """The loops of a kernel as `kernel_of` makes them."""
-    rows: list[LoopAxis] = []
+def parallel_loops(
+    kernel: Kernel,
+) -> tuple[tuple[LoopAxis, ...], tuple[Statement, ...]]:
+    """The axes of the outermost parallel loops, and what stands inside of them."""
+    axes: list[LoopAxis] = []
     body = kernel.body
     while len(body) == 1 and isinstance(body[0], Loop) and body[0].kind == "parallel":
-        rows.append(body[0].axis)
+        axes.append(body[0].axis)
         body = body[0].body
+    return tuple(axes), body
+
+
+def taken_apart(kernel: Kernel) -> Nest:
+    """The loops of a kernel as `kernel_of` makes them."""
+    rows, body = parallel_loops(kernel)
     turns: list[LoopAxis] = []
     starts: tuple[Statement, ...] = ()
     while body and isinstance(body[-1], Loop) and body[-1].kind == "ordered":
@@ -81,7 +89,7 @@ def taken_apart(kernel: Kernel) -> Nest:
         passes.append(Pass(s.folds, pass_body))
     loops = [s for s in statements(kernel.body) if isinstance(s, Loop) and s.bounds]
     bounds = tuple((s.axis, (s.start, s.stop)) for s in loops)
-    return Nest(tuple(rows), inner, tuple(passes), tuple(turns), starts, bounds)
+    return Nest(rows, inner, tuple(passes), tuple(turns), starts, bounds)
 
 
 def _innermost(s: Statement) -> tuple[tuple[LoopAxis, ...], tuple[Statement, ...]]:

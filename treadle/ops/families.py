@@ -304,7 +304,7 @@ def outputs_of(node: Tensor) -> tuple[Tensor, ...]:
 
 
 def is_composed(op: Any) -> bool:
-    """Whether an op is an expression of smaller ops: a composite, or an op of elements
+    """Return True for an expression of smaller ops: a composite, or an op of elements
     that is no primitive."""
     primitive = isinstance(op, Elementwise) and op.traits.primitive
     return isinstance(op, (Composite, Elementwise)) and not primitive

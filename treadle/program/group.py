@@ -305,7 +305,7 @@ class Grouping:
         return False
 
     def _orders(self, region: Region) -> set[Index]:
-        """Where what a region folds would be in memory: a kernel folds in one order."""
+        """The places in memory of a region's folded operands: one for a kernel."""
         folding = filter(region.folds, region.nodes if region.inner else ())
         return {place_of_operand(region, node, self.strides) for node in folding}
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from treadle.engines.gpu.work import Slot
 from treadle.engines.native.codegen.elements import compute_type
+from treadle.loops.apart import parallel_loops
 from treadle.loops.index import IndexParameter, LoopAxis
 from treadle.loops.kernel import (
     Accumulate,
@@ -50,20 +51,16 @@ class Grid:
 
 def grid_of(kernel: Kernel) -> Grid:
     """The grid of a scheduled kernel."""
-    axes: list[LoopAxis] = []
-    body = kernel.body
-    while len(body) == 1 and isinstance(body[0], Loop) and body[0].kind == "parallel":
-        axes.append(body[0].axis)
-        body = body[0].body
+    axes, body = parallel_loops(kernel)
     loops = [s for s in statements(body) if isinstance(s, Loop) and s.lanes]
     if not loops:
-        return Grid("items", tuple(axes), body, ITEMS)
+        return Grid("items", axes, body, ITEMS)
     first = body[0] if len(body) == 1 else None
     if isinstance(first, Loop) and first.lanes and not (first.folds or first.bounds):
         return Grid("items", (*axes, first.axis), first.body, ITEMS)
     folding = [s.lanes for s in loops if any(True for _ in _folded(s, body))]
     items = max(folding, default=ITEMS)
-    return Grid("groups", tuple(axes), body, items, _reads_back(kernel))
+    return Grid("groups", axes, body, items, _reads_back(kernel))
 
 
 def _folded(loop: Loop, body: tuple[Statement, ...]) -> Iterator[Accumulator]:

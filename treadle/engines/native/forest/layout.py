@@ -144,7 +144,7 @@ def _put(words: list[Numbers], addresses: list[Marks], table: Numbers) -> None:
 
 
 def _keys(turns: Numbers, number: int, checks: bool) -> Numbers:
-    """What steps are put in order by, and whether they check positions."""
+    """The sort keys of steps, and whether these check positions."""
     rest = np.full((len(turns), 2), (number, checks), np.int64)
     return np.column_stack([turns, rest])
 

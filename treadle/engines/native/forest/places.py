@@ -57,7 +57,7 @@ class Places:
 
     @lazy
     def bases(self) -> Numbers:
-        """Where the places of the family are that have values."""
+        """The positions of the family's places that have values."""
         return np.concatenate([self.family.shared, self.values.addresses])
 
     @lazy

@@ -202,7 +202,7 @@ class _Reader(pickle.Unpickler):
 
 
 def _is_ours(x: Any) -> bool:
-    """Whether a class or function makes plain data."""
+    """Return True if a class or function makes plain data."""
     if not isinstance(x, type):
         return any(x is f for f in FUNCTIONS) or _is_in_package(x)
     plain = is_dataclass(x) or issubclass(x, tuple) or x in CLASSES

@@ -170,7 +170,7 @@ def _is_worth_panels(machine: Machine, m: int, size: int, step: int) -> int:
 
 
 def _is_worth_a_copy(machine: Machine, m: int, n: int, a: Pair, size: int) -> int:
-    """Whether blocks of A are copied, whose rows (or columns) lie apart.
+    """Return True if blocks of A are copied, whose rows (or columns) lie apart.
 
     Whole pages apart, the rows of a tile fall on the same lines of the first cache.
     Where caches are crowded, tiles are low enough for that, but not for terms of an A
