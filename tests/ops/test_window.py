@@ -192,6 +192,19 @@ def test_adaptive_bins_and_upsampling() -> None:
     assert np.array_equal(up, x.repeat(2, 2).repeat(3, 3))
 
 
+@pytest.mark.parametrize("bins", range(1, 8))
+@pytest.mark.parametrize("n", range(1, 8))
+def test_bins_average_the_elements_from_floor_to_ceiling(n: int, bins: int) -> None:
+    x = RNG.standard_normal((2, 3, n))
+    spans = [slice(i * n // bins, -(-(i + 1) * n // bins)) for i in range(bins)]
+    means = np.stack([x[..., span].mean(-1) for span in spans], -1)
+    np.testing.assert_allclose(td.adaptive_avg_pool(x, bins).numpy(), means)
+    peaks = np.stack([x[..., span].max(-1) for span in spans], -1)
+    found, places = td.nn.functional.adaptive_max_pool1d(x, bins, return_indices=True)
+    assert np.array_equal(found.numpy(), peaks)
+    assert np.array_equal(np.take_along_axis(x, places.numpy(), -1), peaks)
+
+
 def test_what_does_not_slide_is_refused() -> None:
     image = np.ones((1, 2, 3, 3))
     for call in (

@@ -189,9 +189,10 @@ def _averages(x: Any, output: Any, rank: int) -> Tensor:
 def _largest(x: Any, output: Any, indices: bool, rank: int) -> Any:
     def pool(y: Tensor) -> Any:
         spatial, sizes = y.type.shape[2:], _sizes(y, output)
-        if all(m and n and n % m == 0 for n, m in zip(spatial, sizes, strict=True)):
-            kernel = tuple(n // m for n, m in zip(spatial, sizes, strict=True))
-            return max_pool(y, kernel, return_indices=indices)
+        windows = [window.even_bins(n, m) for n, m in zip(spatial, sizes, strict=True)]
+        if None not in windows:
+            kernel, stride = zip(*windows, strict=True)
+            return max_pool(y, kernel, stride, return_indices=indices)
         bins = []
         for n, m in zip(spatial, sizes, strict=True):
             first = np.arange(m) * n // m

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,16 @@ from treadle.ops.cast import as_float, carried_wide, summand
 from treadle.ops.families import some
 from treadle.ops.naming import named_like
 from treadle.ops.pool import MaxPool, MaxPoolPositions, SumPool
-from treadle.ops.window import Integers, Pairs, batched, image, padded, pairs, spatial
+from treadle.ops.window import (
+    Integers,
+    Pairs,
+    batched,
+    even_bins,
+    image,
+    padded,
+    pairs,
+    spatial,
+)
 
 __all__ = [
     "adaptive_avg_pool",
@@ -194,7 +204,10 @@ def avg_pool(
         if not divisor_override:
             raise ArgumentError("a divisor is not 0").located("avg_pool")
         return total / divisor_override
-    # How many elements each window counts: data, all the same where nothing is padded.
+    kernel, _, border, _ = fields
+    if not any(map(any, border)):
+        return total / constant_node(np.array(math.prod(kernel), node.type.dtype))
+    # How many elements of data, or of it and its border, each window counts.
     seen = np.ones((1, 1, *node.type.shape[2:]))
     if count_include_pad:
         seen = padded(seen, asked, 1)
@@ -345,9 +358,10 @@ def adaptive_avg_pool(x: Any, output: Any) -> Tensor:
         node = functions.mean(node, whole, keepdims=True)
     node = functions.unname(node)
     shape = node.type.shape
-    kernel = [shape[k] // m if m and shape[k] % m == 0 else 1 for k, m in bins]
+    windows = [even_bins(shape[k], m) or (1, 1) for k, m in bins]
+    kernel, stride = zip(*windows, strict=True)
     if any(k > 1 for k in kernel):
-        node = avg_pool(node, tuple(kernel))
+        node = avg_pool(node, kernel, stride)
     for k, m in bins:
         if m != node.type.shape[k]:
             node = _binned(node, k, m)

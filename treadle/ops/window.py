@@ -151,6 +151,16 @@ def spatial(value: Any, rank: int, what: str) -> Integers:
     return items
 
 
+def even_bins(n: int, bins: int) -> tuple[int, int] | None:
+    """The kernel and stride of windows that are `bins` bins of n elements, which is so
+    where n is a multiple or one more; None elsewhere.
+
+    Bin i spans elements floor(i n / bins) before ceil((i + 1) n / bins).
+    """
+    step = n // bins if bins else 0
+    return (n - step * (bins - 1), step) if step and n % bins <= 1 else None
+
+
 def pairs(
     padding: Any, extents: Shape, kernel: Shape, dilation: Integers, stride: Integers
 ) -> Pairs:
