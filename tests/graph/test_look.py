@@ -80,6 +80,16 @@ def test_without_gradients_a_graph_looks_different() -> None:
     assert keys[0] != keys[1]
 
 
+@pytest.mark.parametrize("make", [marked, td.stop_gradient, td.tanh])
+def test_what_a_step_let_go_of_is_known_where_no_derivative_goes(make: Any) -> None:
+    x = td.param(init=np.ones(3, np.float32))
+    y = x * 2.0
+    td.optim.SGD([x], lr=0.1).step(y.sum())
+    one, other = both([(make(y) * x).sum()], [], {})
+    assert one == other
+    assert (one is None) == (make is td.tanh)
+
+
 def test_a_derivative_goes_on_behind_values() -> None:
     x = td.param(init=np.ones(3, np.float32))
     y = td.tanh(x * 2)

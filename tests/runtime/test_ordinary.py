@@ -1,5 +1,5 @@
-"""Loops as people write them: after a few steps none compiles anything, whatever its
-data, labels, batches, rates and random numbers are."""
+"""Loops as people write them: after a few steps none compiles anything and each run
+follows a plan, whatever its data, labels, batches, rates and random numbers are."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import treadle as td
+from treadle.runtime import evaluate
 
 nn, F = td.nn, td.nn.functional
 Step = Callable[[int], Any]
@@ -118,6 +119,54 @@ def averaged(t: Task) -> Step:
             for n, p in enumerate(t.net.parameters()):
                 mean[n] = 0.9 * mean[n] + 0.1 * p
         return found + float(mean[0].sum())
+
+    return step
+
+
+def mean_of_activations(t: Task) -> Step:
+    """What a step has let go of is read by the next one, without gradients."""
+    mean = [td.zeros((5,))]
+
+    def step(k: int) -> float:
+        x, y = t.batch(k)
+        out = t.net(x)
+        found = t.learn(F.cross_entropy(out - mean[0], y))
+        with td.no_grad():
+            mean[0] = 0.9 * mean[0] + 0.1 * out.mean(0)
+        return found
+
+    return step
+
+
+def stepped_with_a_mean(t: Task) -> Step:
+    mean = [td.zeros((5,))]
+
+    def step(k: int) -> float:
+        x, y = t.batch(k)
+        out = t.net(x)
+        found = t.optimizer.step(F.cross_entropy(out - mean[0], y))
+        with td.no_grad():
+            mean[0] = 0.9 * mean[0] + 0.1 * out.mean(0)
+        return float(found)
+
+    return step
+
+
+def learned_by_a_loss(t: Task) -> Step:
+    """What is assigned is made of what a step has trained others by."""
+    w = td.param("w", init=np.zeros((12, 1), np.float32))
+    loss_of = nn.Sequential(nn.Linear(1, 4), nn.Tanh(), nn.Linear(4, 1))
+    optimizer = td.optim.Adam(loss_of.parameters(), lr=0.01)
+
+    def step(k: int) -> float:
+        x, y = t.batch(k)
+        inner = loss_of(x @ w).mean()
+        (g,) = td.grad(inner, [w])
+        moved = w - 0.1 * g
+        found = t.learn((((x @ moved)[:, 0] - y) ** 2).mean(), optimizer)
+        with td.no_grad():
+            w.assign(moved.detach())
+        return found + float(inner)
 
     return step
 
@@ -259,19 +308,37 @@ def cropped(t: Task) -> Step:
 
 PROGRAMS = [
     slices, shuffled, seen_first, annealed, counted, accumulated, by_hand, as_in_torch,
-    averaged, noisy, penalized, one_by_one, labels_of_zero_and_one, labels_as_indices,
+    averaged, mean_of_activations, stepped_with_a_mean, learned_by_a_loss, noisy,
+    penalized, one_by_one, labels_of_zero_and_one, labels_as_indices,
     target_network, carried_state, branching, evaluated, cropped,
 ]  # fmt: skip
 WARM, STEPS = 12, 36
 
 
+@pytest.fixture
+def anew(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many roots each run had that followed no plan."""
+    runs, run_anew = list[int](), evaluate._run_anew
+
+    def counted(roots: Any, *rest: Any) -> Any:
+        runs.append(len(roots))
+        return run_anew(roots, *rest)
+
+    monkeypatch.setattr(evaluate, "_run_anew", counted)
+    return runs
+
+
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
-def test_after_a_few_steps_nothing_is_compiled(program: Callable[[Task], Step]) -> None:
+def test_after_a_few_steps_nothing_is_compiled(
+    program: Callable[[Task], Step], anew: list[int]
+) -> None:
     step = program(Task())
     for k in range(WARM):
         step(k)
+    anew.clear()
     before = td.cache_info()
     for k in range(WARM, STEPS):
         step(k)
     after = td.cache_info()
     assert (after.misses, after.compiled) == (before.misses, before.compiled)
+    assert not anew

@@ -210,7 +210,7 @@ class Looker {
     return Result::looked;
   }
 
-  // What is lost to a derivative may lead only to ops that end it.
+  // What is lost to a derivative may lead only to nodes that end it.
   Result check_lost(Walk& w, size_t given) {
     std::vector<bool> reached(w.nodes.size());
     for (int64_t k : lost) reached[static_cast<size_t>(k)] = true;
@@ -222,7 +222,7 @@ class Looker {
       bool reads = false;
       for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(inputs) && !reads; j++)
         reads = reached[static_cast<size_t>(w.nodes.of(PyTuple_GET_ITEM(inputs, j)))];
-      if (!reads) continue;
+      if (!reads || nodes.mark.of(w.nodes[k]) == scopes.mark) continue;
       Ref traits(PyObject_GetAttr(nodes.op.of(w.nodes[k]), known.traits));
       Ref told(traits ? PyObject_GetAttr(traits.get(), known.differentiable) : nullptr);
       if (!told) return Result::failed;

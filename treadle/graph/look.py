@@ -283,12 +283,12 @@ class _Seen:
         return any(getattr(x.op, "late", False) for x in below)
 
     def ends_before(self, roots: int) -> bool:
-        """Whether what is lost to a derivative leads only to ops that end it."""
+        """Whether what is lost to a derivative leads only to nodes that end it."""
         reached, nodes = set(self.lost), self.nodes
-        for k in sorted(self.followed, key=lambda k: nodes[k].serial):
-            inputs = nodes[k].inputs if nodes[k].op.traits.differentiable else ()
-            if any(self.place[x.serial] in reached for x in inputs):
-                reached.add(k)
+        for node in sorted([nodes[k] for k in self.followed], key=lambda x: x.serial):
+            ends = node.mark is NO_GRAD or not node.op.traits.differentiable
+            if not ends and any(self.place[x.serial] in reached for x in node.inputs):
+                reached.add(self.place[node.serial])
         return reached.isdisjoint(range(roots))
 
 

@@ -51,6 +51,7 @@ class PlanRecording(RunRecording):
         serials, all_stale, empty = list(self.place), self._stale(), frozenset[int]()
         values: list[tuple[Slot, int, bool]] = []
         nodes, lasts = self._opened()
+        nodes += self._carried_out()
         pulled: list[tuple[Slot, int]] = []
         asked, held = {*range(self.asked)} - self.known, self._held_that_ran(serials)
         lasts = lasts or len(held) < len(self.held)
@@ -104,6 +105,10 @@ class PlanRecording(RunRecording):
         rest = spent, list(self.open), more, pulled
         return RunPlan(self.parts, self.slots, rows, others, *rest, closed=closed)
 
+    def _carried_out(self) -> list[tuple[Slot | None, int, Op]]:
+        """What was assigned before and may be read yet: a version, as after any run."""
+        return [(self.made[serial], k, version) for serial, k, version in self.written]
+
     def _valued(
         self, values: list[tuple[Slot, int, bool]], kept: Sequence[int]
     ) -> Valued:
@@ -148,7 +153,7 @@ class PlanRecording(RunRecording):
         pulled: list[tuple[Slot, int]] = []
         serials = list(self.place)
         values = []
-        cuts: list[tuple[Slot | None, int, Op]] = []
+        cuts = self._carried_out()
         rows, read = set[int](), set[int]()  # places
         for x in forests:
             assert x.places is not None
@@ -190,7 +195,7 @@ class PlanRecording(RunRecording):
     def _moved(self, sources: Sequence[Source]) -> Moved | None:
         """The Variables of the last part, if that writes over all their arrays, and is
         not done at once."""
-        if self.small or self.parts[-1].as_argument is not None:  # type: ignore[union-attr]
+        if self.small or self.written or self.parts[-1].as_argument is not None:  # type: ignore[union-attr]
             return None
         variables = [x.variable for x in self.changes.values()]
         if any(type(v).commit is not Variable.commit for v in variables):

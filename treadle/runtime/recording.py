@@ -66,6 +66,14 @@ class RunRecording(Recorder):
         self.noted: Noted | None = None
         self.asked, self.held = look.asked, look.held
         self.assigned = {x.serial for x in look.updates}
+        others = [x for x in look.nodes if type(x.op) is not Update]
+        seen = self.assigned & {x.serial for node in others for x in node.inputs}
+        # What was assigned and is read: recipes that stay lead to it, by place.
+        self.written = [
+            (x.serial, k, x.op.variable.version)  # type: ignore[attr-defined]
+            for k, x in enumerate(look.nodes)
+            if x.serial in seen
+        ]
         self.place = {x.serial: k for k, x in enumerate(look.nodes)}
         ran = [(k, x) for k, x in enumerate(look.nodes) if x.stored is None]
         # What is made without gradients keeps no recipe, by place.
