@@ -75,6 +75,7 @@ class Initializer:
 
     def __init__(self, rule: Callable[..., Array], **settings: Any) -> None:
         self.rule, self.settings = rule, settings
+        self.names = [*inspect.signature(rule).parameters][2:]  # of settings
         self.plain = self  # without the settings
         functools.update_wrapper(self, rule)
 
@@ -86,16 +87,15 @@ class Initializer:
 
     def __call__(self, shape: Any = None, dtype: Any = None, **settings: Any) -> Any:
         merged = {**self.settings, **settings}
-        known = list(inspect.signature(self.rule).parameters)[2:]
-        unknown = [name for name in merged if name not in known]
+        unknown = [name for name in merged if name not in self.names]
         if unknown:
             raise ArgumentError(
                 f"initializer {self.rule.__name__!r} has no setting {unknown[0]!r}",
-                hint=f"settings: {', '.join(known) or 'none'}",
+                hint=f"settings: {', '.join(self.names) or 'none'}",
             )
         if shape is None:
-            other = Initializer(self.rule, **merged)
-            other.plain = self.plain
+            other = object.__new__(Initializer)
+            vars(other).update(vars(self), settings=merged)
             return other
         wanted = asked_dtype(dtype)
         extents = as_shape(shape)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.caches import Cache
 from treadle.base.dtypes import float64
 from treadle.base.errors import ArgumentError
 from treadle.graph.leaves import as_tensor
@@ -15,11 +16,13 @@ from treadle.graph.operators import Operand
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
 from treadle.optim.stamp import Stamped
-from treadle.optim.transform import Transform
+from treadle.optim.transform import Transform, moving
 from treadle.runtime.store import store
 
 Rate = Any
 Rule = Callable[..., Transform]
+_PLAIN = {bool, int, float, str, type(None)}
+_rules: Cache[Any, Transform] = Cache("rules by their settings", 64)
 
 
 class Group(Stamped):
@@ -146,7 +149,7 @@ class GroupMaker:
     lr: Rate
     rule: Rule
     settings: Mapping[str, Any]
-    finish: Callable[[Transform], Transform]
+    end: Mapping[str, Any]  # the arguments of `moving`
 
     def groups(self, params: Any) -> list[Group]:
         """The groups meant by an optimizer's first argument.
@@ -182,7 +185,18 @@ class GroupMaker:
             )
         settings = {**self.settings, **changed}
         parameters = None if chosen is None else parameters_of(chosen)
-        return Group(parameters, rate, self.finish(self.rule(**settings)), settings)
+        return Group(parameters, rate, self._rule_of(settings), settings)
+
+    def _rule_of(self, settings: Mapping[str, Any]) -> Transform:
+        """The rule with these settings; one for all groups where they are plain."""
+        pairs = [*settings.items(), *self.end.items()]
+        if not settings or not all(_is_plain(x) for _, x in pairs):
+            return moving(self.rule(**settings), **self.end)
+        key = self.rule, *[(name, repr(x)) for name, x in pairs]
+        known = _rules.get(key)
+        if known is None:
+            _rules[key] = known = moving(self.rule(**settings), **self.end)
+        return known
 
 
 class ParameterGroup(MutableMapping[str, Any]):
@@ -226,6 +240,10 @@ class ParameterGroup(MutableMapping[str, Any]):
 
     def __repr__(self) -> str:
         return f"ParameterGroup({dict(self)})"
+
+
+def _is_plain(x: Any) -> bool:
+    return all(map(_is_plain, x)) if type(x) is tuple else type(x) in _PLAIN
 
 
 def _distinct(groups: list[Group]) -> list[Group]:

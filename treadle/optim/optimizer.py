@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any
 
 from treadle.autodiff.derivative import analyze, recorded
-from treadle.autodiff.gradient import graded, gradings, untrained
+from treadle.autodiff.gradient import gradings, untrained
 from treadle.autodiff.live import endangered
 from treadle.autodiff.reverse import seed_for
 from treadle.autodiff.targets import Trainable
@@ -27,10 +27,11 @@ from treadle.graph.traversal import by_serial
 from treadle.graph.variable import Variable
 from treadle.ops.create import zeros
 from treadle.optim.controls import Controls, LossScale, kept_where
+from treadle.optim.decided import DecidedSteps
 from treadle.optim.gradients import NormAverage, Sums, prepare, reads, sums_by, sums_of
 from treadle.optim.groups import GroupMaker, Now, Rate, Rule, Work, named, parameters_of
-from treadle.optim.state import OptimizerState, in_order
-from treadle.optim.transform import Transform, identity, moving
+from treadle.optim.state import in_order
+from treadle.optim.transform import Transform, identity
 from treadle.optim.update import TracedUpdate, changed, next_value, release
 from treadle.runtime.again import Plans
 from treadle.runtime.around import settings
@@ -43,7 +44,7 @@ from treadle.runtime.store import Changes, each_once, store, updates_of
 Only = set[int] | None  # the parameters that a step may change, by their ids
 
 
-class Optimizer(OptimizerState):
+class Optimizer(DecidedSteps):
     """Moves parameters against their gradients: p = p - lr * rule(gradient).
 
     `params` is None (every trainable parameter the loss reaches), parameters, or
@@ -97,7 +98,7 @@ class Optimizer(OptimizerState):
         make = (lambda: chosen) if isinstance(chosen, Transform) else chosen
         end = {"kahan": kahan, "clip_weights": clip_weights, "decay_after": decay_after}
         super().__init__(
-            GroupMaker(lr, make, settings or {}, partial(moving, **end)),
+            GroupMaker(lr, make, settings or {}, end),
             params,
             Controls(clip_norm, clip_value, on_nan, loss_scale, norms, accumulate),
             masters,
@@ -187,7 +188,11 @@ class Optimizer(OptimizerState):
         first = note is None and node is not None and not endangered([node])
         if first and (done := self._rows_first(node, only)) is not None:
             return done
-        return self._step_anew(node, only, now, note)
+        first = note is not None and plans is self._plans and not self._states
+        result = self._step_anew(node, only, now, note)
+        if first and note is not None:
+            self._note_first(note.key, plans.known(note.key), len(note.place))
+        return result
 
     @collector_paused
     def _rows_first(self, loss: Any, only: Only) -> Any:
@@ -282,14 +287,6 @@ class Optimizer(OptimizerState):
         only_none(set_to_none)
         give_gradients(self._chosen())
 
-    def _chosen(self) -> tuple[Variable, ...]:
-        """The parameters of all groups; of one that takes the rest those that hold a
-        gradient."""
-        if (listed := self._decisions().listed) is not None:
-            return listed
-        known = graded(self._since)
-        return tuple([p for g in self.groups for p in self.candidates(g, known)])
-
     def _asked(
         self, loss: Any, only: Only, now: Now
     ) -> tuple[list[Tensor], Tensor | None, Changes, int, set[int]]:
@@ -368,7 +365,9 @@ class Optimizer(OptimizerState):
         rest = chosen, of, counts, decided.sign, around
         rates = now.roots() if now else []
         found = plans.follow(rest, asked, mine, not of, pending, rates, True)
-        return (*found, mine) if isinstance(found, tuple) else found
+        first = plans is self._plans and not self._states
+        seen = self._known_alike(plans, found) if first else found
+        return (*seen, mine) if isinstance(seen, tuple) else seen
 
     def _changes(
         self, work: Work, now: Now, flush: bool = False

@@ -12,13 +12,13 @@ from treadle.base.dtypes import accumulator, as_dtype, float64, whole
 from treadle.base.errors import ModelFileError
 from treadle.base.types import Type
 from treadle.graph.frame import top
-from treadle.graph.look import Owned, numbered
+from treadle.graph.look import Owned
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable
 from treadle.nn.state import Keys, Rename, choose, compare
 from treadle.optim.controls import Controls
 from treadle.optim.groups import Group, GroupMaker, Now, ParameterGroup, Work
-from treadle.optim.stamp import Decisions, Stamped, move_stamp, stamp
+from treadle.optim.stamp import Decisions, Stamped, move_stamp
 from treadle.optim.transform import Transform
 from treadle.optim.update import MASTER
 from treadle.runtime.evaluate import evaluate
@@ -73,11 +73,6 @@ class OptimizerState(Stamped):
         rates = [None if g.owns_rate or g.lr is rate else g.lr for g, rate in pairs]
         recipe = type(self), self._arguments, self._added, rates
         return _unpickled, (*recipe, self.state_dict())
-
-    def _scheduled(self) -> Now | None:
-        """The rates of now, where they follow from the count of steps; None where they
-        are numbers."""
-        return None if self._decisions().numbers else self._now()
 
     def _step(self) -> Tensor:
         return self.count.node().astype(float64)
@@ -224,49 +219,9 @@ class OptimizerState(Stamped):
         """What states of parameters, by id, are named by, where that is reserved."""
         return self._keys
 
-    def _decisions(self) -> Decisions:
-        """What decides a step now, which is looked at anew where something changed."""
-        known, now = self._decided, stamp.now
-        if known.stamp != now:
-            numbers = all(g.owns_rate for g in self.groups)
-            rest = any(g.parameters is None for g in self.groups)
-            every = tuple([p for g in self.groups for p in g.parameters or ()])
-            listed = None if rest else every
-            known = Decisions(now, numbers, listed, self._sign(), self._owned())
-            vars(self)["_decided"] = known  # which does not move the stamp
-        return known
-
-    def _owned(self) -> Owned:
-        """The Variables that steps write or that are rates, by id, with numbers for
-        keys: the first states come last, that a first step looks like those after it.
-        """
-        rates = self._own_rates()
-        kept = len(self.groups), len(self._states), *map(id, rates)
-        if self._numbered != kept:
-            vars(self)["_numbered"] = kept
-            every = [self.count, *self.controls.counts(), *rates]
-            every += [p for group in self.groups for p in group.parameters or ()]
-            every += [p for _, p, _ in self._states.values()]
-            every += self._own_states()
-            vars(self)["_numbers"] = numbered({id(v): v for v in every}.values())
-        return self._numbers
-
     def _own_rates(self) -> list[Variable]:
         """The rates that are Variables of the groups'."""
         return [g.own_rate for g in self.groups if g.own_rate is not None]
-
-    def _states_owned(self) -> Owned:
-        """Those of the states: no graph that was looked at has read what is new."""
-        numbers = self._owned()
-        return {id(v): numbers[id(v)] for v in self._own_states()}
-
-    def _sign(self) -> tuple[Any, ...] | None:
-        """The key of the update that is made of gradients, the rates left out; None
-        where it may be another graph at each step."""
-        controls, groups = self.controls.sign(), tuple([g.sign() for g in self.groups])
-        if controls is None or None in groups:
-            return None
-        return controls, groups, self.sparse_updates, self._parted
 
     def candidates(self, group: Group, read: Sequence[Variable]) -> Sequence[Variable]:
         """The parameters of a group; one without a list takes those nobody names."""

@@ -150,6 +150,13 @@ class Plans:
         done = self.run(key, seen, cuts)
         return (key, seen) if done is None else done
 
+    def take(self, key: Any, look: Look, plan: RunPlan) -> list[Tensor] | None:
+        """Have a plan of another caller's, and run a graph by it as `run` does."""
+        self._put(key, plan)
+        if look.family is not None:
+            self._sizes.note(look.family, plan, len(look.nodes))
+        return self.run(key, look)
+
     def _count(self, key: Any, plan: RunPlan) -> None:
         """Know that a plan was followed."""
         self.hits += 1
