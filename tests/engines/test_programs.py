@@ -13,6 +13,9 @@ import pytest
 
 import treadle as td
 from treadle.base.errors import RunError
+from treadle.engines.native.engine import Native
+from treadle.graph.leaves import cut_of
+from treadle.graph.tensor import cut
 
 
 @pytest.fixture(autouse=True)
@@ -193,3 +196,34 @@ def test_a_convolution_has_no_fallback_and_finishes_its_bias() -> None:
     down = td.lower(y)
     assert down.fallbacks == ()
     assert "convolution y[2, 64, 4, 27] add_maximum" in down.program
+
+
+@pytest.mark.parametrize("meanwhile", ["a part", "the whole"])
+@pytest.mark.parametrize("thread", ["computes", "cuts"])
+def test_what_is_computed_while_a_program_is_made_of_it_is_no_leaf_of_that(
+    meanwhile: str, thread: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    td.clear_cache()
+    x = td.asarray(np.linspace(0.5, 1.5, 7))
+    want = np.log1p(np.exp(np.linspace(0.5, 1.5, 7)) * 3.0)
+
+    def graph() -> tuple[td.Tensor, td.Tensor]:
+        part = td.exp(x) * 3.0
+        return part, td.log1p(part)
+
+    part, whole = graph()
+    chosen = part if meanwhile == "a part" else whole
+    compiled = Native._linked
+
+    def linked(*arguments: Any) -> Any:
+        monkeypatch.undo()  # as another thread may do just now
+        td.evaluate(chosen)
+        if thread == "cuts":
+            cut(chosen, cut_of("other", False))
+        return compiled(*arguments)
+
+    monkeypatch.setattr(Native, "_linked", linked)
+    np.testing.assert_allclose(whole.numpy(), want, rtol=1e-15)
+    for _ in range(3):  # what was compiled serves who has computed nothing yet
+        np.testing.assert_allclose(graph()[1].numpy(), want, rtol=1e-15)
+        assert "exp" in td.latest_program().kernels

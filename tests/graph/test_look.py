@@ -10,7 +10,8 @@ import pytest
 import treadle as td
 from tests.core.twins import in_python
 from treadle.graph import look as looks
-from treadle.graph.look import Look, look
+from treadle.graph.frame import top
+from treadle.graph.look import Look, assigned, look
 
 
 def network(draw: np.random.Generator, depth: int) -> tuple[Any, list[Any], list[Any]]:
@@ -166,3 +167,18 @@ def test_other_ops_and_other_shapes_look_different() -> None:
         assert one is not None and other is not None and one.key == other.key
         keys.append(one.key)
     assert keys[0] == keys[1] and len(set(keys)) == 3
+
+
+def test_an_update_that_another_thread_has_carried_out_is_none_to_carry_out() -> None:
+    count = td.Variable(0.0)
+    count.assign(count + 1.0)
+    (done,) = top().pending
+    float(count)
+    assert not done.inputs
+    count.assign(count + 1.0)
+    root, owned = count * 2.0, assigned([*top().pending])
+    for way in (looks._look, looks._looked):
+        seen = way([root, done], 1, 1, owned, False, False, looks.MOST, -1)
+        assert seen is None
+        listed = [root, *top().pending]
+        assert way(listed, 1, 1, owned, False, False, looks.MOST, -1) is not None

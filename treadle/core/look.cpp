@@ -198,8 +198,9 @@ class Looker {
     if (updates != given - first_update) return Result::otherwise;
     std::vector<bool> older(given);
     for (size_t k = first_update; k < given; k++) {
-      const auto base = static_cast<size_t>(w.nodes.of(PyTuple_GET_ITEM(
-          nodes.inputs.of(w.nodes[k]), 0)));
+      PyObject* inputs = nodes.inputs.of(w.nodes[k]);
+      if (!PyTuple_GET_SIZE(inputs)) return Result::otherwise;  // carried out since listed
+      const auto base = static_cast<size_t>(w.nodes.of(PyTuple_GET_ITEM(inputs, 0)));
       if (base < given) older[base] = true;
     }
     for (size_t k = first_update; k < given; k++)

@@ -598,7 +598,8 @@ class Running {
     return static_cast<bool>(unmarked_.back().second);
   }
 
-  // Gives nodes and Variables what was `made`, by slot.
+  // Gives nodes and Variables what was `made`, by slot; a value that another thread gave
+  // meanwhile stays, as there may be somebody who has read it.
   void publish(std::vector<Ref>& made) {
     Ref none(PyTuple_New(0));
     for (size_t k = 0; k < plan_.changes.size(); k++) {
@@ -607,7 +608,8 @@ class Running {
     }
     for (const Settled& x : plan_.cuts) {
       PyObject* own = node(x.place);
-      if (x.slot >= 0) put(nodes.stored, own, made_[static_cast<size_t>(x.slot)]);
+      if (x.slot >= 0 && waits(own))
+        put(nodes.stored, own, made_[static_cast<size_t>(x.slot)]);
       Ref leaf = Ref::to(x.leaf.get()), inputs = Ref::to(none.get());
       put(nodes.op, own, leaf);
       put(nodes.inputs, own, inputs);
@@ -617,7 +619,7 @@ class Running {
       const Settled& x = plan_.values[k];
       if (!made_[static_cast<size_t>(x.slot)]) continue;  // nothing is there to be kept
       PyObject* own = node(x.place);
-      put(nodes.stored, own, made_[static_cast<size_t>(x.slot)]);
+      if (waits(own)) put(nodes.stored, own, made_[static_cast<size_t>(x.slot)]);
       put(nodes.mark, own, marks_[k]);
     }
     made.swap(made_);

@@ -146,7 +146,7 @@ class Claim:
         self._decide()
         if self.copies is None:
             for node, x, old in zip(self.nodes, values, self.before, strict=True):
-                settle(node, newer(x, old.stored))
+                settle(node, newer(x, old.stored), node.stored)
         if nodes is None and self.copies is not None:  # who asked has the nodes there
             nodes = []
             for node, x, old in zip(self.nodes, values, self.before, strict=True):

@@ -367,14 +367,16 @@ def forget(nodes: list[Tensor]) -> None:
         del nodes[-1]
 
 
-def settle(node: Tensor, value: Stored) -> None:
-    """Give a node its value; the recipe stays, so it can still be differentiated."""
-    node.stored = value
-    if isinstance(value, np.ndarray):
-        if value.flags.writeable:
-            value.flags.writeable = False
-    elif isinstance(value, Resident):
+def settle(node: Tensor, value: Stored, before: Stored | None = None) -> None:
+    """Give a node that had the value `before` another, but for one of another thread's;
+    the recipe stays, so it can still be differentiated."""
+    if node.stored is not before:
+        return
+    node.stored = value  # since the line above no other thread had a turn
+    if isinstance(value, Resident):
         value.belongs(node)
+    elif isinstance(value, np.ndarray) and value.flags.writeable:
+        value.flags.writeable = False
 
 
 def cut(node: Tensor, leaf: Op, older: bool = False) -> None:

@@ -256,7 +256,8 @@ def _settled(
     carried = depends(nodes)
     for node in done:
         if not isinstance(node.type, TupleType):
-            settle(node, values[node.serial])
+            if node.stored is None:  # no thread has computed it meanwhile
+                settle(node, values[node.serial])
             remember(node, node.serial in carried)
     if len(values) > len(keep):
         for node in nodes:

@@ -359,7 +359,8 @@ def _evaluate(nodes: Sequence[Tensor]) -> list[Tensor]:
     values = engine(current().engine).begin(every, {}, keep, frozenset(), sure=True)
     fresh = [node for node in nodes if node.serial in keep]
     for node in fresh:
-        settle(node, values[node.serial])
+        if node.stored is None:  # no thread has computed it meanwhile
+            settle(node, values[node.serial])
     return fresh
 
 

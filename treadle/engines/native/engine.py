@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -44,13 +45,13 @@ from treadle.engines.native.forest.tape import Runnable
 from treadle.engines.native.look import lowered
 from treadle.engines.native.system.host import host
 from treadle.engines.native.translation.families import Translated
-from treadle.engines.native.translation.keys import Structure, structure
+from treadle.engines.native.translation.keys import structure
 from treadle.engines.native.translation.known import CachedProgram
 from treadle.engines.native.translation.programs import Programs
 from treadle.engines.native.translation.residuals import Residuals, gathered, known
-from treadle.engines.native.translation.resized import resized
 from treadle.engines.native.translation.stored import Stored
 from treadle.engines.native.translation.translate import translated
+from treadle.engines.native.translation.wanted import ChangedError, Wanted
 from treadle.engines.native.translation.workspace import abreast, fitting
 from treadle.graph.claim import Claim
 from treadle.graph.extents import family
@@ -84,7 +85,12 @@ class Native(Engine):
         """The nodes that programs keep for gradients."""
         return (self._recorded.get() or self._kept)[1]
 
-    def run(
+    def run(self, *arguments: Any, **settings: Any) -> Values:
+        while True:  # a part that another thread has computed is none the next time
+            with suppress(ChangedError):
+                return self._run(*arguments, **settings)
+
+    def _run(
         self,
         nodes: Sequence[Tensor],
         feeds: Mapping[int, Any],
@@ -111,7 +117,7 @@ class Native(Engine):
             loose = sorted(graph.place[s] for s in more)
             full_key = graph.key(keep | more, *options, *loose)
         linked, leaves = self.programs.get(
-            full_key, lambda: self._linked(full_key, _Wanted(graph, feeds, keep, more))
+            full_key, lambda: self._linked(full_key, Wanted(graph, feeds, keep, more))
         )
         self.residuals.ask(graph, linked.again, linked.inside)
         order = graph.nodes
@@ -161,8 +167,11 @@ class Native(Engine):
         if more:
             loose = sorted(graph.place[s] for s in more)
             key = graph.key(keep | more, *_settings(), *loose)
-        make = partial(self._linked, key, _Wanted(graph, {}, keep, more))
-        linked, leaves = self.programs.peek(key) or self.programs.get(key, make)
+        make = partial(self._linked, key, Wanted(graph, {}, keep, more))
+        try:
+            linked, leaves = self.programs.peek(key) or self.programs.get(key, make)
+        except ChangedError:
+            return None
         order = graph.nodes
         numbers = {s: graph.place[s] for s in keep | more}
         over = {argument: result for result, argument in linked.interface.shared}
@@ -228,7 +237,7 @@ class Native(Engine):
     def lower(self, nodes: Sequence[Tensor], keep: Set[int], graph: str) -> Lowered:
         feeds = {n.serial: nothing(n.type) for n in nodes if isinstance(n.op, Unbound)}
         structured = structure(nodes, feeds, keep)
-        linked, _ = self._compile(_Wanted(structured, feeds, keep))
+        linked, _ = self._compile(Wanted(structured, feeds, keep))
         if recording() is not None:
             linked.link()
         open_graph = family(structured.key(keep, *_settings()), structured.nodes)
@@ -294,11 +303,10 @@ class Native(Engine):
         if kept is not None:
             kept.clear()
 
-    def _linked(
-        self, key: tuple[int, ...], wanted: _Wanted
-    ) -> tuple[Linked, list[int]]:
+    def _linked(self, key: tuple[int, ...], wanted: Wanted) -> tuple[Linked, list[int]]:
         """A program that can run, and the places of its leaves."""
         headroom()
+        wanted = wanted.frozen()
         for serial in wanted.keep:
             node = wanted.structure.nodes[wanted.structure.place[serial]]
             types = node.type if isinstance(node.type, TupleType) else (node.type,)
@@ -311,7 +319,7 @@ class Native(Engine):
         linked.link()
         return linked, leaves
 
-    def _sized(self, key: tuple[int, ...], wanted: _Wanted) -> tuple[Linked, list[int]]:
+    def _sized(self, key: tuple[int, ...], wanted: Wanted) -> tuple[Linked, list[int]]:
         """A program by what is known of other extents; else it is compiled."""
         open_graph, now = None, current()
         if recording() is None and not (now.check or now.workspace):
@@ -332,7 +340,7 @@ class Native(Engine):
             entry[0].extents = open_graph[1]
         return entry
 
-    def _compile(self, wanted: _Wanted) -> tuple[Linked, list[int]]:
+    def _compile(self, wanted: Wanted) -> tuple[Linked, list[int]]:
         """The program of `_linked`, not compiled."""
         choose = partial(fitting, sized=partial(abreast, lanes=_lanes()))
         translation = self._translated(wanted, choose)
@@ -341,7 +349,7 @@ class Native(Engine):
         return linked, translation.leaves
 
     def _translated(
-        self, wanted: _Wanted, choose: Callable[[Iterator[Draft]], Any]
+        self, wanted: Wanted, choose: Callable[[Iterator[Draft]], Any]
     ) -> Translated:
         """The draft that is chosen for a graph, translated."""
         structured, place = wanted.structure, wanted.structure.place
@@ -361,29 +369,6 @@ class Native(Engine):
         ]
         leaves = [place[x.serial] for x in graph.leaves]
         return Translated(chosen, leaves, again, tuple(inside))
-
-
-@dataclass(frozen=True)
-class _Wanted:
-    """A graph to be compiled, and the serials of what is fed and kept. What is kept in
-    `more` lies as it is computed.
-    """
-
-    structure: Structure
-    feeds: Mapping[int, Any]
-    keep: Set[int]
-    more: Set[int] = frozenset()
-
-    def resized(self, extents: Iterable[int]) -> _Wanted | None:
-        """The same for other extents of its family, without values."""
-        other = resized(self.structure, self.feeds, extents)
-        if other is None:
-            return None
-        graph, place = other[0], self.structure.place
-        keep, more = (
-            {graph.nodes[place[s]].serial for s in x} for x in (self.keep, self.more)
-        )
-        return _Wanted(*other, keep, more)
 
 
 def _settings() -> tuple[Any, ...]:
