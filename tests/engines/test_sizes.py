@@ -466,7 +466,7 @@ def test_what_cannot_be_symbolic_is_compiled_and_said(
     compiled: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from treadle.engines.native.translation import symbolic
-    from treadle.engines.native.translation.variants import FAILED
+    from treadle.base.symbolic.variants import FAILED
 
     def refused(*given: Any) -> Any:
         raise ValueError("no such thing")

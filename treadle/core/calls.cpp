@@ -22,7 +22,7 @@ constexpr size_t FORMAT = 7;    // letters of the format of an array
 struct Graph {
   PyObject *item, *library, *capture, *watchers, *holding, *integers, *integer, *scalar,
       *constant, *whole, *plumbing, *provided, *passing, *changes, *written, *written_at,
-      *dtypes, *type, *copied, *variable;
+      *dtypes, *type, *copied, *variable, *taken;
   Slot now, seen, committed;
 };
 Graph graph;
@@ -473,11 +473,23 @@ Answer is_written(PyObject* x) {
   return found ? answer : RAISED;
 }
 
-// The key of a call, and the tensors and the data among its arguments, borrowed.
+// Whether this very object always stands for the same (graph/signature.py).
+bool is_fixed(PyObject* x) {
+  if (PyTuple_Check(x)) {
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(x); k++)
+      if (!is_fixed(PyTuple_GET_ITEM(x, k))) return false;
+    return true;
+  }
+  return is_variable(x) || PyObject_IsInstance(x, graph.taken) == 0;
+}
+
+// The key of a call, and the tensors and the data among its arguments, borrowed; where a
+// plan may be made for it, nothing told by identity is what changes.
 struct Signature {
   int64_t key[LONGEST + 2];
   PyObject* values[LONGEST];
   size_t length = 0, seen = 0;
+  bool makes = false;
 
   // Tells some arguments, and puts down the tensors and the data among them; whether
   // there is room for them.
@@ -528,6 +540,7 @@ struct Signature {
         if (large) return false;
         put(WHOLE, value);
       } else {
+        if (makes && !is_fixed(x)) return PyErr_Clear(), false;
         put(OTHER, reinterpret_cast<intptr_t>(x));
       }
     }
@@ -558,6 +571,11 @@ struct Signature {
       }
     }
     return length <= LONGEST;
+  }
+
+  PyObject* bytes() const {
+    return PyBytes_FromStringAndSize(reinterpret_cast<const char*>(key),
+                                     static_cast<Py_ssize_t>(length * sizeof *key));
   }
 
   bool is(PyObject* bytes) const {
@@ -829,6 +847,30 @@ PyObject* call_runner(const Written& plan, const Signature& call) {
   return PyObject_CallOneArg(run.get(), values.get());
 }
 
+// As graph/signature.py does it, for a function that is called by its long way.
+PyObject* signature(PyObject*, PyObject* args) {
+  PyObject *given, *named;
+  int data;
+  if (!PyArg_ParseTuple(args, "O!iO!", &PyTuple_Type, &given, &data, &PyDict_Type, &named))
+    return nullptr;
+  std::vector<PyObject*> things(PySequence_Fast_ITEMS(given),
+                                PySequence_Fast_ITEMS(given) + PyTuple_GET_SIZE(given));
+  Ref names(PyTuple_New(PyDict_GET_SIZE(named)));
+  if (!names) return nullptr;
+  PyObject *name, *x;
+  for (Py_ssize_t at = 0, k = 0; PyDict_Next(named, &at, &name, &x); k++) {
+    Py_INCREF(name);
+    PyUnicode_InternInPlace(&name);
+    PyTuple_SET_ITEM(names.get(), k, name);
+    things.push_back(x);
+  }
+  Signature call;
+  call.makes = true;
+  if (!call.tell_all(things.data(), PyTuple_GET_SIZE(given), names.get(), data))
+    Py_RETURN_NONE;
+  return call.bytes();
+}
+
 // -- calls -----------------------------------------------------------------------------
 
 // A function that follows the plans of one that is `Called`, and leaves all other calls
@@ -844,8 +886,7 @@ struct CallObject {
 PyObject* planned(CallObject* own, const Signature& call) {
   if (call.is(PyList_GET_ITEM(own->latest, 0)))
     return Py_NewRef(PyList_GET_ITEM(own->latest, 1));
-  Ref key(PyBytes_FromStringAndSize(reinterpret_cast<const char*>(call.key),
-                                    static_cast<Py_ssize_t>(call.length * sizeof(int64_t))));
+  Ref key(call.bytes());
   if (!key) return nullptr;
   Ref plan = Ref::to(PyDict_GetItemWithError(own->plans, key.get()));
   if (!plan) return nullptr;
@@ -1040,16 +1081,17 @@ PyObject* bind_calls(PyObject*, PyObject* args, PyObject* keywords) {
                                 "constant", "whole",    "plumbing", "provided",
                                 "passing",  "changes",  "written",  "written_at",
                                 "dtypes",   "type",     "copied",   "again",
-                                "variable", nullptr};
+                                "variable", "taken",    nullptr};
   Graph found;
   PyObject* again;
   if (!PyArg_ParseTupleAndKeywords(
-          args, keywords, "OO!OO!O!O!OOOOOOOOO!OO!OOOO", const_cast<char**>(names), &found.item,
+          args, keywords, "OO!OO!O!O!OOOOOOOOO!OO!OOOOO!", const_cast<char**>(names), &found.item,
           &PyDict_Type, &found.library, &found.capture, &PyList_Type, &found.watchers,
           &PyList_Type, &found.holding, &PyDict_Type, &found.integers, &found.integer,
           &found.scalar, &found.constant, &found.whole, &found.plumbing, &found.provided,
           &found.passing, &found.changes, &PyDict_Type, &found.written, &found.written_at,
-          &PyDict_Type, &found.dtypes, &found.type, &found.copied, &again, &found.variable))
+          &PyDict_Type, &found.dtypes, &found.type, &found.copied, &again, &found.variable,
+          &PyTuple_Type, &found.taken))
     return nullptr;
   auto* changes = reinterpret_cast<PyObject*>(Py_TYPE(found.changes));
   if (!found.now.find(changes, "now") || !found.seen.find(again, "seen") ||
@@ -1059,7 +1101,7 @@ PyObject* bind_calls(PyObject*, PyObject* args, PyObject* keywords) {
                       found.holding, found.integers, found.integer, found.scalar,
                       found.constant, found.whole, found.plumbing, found.provided,
                       found.passing, found.changes, found.written, found.written_at,
-                      found.dtypes, found.type, found.copied, found.variable})
+                      found.dtypes, found.type, found.copied, found.variable, found.taken})
     Py_INCREF(x);
   graph = found;
   Py_RETURN_NONE;
@@ -1083,6 +1125,7 @@ PyMethodDef call_functions[] = {
     {"bind_new_node", bind_new_node, METH_O, "bind_new_node(function): its twin."},
     {"new_node", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(new_node)),
      METH_FASTCALL, "new_node(op, inputs, type, above, stored, class): graph/tensor.py."},
+    {"signature", signature, METH_VARARGS, "signature(args, data, named): the key of a call."},
     {"plan", plan, METH_VARARGS,
      "plan(given, variables, captured, leaves, steps, form, results, data, holds, things, run)"},
     {"guard", guard, METH_VARARGS,

@@ -8,7 +8,7 @@ types, thousands of times between two runs. What such a call makes is put down a
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, TypeVar
@@ -25,6 +25,7 @@ from treadle.graph.leaves import (
     to_array,
 )
 from treadle.graph.op import Op
+from treadle.graph.operators import Operand
 from treadle.graph.origin import (
     capture,
     handing_on,
@@ -40,6 +41,7 @@ from treadle.graph.signature import (
     LONGEST,
     NONE,
     OTHER,
+    TAKEN,
     signature,
     things_of,
 )
@@ -128,6 +130,11 @@ class NodePlan:
         return read + len(self.leaves) + len(self.steps)
 
 
+def kept_of(things: Iterable[Any]) -> tuple[Any, ...]:
+    """What the signature of a call tells by identity."""
+    return tuple([(type(x), x.type) if isinstance(x, Operand) else x for x in things])
+
+
 if native_calls is not None:
     native_calls.bind_calls(
         item=VariableItem,
@@ -151,6 +158,7 @@ if native_calls is not None:
         copied=to_array,
         again=StampCheck,
         variable=Variable,
+        taken=TAKEN,
     )
 
 
@@ -186,16 +194,21 @@ class Called:
         key = key or signature(args, self.data, named)
         if key is None or native_calls is None or plan.size > LONGEST:
             return
-        if len(self.plans) >= PLANS:
-            self.forget()
-        self.latest[:] = NOTHING, None
-        self.plans[key] = _written(plan)
+        steps = written_steps(plan)
+        self.keep(key, written_plan(plan, steps, plan.leaves, plan.things))
         if self.data == AS_FLOATS:
             things = things_of((*args, *named.values()))
             variables = [x for x in things if isinstance(x, Variable)]
             self.watched[key] = [
                 weakref.ref(v, lambda _: self.forget(key)) for v in variables
             ]
+
+    def keep(self, key: bytes, plan: Any) -> None:
+        """Have calls of a key follow a plan as the core does."""
+        if len(self.plans) >= PLANS:
+            self.forget()
+        self.latest[:] = NOTHING, None
+        self.plans[key] = plan
 
     def forget(self, key: bytes | None = None) -> None:
         """Drop a plan, or all of them."""
@@ -207,19 +220,24 @@ class Called:
                 kept.pop(key, None)
 
 
-def _written(plan: NodePlan) -> Any:
-    """A plan as the core follows it."""
+def written_plan(plan: NodePlan, steps: Any, leaves: Any, things: Any) -> Any:
+    """A plan as the core follows it, with other such steps, leaves and things."""
     assert native_calls is not None
     return native_calls.plan(
         plan.operand_count,
         plan.variables,
         plan.captured,
-        plan.leaves,
-        tuple((x.op, x.places, x.type, x.op.closed) for x in plan.steps),
+        leaves,
+        steps,
         plan.form,
         plan.results,
         plan.data,
         plan.holds,
-        plan.things,
+        things,
         plan.run,
     )
+
+
+def written_steps(plan: NodePlan) -> Any:
+    """The steps of a plan as the core reads them."""
+    return tuple([(x.op, x.places, x.type, x.op.closed) for x in plan.steps])

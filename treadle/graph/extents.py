@@ -169,13 +169,13 @@ def _opened(thing_number: int, x: Any, nodes: Sequence[Tensor]) -> Open:
         what = shown if extents else sign_of(x)
         return number(what, None if extents else thing_number), tuple(extents)
     if type(x) is Type:
-        shape = _without(x.shape, extents)
+        shape = without(x.shape, extents)
         return number(("type", shape, x.dtype, x.axes)), tuple(extents)
     if type(x) is not tuple:
         return thing_number, ()
     if x[0] == "leaf":
         _, shape, *rest = x
-        return number(("leaf", _without(shape, extents), *rest)), tuple(extents)
+        return number(("leaf", without(shape, extents), *rest)), tuple(extents)
     if x[0] == "literal":
         _, dtype, raw = x
         value = np.frombuffer(raw, dtype)[0]
@@ -190,7 +190,7 @@ def _op(op: Op, extents: list[int]) -> Any:
     for f in fields(op):  # type: ignore[arg-type]
         value = getattr(op, f.name)
         if f.name in EXTENTS:
-            value = _without(value, extents)
+            value = without(value, extents)
         shown.append(_body(value, extents) if isinstance(value, Body) else value)
     return tuple(shown)
 
@@ -214,7 +214,7 @@ def _body(body: Body, extents: list[int]) -> Any:
             else:
                 parts.append((shown, type_, x.array.tobytes()))
         else:
-            shape = _without(type_.shape, extents)
+            shape = without(type_.shape, extents)
             parts.append((shown, shape, type_.dtype, type_.axes))
     ends = body.arguments, body.outputs
     places = [tuple([place[x.serial] for x in end]) for end in ends]
@@ -234,10 +234,10 @@ def is_extent(x: Any) -> bool:
     return type(x) is int and x >= LEAST
 
 
-def _without(x: Any, extents: list[int]) -> Any:
+def without(x: Any, extents: list[int]) -> Any:
     """Integers in tuples, moved to a list."""
     if isinstance(x, tuple):
-        return tuple([_without(part, extents) for part in x])
+        return tuple([without(part, extents) for part in x])
     if is_extent(x):
         extents.append(x)
         return None

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import copyreg
-import sys
-from collections.abc import Callable, Iterable, Sequence
-from functools import update_wrapper
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from functools import partial, update_wrapper
 from sys import intern
 from typing import Any, TypeVar, cast
 
 from treadle.base.boundary import guarded
 from treadle.base.dtypes import float32, float64
 from treadle.base.types import Type
-from treadle.graph.calls import PLANS, SINGLE, Called, NodePlan, PlanStep
+from treadle.graph.call_sizes import family_of_call, nested, with_extents
+from treadle.graph.calls import PLANS, SINGLE, Called, NodePlan, PlanStep, kept_of
 from treadle.graph.leaves import CONSTANT, INTEGER, LITERAL
 from treadle.graph.marks import NO_GRAD
 from treadle.graph.operators import Operand
-from treadle.graph.origin import handing_on, holding
+from treadle.graph.origin import handing_on, held, holding
 from treadle.graph.serials import newest_serial
 from treadle.graph.signature import (
     AS_ROWS,
@@ -25,7 +26,6 @@ from treadle.graph.signature import (
     SCALAR,
     TENSORS,
     kinds_of,
-    signature,
     things_of,
     told_as,
 )
@@ -80,20 +80,52 @@ class _Recorded(Called):
         key = None
         self.names.update(map(intern, kwargs))
         if not busy and native_calls is not None:
-            key = signature(args, self.data, kwargs, sys._getframe())
-        if key is None or key in self.open or _meet(things):
+            key = native_calls.signature(args, self.data, kwargs)
+        if key is None:
             return self.f(*args, **kwargs)
+        parts, due = list(things_of(things)), None
         if key not in self.once:  # most never come again where sizes change
             _put(self.once, key)
+            opened = family_of_call(self, key, parts)
+            if opened is None:
+                return self.f(*args, **kwargs)
+            family, extents = opened
+            known = family.plan(extents, parts)
+            if known is not None:
+                self.keep(key, known)
+                return self.__call__(*args, **kwargs)
+            due = family.due(extents)
+            if due is None:
+                return self.f(*args, **kwargs)
+        if key in self.open or _meet(parts):
             return self.f(*args, **kwargs)
-        start = newest_serial()
-        result = self.f(*args, **kwargs)
-        plan = _plan(things, result, start, key)
-        if plan is not None:
-            self.know(args, plan, kwargs, key)
-        else:
+        with held() if due else nullcontext():  # of what is called within none is due
+            start = newest_serial()
+            result = self.f(*args, **kwargs)
+        plan = _plan(parts, result, start, key)
+        if plan is None:
             _put(self.open, key)
+            return result
+        self.know(args, plan, kwargs, key)
+        if due is not None:
+            family.learn(due, plan, partial(self._planned, args, kwargs, parts, key))
         return result
+
+    def _planned(
+        self,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        parts: Sequence[Any],
+        key: bytes,
+        extents: Sequence[Any],
+    ) -> NodePlan | None:
+        """The plan of a call with other extents."""
+        others = with_extents(parts, key, extents)
+        rest = iter(others)
+        values = [nested(rest, x) for x in (*args, *kwargs.values())]
+        named = dict(zip(kwargs, values[len(args) :], strict=True))
+        start = newest_serial()
+        return _plan(others, self.f(*values[: len(args)], **named), start, key)
 
 
 def _put(keys: set[bytes], key: bytes) -> None:
@@ -102,10 +134,9 @@ def _put(keys: set[bytes], key: bytes) -> None:
     keys.add(key)
 
 
-def _meet(args: Iterable[Any]) -> bool:
+def _meet(things: Sequence[Any]) -> bool:
     """Return True if a Variable is read that is another argument too: a node would not
     tell which."""
-    things = list(things_of(args))
     read = {id(x): x.node().serial for x in things if isinstance(x, Variable)}
     if not read:
         return False
@@ -150,9 +181,10 @@ def _qualified(call: Any) -> str:
     return str(call.__qualname__)
 
 
-def _plan(args: Sequence[Any], result: Any, start: int, key: bytes) -> NodePlan | None:
+def _plan(
+    things: Sequence[Any], result: Any, start: int, key: bytes
+) -> NodePlan | None:
     """The plan of the nodes made from serial `start` on; None where that is no plan."""
-    things = list(things_of(args))
     pairs = [*zip(things, kinds_of(key), strict=True)]
     operands = [x for x, k in pairs if isinstance(x, Operand) or k in (NUMBER, SCALAR)]
     variables = [k for k, x in enumerate(operands) if isinstance(x, Variable)]
@@ -206,7 +238,7 @@ def _plan(args: Sequence[Any], result: Any, start: int, key: bytes) -> NodePlan 
         tuple(steps),
         form,
         tuple(place[y.serial] for y in results),
-        tuple((type(x), x.type) if isinstance(x, Operand) else x for x in things),
+        kept_of(things),
         data=tuple(data),
     )
 

@@ -36,7 +36,7 @@ WRITTEN, WRITTEN_FLOAT, SCALAR, ARRAY, CLASS, VARIABLE = range(9, 15)
 AS_ROWS, AS_SCALARS, AS_FLOATS = 1, 2, 3
 LONGEST = 64  # numbers of a signature, and values of a plan
 TENSORS = (Tensor, VariableItem)  # the classes of tensors that plans are for
-_TAKEN = (Operand, np.ndarray, *NUMBERS, *SIZES, float, complex, list, dict, set)
+TAKEN = (Operand, np.ndarray, *NUMBERS, *SIZES, float, complex, list, dict, set)
 NONE: Mapping[str, Any] = {}
 _LARGE = 1 << 63
 _COMMITTED: Any = vars(Variable)["committed"]
@@ -133,7 +133,7 @@ def _is_fixed(x: Any) -> bool:
     """Return True if this very object always stands for the same: no data, no list."""
     if isinstance(x, tuple):
         return all(map(_is_fixed, x))
-    return isinstance(x, Variable) or not isinstance(x, _TAKEN)
+    return isinstance(x, Variable) or not isinstance(x, TAKEN)
 
 
 def things_of(args: Iterable[Any]) -> Iterator[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import string
 from collections.abc import Sequence
@@ -140,8 +141,8 @@ def _cheapest(terms: Sequence[_Term], size: dict[str, int], out: str) -> Any:
             needed = out + "".join(others)
             union = "".join(dict.fromkeys(a + b))
             kept = "".join(c for c in union if c in needed)
-            elements = int(np.prod([size[c] for c in kept], dtype=object))
-            steps = int(np.prod([size[c] for c in union], dtype=object))
+            elements = math.prod([size[c] for c in kept])
+            steps = math.prod([size[c] for c in union])
             if best is None or (elements, steps) < best[0]:
                 best = (elements, steps), i, j, kept
     return best[1:]

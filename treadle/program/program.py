@@ -14,6 +14,8 @@ from treadle.base.caches import lazy
 from treadle.base.dtypes import DType
 from treadle.base.symbolic import is_same, most
 from treadle.base.types import Type
+from treadle.graph.body import bodies
+from treadle.graph.instantiate import MAKERS, Maker, Slots, Unsized, record
 from treadle.graph.op import Op
 from treadle.graph.origin import Origin
 from treadle.loops.kernel import (
@@ -139,6 +141,16 @@ class Fallback:
 
 
 Step = Launch | Product | Fallback
+
+
+def _sized(x: Fallback, slots: Slots) -> Maker | None:
+    """The maker of a step for other sizes: NumPy's rules go through bodies by node."""
+    if bodies(x.op) and not x.bodies:
+        raise Unsized
+    return record(x, slots)
+
+
+MAKERS |= {Kernel: None, Fallback: _sized}
 
 
 def is_sliced(step: Step) -> bool:

@@ -18,15 +18,15 @@ from treadle.base.caches import Cache
 from treadle.base.locks import lock
 from treadle.base.options import current
 from treadle.base.symbolic import LEAST, SymbolicNumber, SymbolicTrace
+from treadle.base.symbolic.variants import Variants
 from treadle.engines.native.execution.linked import Linked
 from treadle.engines.native.forest.compiled import OWN, Compiled, Source
 from treadle.engines.native.translation.symbolic import SymbolicProgram
 from treadle.engines.native.translation.translate import Target, translated
-from treadle.engines.native.translation.variants import Variants
 from treadle.graph.body import Body
 from treadle.graph.frame import tracing
+from treadle.graph.instantiate import Unsized
 from treadle.program.build import Draft
-from treadle.program.instantiate import Unsized
 from treadle.program.program import Program
 
 KEPT = 1024  # row counts of a body

@@ -13,26 +13,21 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from treadle.base.arrays import Numbers
 from treadle.base.locks import lock
-from treadle.base.symbolic import SymbolicTrace, guards_of
+from treadle.base.symbolic import guards_of
+from treadle.base.symbolic.variants import Extents, Variants, alike, opened
 from treadle.engines.lowered import Served
 from treadle.engines.native.execution.linked import Linked
 from treadle.engines.native.translation.stored import Stored
 from treadle.engines.native.translation.symbolic import SymbolicProgram
-from treadle.engines.native.translation.variants import Variants
 from treadle.graph.extents import Open
-from treadle.program.instantiate import Unsized
+from treadle.graph.instantiate import Unsized
 
 SEEN = 8  # extents of a family that are remembered
 VARIANTS = 24
 MANY = 6  # programs of a family, and speed alone is worth no other one
-NEAR = 2  # an extent is so many times another one and so many, where it always was
 STEPS = 1 << 14  # of all programs kept
 
-Extents = tuple[int, ...]
 Entry = tuple[Linked, list[int]]
 
 
@@ -58,16 +53,10 @@ class _Variant:
     ) -> None:
         """Compiled for the last extents seen; may raise Unsized."""
         self.family = family
-        here = seen[-1]
-        places, like = _alike(seen)
+        places, like = alike(seen)
 
         def compiled() -> tuple[SymbolicProgram, list[int], list[int]]:
-            trace = SymbolicTrace([here[k] for k in places])
-            symbols = dict(zip(places, trace.symbols, strict=True))
-            inputs = [
-                n if k is None else symbols[k] * times + more
-                for n, (k, times, more) in zip(here, like, strict=True)
-            ]
+            trace, inputs = opened(seen[-1], places, like)
             try:
                 translation = make(inputs)
                 if translation is None:
@@ -94,42 +83,6 @@ class _Variant:
         linked.again, linked.inside = list(self.again), inside
         linked.variant, linked.extents = self, extents
         return linked, list(self.leaves)
-
-
-def _alike(
-    seen: Sequence[Extents],
-) -> tuple[list[int], list[tuple[int | None, int, int]]]:
-    """Which extents are symbols; and of each extent which of them it is, how many times
-    and how much more, or None where it never moved.
-    """
-    columns = np.array(seen, np.int64).T
-    moves = columns - columns[:, :1]
-    symbols: list[int] = []
-    like: list[tuple[int | None, int, int]] = []
-    for k, column in enumerate(moves):
-        if not column.any():
-            like.append((None, 1, 0))
-            continue
-        pairs = ((j, _linear(columns[j], columns[k])) for j in symbols)
-        known = next(((j, *x) for j, x in pairs if x is not None), None)
-        if known is None:
-            symbols.append(k)
-        like.append(known or (k, 1, 0))
-    return symbols, like
-
-
-def _linear(xs: Numbers, ys: Numbers) -> tuple[int, int] | None:
-    """The factor of x and the term added that always gave y; None unless y is so many
-    times x + k, of a small k.
-    """
-    x, y = (int(v[-1] - v[np.argmax(xs != xs[-1])]) for v in (xs, ys))
-    if not x or y % x or y // x < 1:
-        return None
-    times = y // x
-    more = int(ys[0] - times * xs[0])
-    if more % times or abs(more // times) > NEAR:
-        return None
-    return (times, more) if (ys == times * xs + more).all() else None
 
 
 class _Family:

@@ -41,11 +41,11 @@ from treadle.engines.native.translation.symbolic import SymbolicProgram
 from treadle.graph.body import Body, sign_of
 from treadle.graph.extents import thing_of
 from treadle.graph.frame import tracing
+from treadle.graph.instantiate import arguments_of
 from treadle.graph.leaves import Version
 from treadle.graph.origin import Origin, held
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Update
-from treadle.program.instantiate import arguments_of
 from treadle.program.program import Program
 
 KNOWN = 1 << 14  # ops, types and literals whose digests are kept

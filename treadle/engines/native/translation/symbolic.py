@@ -40,7 +40,7 @@ from treadle.engines.native.execution.layout import (
 from treadle.engines.native.execution.linked import Linked
 from treadle.engines.native.translation.workspace import abreast
 from treadle.graph.body import bodies
-from treadle.program.instantiate import Slots, Unsized, maker
+from treadle.graph.instantiate import Slots, Unsized, maker
 from treadle.program.lives import SizedPlans, ranges_of
 from treadle.program.positions import needs
 from treadle.program.program import Fallback, Program

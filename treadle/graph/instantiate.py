@@ -10,12 +10,13 @@ from typing import Any
 from treadle.base.caches import cached
 from treadle.base.symbolic import Symbolic, SymbolicNumber, SymbolicTrace, compiled
 from treadle.base.types import Type
-from treadle.graph.body import Body, bodies
-from treadle.loops.kernel import Kernel
-from treadle.program.program import Fallback
+from treadle.graph.body import Body
 
 Values = Sequence[Any]
 Maker = Callable[[Values], Any]
+
+# What makers of objects of a class are made by; None where no size is in them.
+MAKERS: dict[type, Callable[[Any, Slots], Maker | None] | None] = {}
 
 
 class Unsized(Exception):
@@ -46,7 +47,7 @@ class Slots:
 def maker(x: Any, slots: Slots) -> Maker | None:
     """The maker of a value for other sizes; None where it is the same for all.
 
-    Kernels have no sizes. Raises Unsized.
+    Raises Unsized.
     """
     kind: Any = type(x)
     make = _maker_of(kind)
@@ -60,39 +61,32 @@ def maker(x: Any, slots: Slots) -> Maker | None:
 
 @cached(1024)
 def _maker_of(kind: type) -> Callable[[Any, Slots], Maker | None] | None:
-    """What makers of objects of a class are made by; None where no size is in them."""
-    if issubclass(kind, (Symbolic, SymbolicNumber)):
-        return _number
-    for base, make in ((tuple, _tuple), (Type, _type), (Body, _body)):
-        if issubclass(kind, base):
-            return make
-    if not is_dataclass(kind) or issubclass(kind, Kernel):
-        return None
-    return _fallback if issubclass(kind, Fallback) else _record
+    """What makers of objects of a class are made by."""
+    base = next((c for c in kind.__mro__ if c in MAKERS), None)
+    return MAKERS[base] if base else record if is_dataclass(kind) else None
 
 
-class SizedProgram:
-    """A program for all sizes that its guards admit, with kernels of its own first
-    ones: all else is made for each."""
+class Sized:
+    """Something for all sizes that its guards admit: a plan, or a program with kernels
+    of its own first ones."""
 
     def __init__(
-        self, trace: SymbolicTrace, inputs: Sequence[Any], program: Any, more: Any
+        self, trace: SymbolicTrace, inputs: Sequence[Any], *parts: Any
     ) -> None:
-        """`program` was made in a trace, which ends here, of some `inputs`; `more` may
-        hold symbolic integers too. Raises Unsized.
-        """
+        """The `parts` were made in a trace, which ends here, of some `inputs`. Raises
+        Unsized."""
         slots = Slots()
-        self._whole = program, more
-        self._make = maker(self._whole, slots)
+        self._parts = parts
+        self._make = maker(parts, slots)
         trace.open = False
         self._values = compiled(trace, slots.wanted, inputs=inputs)
 
-    def at(self, sizes: Sequence[int]) -> tuple[Any, Any] | None:
-        """The program for some sizes, and what more there is; None if it is another."""
+    def at(self, sizes: Sequence[int]) -> Any:
+        """The parts for some sizes; None if a guard does not hold."""
         values = self._values(sizes)
         if values is None:
             return None
-        return self._make(values) if self._make else self._whole
+        return self._make(values) if self._make else self._parts
 
 
 def _number(x: Symbolic | SymbolicNumber, slots: Slots) -> Maker:
@@ -100,19 +94,22 @@ def _number(x: Symbolic | SymbolicNumber, slots: Slots) -> Maker:
 
 
 def _type(x: Type, slots: Slots) -> Maker | None:
-    shape, dtype, axes = maker(x.shape, slots), x.dtype, x.axes
-    return shape and (lambda v: Type(shape(v), dtype, axes))
+    shape: tuple[Any, ...] = x.shape
+    dtype, axes = x.dtype, x.axes
+    pairs = [(k, slots.place(n)) for k, n in enumerate(shape) if type(n) is Symbolic]
+
+    def make(v: Values) -> Type:
+        extents = list(shape)
+        for k, place in pairs:
+            extents[k] = v[place]
+        return Type(tuple(extents), dtype, axes)
+
+    return make if pairs else None
 
 
 def _body(x: Body, slots: Slots) -> Maker | None:
     types = maker(x.types, slots)
     return types and (lambda v: x.resized(types(v)))
-
-
-def _fallback(x: Fallback, slots: Slots) -> Maker | None:
-    if bodies(x.op) and not x.bodies:
-        raise Unsized  # its rule goes through the body node by node
-    return _record(x, slots)
 
 
 def _tuple(x: tuple[Any, ...], slots: Slots) -> Maker | None:
@@ -130,7 +127,7 @@ def _tuple(x: tuple[Any, ...], slots: Slots) -> Maker | None:
     return make
 
 
-def _record(x: Any, slots: Slots) -> Maker | None:
+def record(x: Any, slots: Slots) -> Maker | None:
     """A frozen dataclass, whose fields are its arguments."""
     record: Any = type(x)
     names = arguments_of(record)
@@ -146,6 +143,10 @@ def _record(x: Any, slots: Slots) -> Maker | None:
         return record(**dict(zip(names, arguments, strict=True)))
 
     return make
+
+
+MAKERS |= {Symbolic: _number, SymbolicNumber: _number}
+MAKERS |= {tuple: _tuple, Type: _type, Body: _body}
 
 
 @cached(1024)
