@@ -74,6 +74,26 @@ def test_what_is_read_has_the_bits_of_what_was_compiled(
     assert not compiled
 
 
+OTHERS = (90, 47, 77)
+
+
+@pytest.mark.parametrize("name", ["product", "pairs", "scanned"])
+def test_sizes_that_no_process_has_seen_are_served_by_what_was_compiled(
+    name: str, compiled: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in SIZES:
+        values(ALL[name], n)
+    td.clear_cache()
+    compiled.clear()
+    found = [values(ALL[name], n) for n in OTHERS]
+    assert not compiled
+    monkeypatch.setenv("TREADLE_CACHE", "code")
+    for n, own in zip(OTHERS, found, strict=True):
+        td.clear_cache()
+        for x, y in zip(own, values(ALL[name], n), strict=True):
+            assert x.shape == y.shape and x.tobytes() == y.tobytes(), n
+
+
 @pytest.mark.parametrize("name", ["product", "image", "scanned"])
 def test_what_is_read_is_what_was_compiled(name: str) -> None:
     native: Any = engine("native")

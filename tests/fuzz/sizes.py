@@ -112,8 +112,8 @@ def differing(seed: int, outcome: Outcome) -> str:
             break
     td.clear_cache()
     found = _swept(recipes, gradient, every, outcome)
-    td.clear_cache()  # what comes now is read from disk
-    read = _swept(recipes, gradient, every, Outcome())
+    td.clear_cache()  # what comes now is read from disk, in another order
+    read = _swept(recipes[::-1], gradient, every, Outcome())[::-1]
     for one, size, *both in zip(recipes, sizes, found, read, strict=True):
         if any(x is None for x in both):
             continue

@@ -186,7 +186,7 @@ def _opened(thing_number: int, x: Any, nodes: Sequence[Tensor]) -> Open:
 
 def _op(op: Op, extents: list[int]) -> Any:
     """An op without extents, which are moved to a list."""
-    shown: list[Any] = [type(op)]
+    shown: list[Any] = ["op", type(op)]
     for f in fields(op):  # type: ignore[arg-type]
         value = getattr(op, f.name)
         if f.name in EXTENTS:

@@ -44,7 +44,7 @@ from treadle.engines.native.forest.program import adds_up
 from treadle.engines.native.forest.tape import Runnable
 from treadle.engines.native.look import lowered
 from treadle.engines.native.system.host import host
-from treadle.engines.native.translation.families import Translated
+from treadle.engines.native.translation.families import Making, Translated
 from treadle.engines.native.translation.keys import structure
 from treadle.engines.native.translation.known import CachedProgram
 from treadle.engines.native.translation.programs import Programs
@@ -333,12 +333,9 @@ class Native(Engine):
                 return None
             return self._translated(resized, lambda x: next(x).build())
 
-        lanes, stored = _lanes(), Stored(key, wanted.structure)
-        entry = self.programs.families.program(open_graph, traced, lanes, stored)
-        if entry is None:
-            entry = stored(lanes, partial(self._compile, wanted))
-            entry[0].extents = open_graph[1]
-        return entry
+        stored = [Stored(x, wanted.structure) for x in (key, open_graph[0])]
+        making = Making(traced, partial(self._compile, wanted), _lanes(), *stored)
+        return self.programs.families.program(open_graph, making)
 
     def _compile(self, wanted: Wanted) -> tuple[Linked, list[int]]:
         """The program of `_linked`, not compiled."""

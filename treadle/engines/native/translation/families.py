@@ -45,31 +45,15 @@ class _Variant:
 
     def __init__(
         self,
+        sized: SymbolicProgram,
+        again: list[int],
+        leaves: list[int],
         seen: Sequence[Extents],
-        make: Callable[..., Translated | None],
-        lanes: int,
-        stored: Stored,
         family: _Family,
     ) -> None:
-        """Compiled for the last extents seen; may raise Unsized."""
-        self.family = family
-        places, like = alike(seen)
-
-        def compiled() -> tuple[SymbolicProgram, list[int], list[int]]:
-            trace, inputs = opened(seen[-1], places, like)
-            try:
-                translation = make(inputs)
-                if translation is None:
-                    raise Unsized
-                program, leaves, again, inside = translation
-                sized = SymbolicProgram(trace, inputs, program, inside, lanes)
-                return sized, again, leaves
-            finally:
-                trace.open = False
-
-        how = places, like, lanes
-        self.sized, self.again, self.leaves = stored(how, compiled)
-        self.trace = self.sized.trace
+        """It was compiled for the last extents that had been `seen`."""
+        self.sized, self.again, self.leaves = sized, again, leaves
+        self.seen, self.trace, self.family = seen, sized.trace, family
 
     def at(self, extents: Extents, loosely: bool = False) -> Entry | None:
         """The program for some extents, if it is one for them; `loosely`: with the same
@@ -85,19 +69,50 @@ class _Variant:
         return linked, list(self.leaves)
 
 
+class Making(NamedTuple):
+    """The ways to a program: compiled for symbolic extents, or for the sizes at hand;
+    its lanes; and what lies on disk, of these sizes and of the family."""
+
+    symbolic: Callable[..., Translated | None]
+    plain: Callable[[], Entry]
+    lanes: int
+    stored: Stored
+    family: Stored
+
+
 class _Family:
     """The extents that graphs of one form had, and programs for more of them."""
 
     def __init__(self) -> None:
         self.seen: list[Extents] = []
         self.variants: Variants[_Variant] = Variants(VARIANTS)
+        self._read = set[int]()  # numbers of those that lie on disk, and are here
 
     @property
     def steps(self) -> int:
         """The number of steps of all its programs."""
         return sum(v.sized.steps for v in self.variants.all)
 
-    def program(self, extents: Extents) -> Entry | None:
+    def program(self, extents: Extents, making: Making) -> Entry:
+        """The program for some extents: of a variant, or of a new one from the second
+        size on; else for these sizes alone."""
+        entry = self.known(extents)
+        if entry is not None:
+            return entry
+        before = [x for x in self.seen if x != extents]
+        self.seen = [*before, extents][-SEEN:]
+        if before:
+            entry = self._stored(extents, making) or self._traced(extents, making)
+        entry = entry or making.stored.read(making.lanes)
+        if entry is None and extents and not before:
+            entry = self._stored(extents, making)
+        if entry is None:
+            entry = making.plain()
+            making.stored.write(making.lanes, entry)
+        entry[0].extents = extents
+        return entry
+
+    def known(self, extents: Extents) -> Entry | None:
         """The program of the first variant that admits some extents, loosely where
         there are many.
         """
@@ -106,20 +121,53 @@ class _Family:
             entry = self.variants.find(lambda v: v.at(extents, loosely=True))
         return entry
 
-    def traced(
-        self,
-        extents: Extents,
-        make: Callable[..., Translated | None],
-        lanes: int,
-        stored: Stored,
-    ) -> Entry | None:
+    def _stored(self, extents: Extents, making: Making) -> Entry | None:
+        """The program of the first variant on disk that admits some extents."""
+        for number in range(VARIANTS):
+            if number in self._read:
+                continue
+            known = making.family.head((making.lanes, number))
+            if known is None:
+                return None
+            table, content = known
+            if table(extents) is None:
+                continue
+            self._read.add(number)
+            make = partial(self._loaded, making.family, content)
+            return self.variants.add(make, lambda v: v.at(extents))
+        return None
+
+    def _loaded(self, stored: Stored, content: bytes) -> _Variant:
+        """A program that lies on disk, and the sizes that were seen before it."""
+        variant = _Variant(*stored.load(content), self)
+        seen = [x for x in variant.seen if x not in self.seen]
+        self.seen = [*seen, *self.seen][-SEEN:]
+        return variant
+
+    def _traced(self, extents: Extents, making: Making) -> Entry | None:
         """A program for some extents that may serve others too, if there can be one."""
-        seen = [x for x in self.seen if x != extents]
-        self.seen = [*seen, extents][-SEEN:]
-        if not seen:
-            return None
-        variant = partial(_Variant, self.seen, make, lanes, stored, self)
-        return self.variants.add(variant, lambda v: v.at(extents))
+        make = partial(self._variant, making)
+        return self.variants.add(make, lambda v: v.at(extents))
+
+    def _variant(self, making: Making) -> _Variant:
+        """A program compiled for the last extents seen; may raise Unsized."""
+        trace, inputs = opened(self.seen[-1], *alike(self.seen))
+        try:
+            translation = making.symbolic(inputs)
+            if translation is None:
+                raise Unsized
+            program, leaves, again, inside = translation
+            sized = SymbolicProgram(trace, inputs, program, inside, making.lanes)
+        finally:
+            trace.open = False
+        parts = sized, again, leaves, self.seen
+        for number in range(VARIANTS):
+            how = making.lanes, number
+            if number not in self._read and making.family.head(how) is None:
+                self._read.add(number)
+                making.family.write(how, parts, sized.values)
+                break
+        return _Variant(*parts, self)
 
 
 class Families:
@@ -130,29 +178,16 @@ class Families:
         self._steps = 0
         self._lock = lock()
 
-    def program(
-        self,
-        graph: Open,
-        make: Callable[..., Translated | None],
-        lanes: int,
-        stored: Stored,
-    ) -> Entry | None:
-        """The program of a graph, to be linked, if it is of one for many sizes.
-
-        `graph` is what `family` tells of it; `make` compiles it for symbolic extents,
-        where no earlier process has `stored` what came of that.
-        """
+    def program(self, graph: Open, making: Making) -> Entry:
+        """The program of a graph, of which `family` tells what it is; to be linked."""
         key, extents = graph
         if not extents:
-            return None
+            return _Family().program(extents, making)
         with self._lock:
             family = self._table.setdefault(key, _Family())
             self._table.move_to_end(key)
-        entry = family.program(extents)
-        if entry is not None:
-            return entry
         before = family.steps
-        entry = family.traced(extents, make, lanes, stored)
+        entry = family.program(extents, making)
         with self._lock:
             if self._table.get(key) is family:  # nobody has let go of it meanwhile
                 self._steps += family.steps - before

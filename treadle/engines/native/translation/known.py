@@ -72,7 +72,7 @@ class CachedProgram:
         linked = self.linked()
         if linked is None or linked.variant is None:
             return None
-        entry = linked.variant.family.program(extents)
+        entry = linked.variant.family.known(extents)
         if entry is None:
             return None
         program = CachedProgram(self._native, (), entry[1])

@@ -17,16 +17,16 @@ import operator
 import pickle
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import is_dataclass
 from types import BuiltinFunctionType, CodeType, FunctionType
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 import treadle
-from treadle.base.caches import Cache
+from treadle.base.caches import Cache, lazy
 from treadle.base.dtypes import as_dtype
 from treadle.base.symbolic import Symbolic, SymbolicNumber, SymbolicTrace
 from treadle.base.types import Type
@@ -60,59 +60,70 @@ FUNCTIONS = (
 SCALARS = int, *{np.dtype(c).type for c in "?bhilqBHILQefd"}
 NO_LINE: Origin = None, 0
 
-Made = TypeVar("Made")
-
 _digests: Cache[int, bytes] = Cache("digests of structures", KNOWN)
 
 
 class Stored:
-    """The place on disk of what a graph is compiled to."""
+    """The place on disk of what a graph, or one of any extents, is compiled to."""
 
     def __init__(self, key: Iterable[int], structure: Structure) -> None:
         self._key, self._structure = key, structure
 
-    def __call__(self, how: Any, make: Callable[[], Made]) -> Made:
-        """What `make` made of the graph once, or makes now; `how` tells of it what the
-        graph does not."""
-        nodes = self._structure.nodes
-        cache = program_cache()
-        place = self._place(how) if cache is not None else None
+    def read(self, how: Any) -> Any:
+        """What was made of the graph once, or None; `how` tells of it what the graph
+        does not."""
+        known = self.head(how)
+        with suppress(Exception):  # whatever is wrong with it, it is none
+            return known and self.load(known[1])
+
+    def head(self, how: Any) -> tuple[Any, bytes] | None:
+        """What tells whether an entry is wanted, and that; None if there is none."""
+        cache, place = program_cache(), self._place(how)
+        content = cache.read(place) if cache is not None and place else None
+        with suppress(Exception):
+            file = io.BytesIO(content or b"")
+            return _Reader(file, ()).load(), file.read()
+        return None
+
+    def load(self, content: bytes) -> Any:
+        """An entry."""
+        file = io.BytesIO(zlib.decompress(content))
+        return _Reader(file, self._structure.nodes).load()
+
+    def write(self, how: Any, made: Any, head: Any = None) -> None:
+        """Keep what was made of the graph, if it is plain data."""
+        cache, place = program_cache(), self._place(how)
         if cache is None or place is None:
-            return make()
-        content = cache.read(place)
-        if content is not None:
-            with suppress(Exception):  # whatever is wrong with it, it is none
-                file = io.BytesIO(zlib.decompress(content))
-                known: Made = _Reader(file, nodes).load()
-                return known
-        program = make()
-        with suppress(Exception):  # it is no plain data
-            cache.write(place, zlib.compress(_written(program, nodes), 1))
-        return program
+            return
+        with suppress(Exception):
+            content = zlib.compress(_written(made, self._structure.nodes), 1)
+            cache.write(place, _written(head, ()) + content)
 
     def _place(self, how: Any) -> bytes | None:
         """The key of an entry; None where the content of a graph cannot be written."""
+        if self._facts is None or program_cache() is None:
+            return None
+        return key(*self._facts, repr(_written(how, (), fast=True)))
+
+    @lazy
+    def _facts(self) -> tuple[str, ...] | None:
+        """All that decides what a graph is compiled to."""
         state, structure = sources(), self._structure
         if not state:
             return None
+        nodes = structure.nodes
         try:
-            graph = [
-                str(n) if n >= 0 else _digest(n, structure.nodes).hex()
-                for n in self._key
-            ]
-            facts = repr(_written(how, (), fast=True))
+            graph = [str(n) if n >= 0 else _digest(n, nodes).hex() for n in self._key]
         except Exception:
             return None
         versions = treadle.__version__, sys.version, np.__version__
         weights = [
             k
-            for k, x in enumerate(structure.nodes)
+            for k, x in enumerate(nodes)
             if x.serial in structure.leaves and isinstance(x.op, (Version, Update))
         ]
-        machine = repr(host())
-        return key(
-            "program", *versions, state, machine, " ".join(graph), repr(weights), facts
-        )
+        facts = state, repr(host()), " ".join(graph), repr(weights)
+        return "program", *versions, *facts
 
 
 def _digest(number: int, nodes: Sequence[Tensor]) -> bytes:
@@ -122,11 +133,18 @@ def _digest(number: int, nodes: Sequence[Tensor]) -> bytes:
         thing = thing_of(number, nodes)
         if type(thing) is tuple and isinstance(thing[0], type):  # the sign of an op
             thing = next((x.op for x in nodes if sign_of(x.op) == thing), None)
-        if thing is None:
+        if thing is None or _is_of_process(thing):
             raise pickle.PicklingError("so much was numbered since")
         known = hashlib.sha256(_written(thing, (), fast=True)).digest()
         _digests[number] = known
     return known
+
+
+def _is_of_process(x: Any) -> bool:
+    """Return True if a thing without extents has a body that a number tells."""
+    if type(x) is not tuple:
+        return False
+    return x[:1] == ("body",) or any(map(_is_of_process, x))
 
 
 # -- pickles ---------------------------------------------------------------------------
