@@ -465,8 +465,8 @@ def test_steps_and_buffers_of_a_size_are_made_where_somebody_looks() -> None:
 def test_what_cannot_be_symbolic_is_compiled_and_said(
     compiled: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from treadle.engines.native.translation import symbolic
     from treadle.base.symbolic.variants import FAILED
+    from treadle.engines.native.translation import symbolic
 
     def refused(*given: Any) -> Any:
         raise ValueError("no such thing")

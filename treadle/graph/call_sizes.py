@@ -63,11 +63,10 @@ class CallFamily:
 
     def due(self, extents: Extents) -> list[Extents] | None:
         """The sizes that had no plan, if a plan for more of them is worth its time."""
-        self.seen = [*self.seen, extents]
-        if len(self.seen) < SURE:
-            return None
-        seen, self.seen = self.seen, []
-        return seen
+        seen = [*self.seen, extents]
+        is_due = len(seen) >= SURE
+        self.seen = [] if is_due else seen
+        return seen if is_due else None
 
     def learn(
         self,

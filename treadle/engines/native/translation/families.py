@@ -139,19 +139,19 @@ class _Family:
 
     def _loaded(self, stored: Stored, content: bytes) -> _Variant:
         """A program that lies on disk, and the sizes that were seen before it."""
-        variant = _Variant(*stored.load(content), self)
-        seen = [x for x in variant.seen if x not in self.seen]
-        self.seen = [*seen, *self.seen][-SEEN:]
-        return variant
+        sized, again, leaves, seen = stored.load(content)
+        self.seen = [*(x for x in seen if x not in self.seen), *self.seen][-SEEN:]
+        return _Variant(sized, again, leaves, seen, self)
 
     def _traced(self, extents: Extents, making: Making) -> Entry | None:
         """A program for some extents that may serve others too, if there can be one."""
-        make = partial(self._variant, making)
+        make = partial(self._variant, extents, making)
         return self.variants.add(make, lambda v: v.at(extents))
 
-    def _variant(self, making: Making) -> _Variant:
-        """A program compiled for the last extents seen; may raise Unsized."""
-        trace, inputs = opened(self.seen[-1], *alike(self.seen))
+    def _variant(self, extents: Extents, making: Making) -> _Variant:
+        """A program compiled for some extents; may raise Unsized."""
+        seen = [*(x for x in self.seen if x != extents), extents]
+        trace, inputs = opened(extents, *alike(seen))
         try:
             translation = making.symbolic(inputs)
             if translation is None:
@@ -160,7 +160,7 @@ class _Family:
             sized = SymbolicProgram(trace, inputs, program, inside, making.lanes)
         finally:
             trace.open = False
-        parts = sized, again, leaves, self.seen
+        parts = sized, again, leaves, seen
         for number in range(VARIANTS):
             how = making.lanes, number
             if number not in self._read and making.family.head(how) is None:
