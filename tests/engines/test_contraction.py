@@ -27,6 +27,7 @@ from treadle.engines.native.codegen.contraction import (
     store,
 )
 from treadle.engines.native.codegen.contraction.blocking import Blocking, choose
+from treadle.engines.native.codegen.contraction.kernel import FIELDS
 from treadle.engines.native.codegen.contraction.machine import Machine, machine
 from treadle.engines.native.codegen.texts import (
     ENTRIES,
@@ -257,9 +258,14 @@ def test_where_scratch_is_short_blocks_are_lower_and_sums_the_same(
     along=st.booleans(),
     target=st.sampled_from(MACHINES),
     slices=st.sampled_from([2, 4, 8]),
+    together=st.sampled_from([1, 2, 3, 8]),
 )
 def test_slices_of_rows_are_blocks_of_even_height_with_the_same_sums(
-    sizes: tuple[int, int, int], along: bool, target: Machine, slices: int
+    sizes: tuple[int, int, int],
+    along: bool,
+    target: Machine,
+    slices: int,
+    together: int,
 ) -> None:
     m, n, k = sizes
     random = np.random.default_rng(4)
@@ -271,8 +277,9 @@ def test_slices_of_rows_are_blocks_of_even_height_with_the_same_sums(
         c = np.full((m, n), np.nan, np.float32)
         strides = (0, k, 1), right, (0, n, 1)
         plan = plan_matmul(1, m, n, k, *strides, target=target, slices=count)
-        for part in range(count):  # each by itself
-            ends = [plan.total * x // count for x in (part, part + 1)]
+        for part in range(0, count, together):  # some in a call
+            parts = part, min(part + together, count)
+            ends = [plan.total * x // count for x in parts]
             rows = np.full_like(c, np.nan)
             given = a.ctypes.data, held.ctypes.data, rows.ctypes.data
             run(plan, *given, cuts=tuple(ends), only=1)
@@ -287,6 +294,17 @@ def test_slices_of_rows_are_blocks_of_even_height_with_the_same_sums(
     plan, cut = made(slices)
     assert plan.total == slices
     assert cut.tobytes() == made(1)[1].tobytes()
+
+
+@pytest.mark.parametrize(("slices", "copies"), [(1, True), (2, False), (4, False)])
+def test_slices_of_few_rows_read_weights_where_they_lie(
+    slices: int, copies: bool
+) -> None:
+    strides = (0, 128, 1), (0, 512, 1), (0, 512, 1)
+    plan = plan_matmul(1, 32, 512, 128, *strides, target=MACHINES[1], slices=slices)
+    packed = plan.arguments[FIELDS.index("packed")]
+    assert (packed == 2) == copies
+    assert plan.arguments[FIELDS.index("joined")] == (slices > 1)
 
 
 @settings(max_examples=100, deadline=None)

@@ -36,13 +36,13 @@ struct Integers {
   }
 };
 
-// The rows of one slice of a loop: all slices but the last ones have a row more where
-// they do not come out even.
+// The rows of some slices of a loop, one after the other: all slices but the last ones
+// have a row more where they do not come out even.
 struct Slice {
-  int64_t number = 0, slices = 1, rows = 1;
+  int64_t begin = 0, end = 1, slices = 1, rows = 1;
 
-  int64_t first() const { return before(number); }
-  int64_t last() const { return before(number + 1); }
+  int64_t first() const { return before(begin); }
+  int64_t last() const { return before(end); }
 
   // Copies what is there of these rows.
   void copy_rows(int64_t to, int64_t from, int64_t bytes) const {
@@ -106,8 +106,8 @@ class Frame {
     for (size_t k = 0; k < body_.items.size; k++) {
       const Record& x = records[k];
       const int64_t items = body_.items.data[k], part = x.total / slice.slices;
-      const int64_t begin = items ? items * slice.first() : part * slice.number;
-      const int64_t end = items ? items * slice.last() : begin + part;
+      const int64_t begin = items ? items * slice.first() : part * slice.begin;
+      const int64_t end = items ? items * slice.last() : part * slice.end;
       if (begin < end) x.step(table_ + x.arguments, begin, end, 0);
       if (shared(status_).load(std::memory_order_relaxed)) return false;
     }
@@ -248,8 +248,8 @@ struct Loop : Nested {
   }
 };
 
-// The rows of the state may be cut in slices: each is taken through all steps by one
-// thread, which meets no other one in between, with tables and arena of its own.
+// The rows of the state may be cut in slices: a thread takes its share of them through
+// all steps, as one, and meets no other one in between, with tables and arena of its own.
 struct Scan : Loop {
   int64_t length = 0;
   bool reverse = false;
@@ -284,8 +284,8 @@ struct Scan : Loop {
     Arguments own = every.own;
     own.scratch += worker * scan.scratch_bytes;
     const Runner alone{every.runner.pool, false, worker ? nullptr : every.runner.watch};
-    for (int64_t k = begin; k < end; k++)
-      scan.go({own, own.memory + k * scan.frame_bytes, {k, scan.slices, scan.rows}}, alone);
+    const Slice slice{begin, end, scan.slices, scan.rows};
+    scan.go({own, own.memory + begin * scan.frame_bytes, slice}, alone);
   }
 
   void go(const Part& part, const Runner& runner) const {

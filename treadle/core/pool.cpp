@@ -172,7 +172,8 @@ int64_t Runner::run(const Run& given) const {
 }
 
 void Runner::share(Step step, const int64_t* arguments, int64_t parts, int64_t* status) const {
-  pool.share(step, arguments, parts, 1, 0, nullptr, watch, status);
+  const int64_t each = (parts - 1) / pool.threads.load(std::memory_order_relaxed) + 1;
+  pool.share(step, arguments, parts, each, 0, nullptr, watch, status);
 }
 
 int64_t Pool::run(const Run& given, Watch* watch) {

@@ -72,7 +72,7 @@ struct Runner {
 
   // How many records were run, the one that found its data wrong too.
   int64_t run(const Run& given) const;
-  // Has the workers take parts in something long; an interrupt sets the status.
+  // Has each worker take its share of something long; an interrupt sets the status.
   void share(Step step, const int64_t* arguments, int64_t parts, int64_t* status) const;
 };
 

@@ -112,7 +112,7 @@ def choose(
         tiles = either(tiles, "dot", reaches(24, m) * reaches(k, 64))
     if m == 1 and b[1] == 1:
         tiles = "row"
-    worth = _is_worth_panels(machine, m, k * n * size, b[0] * size)
+    worth = is_worth_panels(machine, m, k * n * size, b[0] * size)
     packed = (1 - is_kind(tiles, "dot")) * (worth if b[1] == 1 else 1)
     fetched = _is_fetched_late(m, k, a, size)
     copied = most(fetched, _is_worth_a_copy(machine, m, n, a, size))
@@ -159,7 +159,7 @@ def tile_of(machine: Machine, size: int, tiles: Tiles) -> Pair:
     return rows, columns
 
 
-def _is_worth_panels(machine: Machine, m: int, size: int, step: int) -> int:
+def is_worth_panels(machine: Machine, m: int, size: int, step: int) -> int:
     """Whether panels are copied of a B of that many bytes, for m rows; `step` bytes lie
     between its rows. Where caches are crowded, rows a power of two apart leave them.
     """

@@ -40,6 +40,7 @@ FIELDS = (
     "again",  # sums are added to C
     *("copy_row", "copy_k"),  # strides of the copy
     "copy_tile",  # between copies of the rows of each tile; 0: of all rows at once
+    "joined",  # the blocks of a call, of rows one after the other, are one
     "far",  # to prefetch C
     "ahead",  # so many tiles prefetch a line of each row of the next panel
     *("step_tile", "step_panel"),  # between sums kept over blocks of k
@@ -122,13 +123,19 @@ class _Kernel:
     def build(self) -> FunctionText:
         """The loop over work items: blocks of columns innermost, then of rows."""
         b, g = self.b, self.values
-        with b.loop(b.arguments["begin"], b.arguments["end"], b.i64(1)) as items:
+        begin, end = b.arguments["begin"], b.arguments["end"]
+        joined = b.compare("ne", g["joined"], b.i64(0))
+        step = b.select(joined, b.sub(end, begin), b.i64(1))
+        with b.loop(begin, end, step) as items:
             rest = b.sdiv(items.index, g["blocks_n"])
             column = b.mul(b.srem(items.index, g["blocks_n"]), g["block_n"])
             batch = b.sdiv(rest, g["blocks_m"])
             index = b.srem(rest, g["blocks_m"])
-            row, rows = self.frame.evenly(g["m"], g["blocks_m"], index)
-            self._block(batch, row, rows, column)
+            row, last = (
+                self.frame.evenly(g["m"], g["blocks_m"], k)[0]
+                for k in (index, b.add(index, step))
+            )
+            self._block(batch, row, b.sub(last, row), column)
         b.ret()
         return join("matmul", [b])
 

@@ -32,6 +32,7 @@ from treadle.engines.native.codegen.contraction.blocking import (
     copy_layout,
     grain,
     is_kind,
+    is_worth_panels,
     lawful_tiles,
     odd_lines,
     tile_of,
@@ -55,7 +56,6 @@ from treadle.engines.native.codegen.texts import FunctionChoice, FunctionText
 
 Triple = tuple[int, int, int]
 
-_PACKS = {"rows": pack_rows, "columns": pack_transposed, "nothing": pack_general}
 GROUP = 1 << 17  # bytes of panels that are copied at once where caches are crowded
 WIDENED = 2  # tiles of rows that each widen B: for more of them it is copied
 
@@ -106,6 +106,11 @@ class _Problem(NamedTuple):
     sources: tuple[str, str]  # how A and B lie in memory
     scratch_limit: int = 0  # bytes of scratch memory for each worker, if these are few
     slices: int = 1  # of rows, which blocks are, if they are several
+
+    @property
+    def joined(self) -> bool:
+        """Whether the blocks of a call are one: adjacent slices."""
+        return not is_same(self.slices, 1) and not self.scratch_limit
 
     @property
     def size(self) -> int:
@@ -177,7 +182,7 @@ def plan_matmul(
     OpenBLAS takes what it can (None: where it is faster). scratch_limit: bytes of
     scratch memory that each worker should do with (0: any); blocks are smaller where
     they have to be, with the same sums. slices: into how many even blocks the rows are
-    to be cut (1: as is fastest), with the same sums.
+    to be cut (1: as is fastest), with the same sums; those of one call are one block.
     """
     processor, lie = target or machine(), sources or (dtype, dtype)
     problem = _Problem(
@@ -246,11 +251,6 @@ def _numbers(problem: _Problem, values: Mapping[str, int]) -> Numbers:
     )
 
 
-def _consecutive(b: Triple) -> str:
-    """The dimension along which B is consecutive."""
-    return "rows" if b[2] == 1 else "columns" if b[1] == 1 else "nothing"
-
-
 def _by_blas(problem: _Problem, accumulate: bool, swapped: bool) -> MatmulPlan | None:
     """The product by OpenBLAS, if that can do it."""
     address = blas_address(problem.dtype) if problem.plain else 0
@@ -269,8 +269,10 @@ def _lawful(problem: _Problem, wanted: Blocking | None) -> Blocking:
     k, grouped = problem.elements, problem.group > 1
     processor, size = problem.machine, problem.size
     cut = wanted or choose(processor, size, (problem.batch, m, n, k), a, b)
-    if not is_same(problem.slices, 1):
-        cut = cut._replace(blocks_m=problem.slices, block_n=n)
+    if not is_same(slices := problem.slices, 1):
+        worth = is_worth_panels(processor, m // slices, k * n * size, b[0] * size)
+        packed = least(cut.packed, worth)
+        cut = cut._replace(blocks_m=slices, block_n=n, packed=packed)
     blocks_m = most(1, least(cut.blocks_m, m))
     tiles = lawful_tiles(processor, size, cut.tiles, a, b, m // blocks_m)
     narrow_a, narrow_b = problem.narrow
@@ -321,7 +323,8 @@ def _functions(
     """The functions that the kernel calls, in the order of FUNCTIONS, and the parts
     that they go on in, where no size of the run tells these."""
     processor, dtype = problem.machine, problem.dtype
-    pack = _PACKS[_consecutive(problem.b)]
+    _, step, column = problem.b
+    pack = pack_rows if column == 1 else pack_transposed if step == 1 else pack_general
     a_type, b_type = problem.sources
     widened = problem.narrow[1] and problem.group == 1 and cut.packed
     read = dtype if widened else b_type
@@ -340,10 +343,12 @@ def _functions(
 def _fields(problem: _Problem, cut: Blocking) -> dict[str, int]:
     """The integers of the kernel by name."""
     (m, n, k), size = problem.sizes, problem.size
-    rows, columns = -(-m // cut.blocks_m), least(cut.block_n, n)
+    slice_rows, columns = -(-m // cut.blocks_m), least(cut.block_n, n)
+    rows = m if problem.joined else slice_rows
     tile_m, tile_n = tile_of(problem.machine, size, cut.tiles)
     if not problem.scratch_limit:  # panels of wider tiles take more of that
-        tile_m, tile_n = block_tile(problem.machine, size, cut.tiles, rows, columns)
+        shape = slice_rows, columns
+        tile_m, tile_n = block_tile(problem.machine, size, cut.tiles, *shape)
     sizes = *(size_of(s) // terms_of(s) for s in problem.sources), size
     strides = zip(sizes, (problem.a, problem.b, problem.c), strict=True)
     steps = [each * s for each, triple in strides for s in triple]
@@ -359,6 +364,7 @@ def _fields(problem: _Problem, cut: Blocking) -> dict[str, int]:
     packed = chosen(cut.packed, 2, 0 if problem.narrow[1] else 2 - ragged)
     width = -(-tile_n * size // problem.machine.vector) * problem.machine.vector
     fields |= {"direct": direct, "packed": packed, "far": cut.far * 1}
+    fields["joined"] = int(problem.joined)
     panel = odd_lines(cut.block_k * width)
     together = problem.machine.crowded and not problem.scratch_limit
     panels = chosen(cut.packed, GROUP // panel, 1) if together else 1
@@ -366,7 +372,7 @@ def _fields(problem: _Problem, cut: Blocking) -> dict[str, int]:
     fields |= {"group_n": tile_n * panels, "step_pack": panel * exceeds(panels, 1)}
     fields["ahead"] = -(-width * sizes[1] // size // 64) * cut.ahead
     at_sums = chosen(reaches(packed, 1), panel * panels, 0)
-    sums = _kept_sums(fields, cut, width)
+    sums = _kept_sums(fields, cut, rows, width)
     tile = tile_m, problem.a[2] == 1
     layout = copy_layout(problem.machine, size, cut, rows, *tile)
     fields |= layout | {"at_sums": at_sums, "at_a": at_sums + sums}
@@ -374,7 +380,7 @@ def _fields(problem: _Problem, cut: Blocking) -> dict[str, int]:
     return fields | {"scratch": -(-scratch // 64) * 64}
 
 
-def _kept_sums(fields: dict[str, int], cut: Blocking, width: int) -> int:
+def _kept_sums(fields: dict[str, int], cut: Blocking, rows: int, width: int) -> int:
     """Bytes of the sums that do not go to C, with the steps between them filled in.
 
     One tile if the sum has one block of k; else every tile of a block of C, or of its
@@ -382,7 +388,6 @@ def _kept_sums(fields: dict[str, int], cut: Blocking, width: int) -> int:
     """
     tile = fields["tile_m"] * width
     several = exceeds(fields["k"], fields["block_k"])
-    rows = -(-fields["m"] // cut.blocks_m)
     tiles = -(-rows // fields["tile_m"])
     panel = chosen(several, tiles * tile, tile)
     all_panels = several * (1 - reaches(fields["direct"], 1))
