@@ -222,6 +222,41 @@ def test_a_product_with_columns_that_are_not_adjacent_is_by_rows(turned: bool) -
     assert products and all(s.layout.b[2] == 1 for s in products)
 
 
+SPELLINGS: dict[str, tuple[int, Callable[[Any, Any], Any]]] = {
+    "as they lie": (1, lambda h, ws: h @ ws[0]),
+    "turned": (1, lambda h, ws: h @ ws[0].T),
+    "joined": (2, lambda h, ws: td.concat([h @ w for w in ws], -1)),
+    "joined, turned": (2, lambda h, ws: td.concat([h @ w.T for w in ws], -1)),
+}
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_rows_of_weights_do_not_fall_on_the_same_lines(spelling: str) -> None:
+    count, product = SPELLINGS[spelling]
+
+    def make(given: Given, columns: int = 256) -> list[Any]:
+        shape = (columns // count, 8) if "turned" in spelling else (8, columns // count)
+        ws, x = [given.weight(*shape) for _ in range(count)], given.rows(3, B, columns)
+
+        def step(h: Any, row: Any) -> Any:
+            gates = td.tanh(product(h, ws) + row)
+            return gates[:, :8] * gates[:, -8:], gates
+
+        y = td.scan(step, zeros(B, 8), x)[1]
+        return [y, *td.grad((y * y).sum(), ws)]
+
+    _, inside = checked(make)
+    _, others = checked(lambda given: make(given, 250))
+    assert inside.count("product") == others.count("product")
+    td.evaluate(make(Given()))
+    program = engine("native").latest_linked().program  # type: ignore[attr-defined]
+    loops = [s for s in program.steps if isinstance(s, Fallback)]
+    steps = [s for loop in loops for s in loop.bodies[0].program.steps]
+    products = [s for s in steps if isinstance(s, Product)]
+    assert len(products) == inside.count("product")
+    assert all(s.layout.b[1] * 8 % 2048 for s in products)  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize("every", [False, True])
 def test_what_is_drawn_or_not_read_is_as_it_was(every: bool) -> None:
     def make(given: Given) -> list[Any]:

@@ -25,7 +25,14 @@ from treadle.ops.loop import Scan
 from treadle.rewrite.combine import combined
 from treadle.rewrite.expand import expand
 from treadle.rewrite.motion import Nodes, Parts
-from treadle.rewrite.products import FAR, below, by_rows, needed, with_products
+from treadle.rewrite.products import (
+    FAR,
+    below,
+    by_rows,
+    needed,
+    spread,
+    with_products,
+)
 from treadle.rewrite.simplify import normal, tidy
 
 
@@ -143,6 +150,7 @@ class _Loop:
             body = by_rows(body, first, end)
             carried = needed(body, op.carries, self.read)
             body = combined(body, first, end, carried, self.read)
+            body = spread(body, first, end)
         parts = Parts(op, body, self.read)
         if parts.find(moves) or len(self.places) > 1:
             self.parts = parts

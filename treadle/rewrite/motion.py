@@ -17,6 +17,7 @@ from treadle.ops.elementwise import Add
 from treadle.ops.families import Movement, Output, outputs_of
 from treadle.ops.loop import Scan
 from treadle.ops.movement import PermuteDims
+from treadle.ops.padding import Pad
 from treadle.ops.reduce import Sum
 from treadle.rewrite.products import above, below, folded, is_near, needed, summed
 
@@ -78,8 +79,8 @@ class Parts:
         return bool(self.before or self.once or self.after or self.sums) or unread
 
     def _find_once(self) -> None:
-        """What is the same at every step, and no larger than what it is computed of; of
-        views, those that change which elements are adjacent."""
+        """What is the same at every step, and no larger than what it is computed of but
+        for a border; of views, those that change which elements are adjacent."""
         first = self.op.carries + self.op.scanned
         invariant = {x.serial for x in self.body.arguments[first : self.end]}
         same = below(self.body.nodes, invariant) - self.varies - invariant
@@ -92,7 +93,7 @@ class Parts:
                 )
             else:
                 smaller = x.type.nbytes <= sum(y.type.nbytes for y in x.inputs)
-                wanted = smaller or isinstance(x.op, Contract)
+                wanted = smaller or isinstance(x.op, (Contract, Pad))
             if wanted:
                 self.once[x.serial] = x
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from math import prod
 from string import ascii_letters
 
+from treadle.base.dtypes import DType
 from treadle.graph.body import Body
-from treadle.graph.leaves import Argument
+from treadle.graph.leaves import Argument, literal_node
 from treadle.graph.rows import row_type
 from treadle.graph.tensor import Tensor, remade
 from treadle.graph.traversal import reach, rebuild
@@ -15,11 +16,15 @@ from treadle.ops.contract import Contract, letters
 from treadle.ops.elementwise import Add
 from treadle.ops.loop import Scan
 from treadle.ops.movement import PermuteDims, in_shape
+from treadle.ops.padding import Pad
 from treadle.ops.reduce import Sum
 from treadle.ops.slice import Slice
 
 NEAR, FAR = 1 << 18, 1 << 20  # bytes of weights in a near cache; of what is in none
+LINE, SAME = 64, 2048  # bytes of a cache line; apart, lines fall on the same place
 TALL = 16  # rows of a product that is as fast for itself as with those of other steps
+# Of a product's letters, the number of an operand and this, its letters and form.
+Form = Callable[[Sequence[str], int, Tensor], tuple[str, Tensor] | None]
 
 
 def with_products(
@@ -100,6 +105,35 @@ def is_near(x: Tensor, k: int, length: int) -> bool:
 def by_rows(body: Body, first: int, stop: int) -> Body:
     """A body whose products read by rows what stays the same, its arguments from
     `first` to `stop`: a kernel reads adjacent columns of its second matrix."""
+
+    def ordered(spec: Sequence[str], k: int, w: Tensor) -> tuple[str, Tensor] | None:
+        order = _by_rows(spec, k)
+        if order is None:
+            return None
+        return "".join([spec[k][n] for n in order]), PermuteDims(order)(w)
+
+    return _reformed(body, first, stop, ordered)
+
+
+def spread(body: Body, first: int, stop: int) -> Body:
+    """A body whose products read rows of what stays the same that do not fall on the
+    same lines of a cache: such that lie a multiple of `SAME` apart have a line more."""
+    borders: dict[DType, Tensor] = {}
+
+    def wider(spec: Sequence[str], k: int, w: Tensor) -> tuple[str, Tensor] | None:
+        shape, dtype = w.type.shape, w.type.dtype
+        is_second = len(shape) == 2 and spec[k][-1] == spec[2][-1]
+        if not is_second or shape[1] * dtype.itemsize % SAME:
+            return None
+        border = borders.setdefault(dtype, literal_node(0, dtype))
+        x = Pad(((0, 0), (0, LINE // dtype.itemsize)))(w, border)
+        return spec[k], Slice((0, 0), shape, (1, 1))(x)
+
+    return _reformed(body, first, stop, wider)
+
+
+def _reformed(body: Body, first: int, stop: int, form: Form) -> Body:
+    """A body whose products read in another form what stays the same."""
     changing = {x.serial for x in body.arguments[:first]}
     changing |= {x.serial for x in body.arguments[stop:]}
     varies = below(body.nodes, changing)
@@ -107,13 +141,11 @@ def by_rows(body: Body, first: int, stop: int) -> Body:
     for x in body.nodes:
         op, inputs = x.op, [rewritten.get(y.serial, y) for y in x.inputs]
         if isinstance(op, Contract) and x.serial in varies:
-            *operands, out = letters(op.spec)
+            spec = [*letters(op.spec)]
             for k, w in enumerate(x.inputs):
-                order = None if w.serial in varies else _by_rows(op.spec, k)
-                if order is not None:
-                    inputs[k] = PermuteDims(order)(inputs[k])
-                    operands[k] = "".join([operands[k][n] for n in order])
-            op = Contract(f"{operands[0]},{operands[1]}->{out}")
+                if w.serial not in varies:
+                    spec[k], inputs[k] = form(spec, k, w) or (spec[k], w)
+            op = Contract(f"{spec[0]},{spec[1]}->{spec[2]}")
         if any(new is not old for new, old in zip(inputs, x.inputs, strict=True)):
             rewritten[x.serial] = remade(x, op, tuple(inputs), x.type)
     return Body(
@@ -121,11 +153,10 @@ def by_rows(body: Body, first: int, stop: int) -> Body:
     )
 
 
-def _by_rows(spec: str, k: int) -> tuple[int, ...] | None:
+def _by_rows(spec: Sequence[str], k: int) -> tuple[int, ...] | None:
     """The order of the dimensions of operand `k` of a product in which the columns of
     the result are adjacent, where terms are and the operand is the second matrix."""
-    *operands, out = letters(spec)
-    of, other = operands[k], operands[1 - k]
+    of, other, out = spec[k], spec[1 - k], spec[2]
     if not out or out[-1] not in of or out[-1] in other or of[-1] in out:
         return None
     count = next(
