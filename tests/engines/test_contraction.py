@@ -307,6 +307,18 @@ def test_slices_of_few_rows_read_weights_where_they_lie(
     assert plan.arguments[FIELDS.index("joined")] == (slices > 1)
 
 
+@pytest.mark.parametrize(
+    ("rows", "columns", "target", "terms"),
+    [(16, 1024, 1, 256), (16, 1000, 1, 512), (64, 1024, 1, 1024), (2, 1024, 1, 1024),
+     (16, 1024, 2, 512)],
+)  # fmt: skip
+def test_blocks_of_terms_have_places_in_a_cache(
+    rows: int, columns: int, target: int, terms: int
+) -> None:
+    sizes, strides = (1, rows, columns, 1024), ((1024, 1), (columns, 1))
+    assert choose(MACHINES[target], 4, sizes, *strides).block_k == terms
+
+
 @settings(max_examples=100, deadline=None)
 @given(
     sizes=st.tuples(st.integers(1, 2), st.just(1), st.integers(0, 1100), SIZES),

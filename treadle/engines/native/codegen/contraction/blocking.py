@@ -119,6 +119,7 @@ def choose(
     both = copied * machine.crowded  # the copies of A are worth those of B
     packed = most(packed, both)
     near, steep = most(packed, fetched), machine.crowded and a[0] == 1
+    narrow = chosen(near, steep * (1 - copied), _is_crossed(machine, b[0] * size))
     high = most(packed, reaches(m, 1536)) * (1 - fetched)
     cut = _blocks(machine, size, tiles, chosen(high, 512, 128), (batch, m, n, k))
     wide = _wide_blocks(machine, size, (batch, m, n, k))
@@ -129,7 +130,7 @@ def choose(
         tiles,
         blocks_m,
         -(-units // blocks_n) * unit,
-        by_kind(tiles, lambda kind: _block_k(kind, k, near, steep * (1 - copied))),
+        by_kind(tiles, lambda kind: _block_k(kind, k, near, narrow)),
         packed,
         copied,
         ahead=exceeds(m, 15) * exceeds(k * n * size, 1 << 18),
@@ -165,8 +166,13 @@ def is_worth_panels(machine: Machine, m: int, size: int, step: int) -> int:
     """
     if not machine.crowded:
         return reaches(m, 512) * reaches(size, 2 << 20)
-    least_rows = chosen(reaches(step % 2048, 1), 64, 24)
+    least_rows = chosen(_is_crossed(machine, step), 24, 64)
     return reaches(size, 1 << 17) * reaches(m, least_rows)
+
+
+def _is_crossed(machine: Machine, step: int) -> int:
+    """Whether rows of B that lie `step` bytes apart push each other out of caches."""
+    return machine.crowded * (1 - reaches(step % 2048, 1))
 
 
 def _is_worth_a_copy(machine: Machine, m: int, n: int, a: Pair, size: int) -> int:
@@ -193,14 +199,17 @@ def _is_fetched_late(m: int, k: int, a: Pair, size: int) -> int:
     return large * reaches(a[1] * size % 16, 1)
 
 
-def _block_k(tiles: str, k: int, near: int, steep: int) -> int:
+def _block_k(tiles: str, k: int, near: int, narrow: int) -> int:
     """How many terms are summed before C is touched; `near` panels of B or blocks of A
-    are copies. Down a `steep` A each term is on a line of its own.
+    are copies. A cache has places for the lines of a `narrow` block alone: down an A or
+    a B each term is on a line of its own.
     """
     if tiles == "dot":
         return k
-    far = _even(k, 1024 if tiles == "flat" else 512)
-    return chosen(near, chosen(steep, _even(k, 256), _even(k, 1024)), far)
+    if tiles == "flat":  # few rows read each line of B once
+        return chosen(near * narrow, _even(k, 256), _even(k, 1024))
+    wide = chosen(near, _even(k, 1024), _even(k, 512))
+    return chosen(narrow, _even(k, 256), wide)
 
 
 def copy_layout(
