@@ -29,8 +29,6 @@ __all__ = [
 class SeedScope:
     """A seed and the count of draws taken from it: all the state randomness has."""
 
-    __slots__ = ("count", "seed")
-
     def __init__(self, seed: int, count: int = 0) -> None:
         self.seed = seed
         self.count = count
@@ -257,26 +255,8 @@ def _from_environment() -> Options:
 _base = _from_environment()
 
 
-class _Counts(threading.local):
-    number = 0
-
-
-class _ThreadScope(SeedScope):
+class _ThreadScope(threading.local, SeedScope):
     """The seed scope outside of all others: each thread has a count of its own."""
-
-    __slots__ = ("_counts",)
-
-    def __init__(self, seed: int) -> None:
-        self._counts = _Counts()
-        self.seed = seed
-
-    @property
-    def count(self) -> int:
-        return self._counts.number
-
-    @count.setter
-    def count(self, number: int) -> None:
-        self._counts.number = number
 
 
 class Modes:

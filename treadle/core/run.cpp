@@ -761,6 +761,14 @@ Outcome carry_out(const Plan& plan, PyObject* nodes, const std::vector<int64_t>&
   return Outcome::ran;
 }
 
+// Puts what was made into a list that is there for it.
+PyObject* fill(Ref& list, const std::vector<Ref>& made) {
+  for (size_t k = 0; k < made.size(); k++)
+    PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(k),
+                    Py_NewRef(made[k] ? made[k].get() : Py_None));
+  return list.release();
+}
+
 bool fits(const Plan* plan, PyObject* nodes) {
   if (plan && static_cast<size_t>(PyList_GET_SIZE(nodes)) == plan->nodes) return true;
   return PyErr_BadArgument(), false;
@@ -788,10 +796,7 @@ PyObject* run(PyObject*, PyObject* const* args, Py_ssize_t given) {
     case Outcome::wrong: return PyTuple_New(0);
     default: break;
   }
-  for (size_t k = 0; k < made.size(); k++)
-    PyList_SET_ITEM(found.get(), static_cast<Py_ssize_t>(k),
-                    Py_NewRef(made[k] ? made[k].get() : Py_None));
-  return found.release();
+  return fill(found, made);
 }
 
 // -- a request ---------------------------------------------------------------------------
@@ -821,6 +826,7 @@ PyObject* nodes_at(PyObject* nodes, PyObject* places) {
 // checks, and the places of what is derived.
 struct Quick {
   Ref whole, checks, open;
+  int puts_out = 0;  // whether Python has use for what is made
 };
 
 // Finds what a plan says of itself; 1 if the core may follow it.
@@ -831,8 +837,8 @@ int read_quick(PyObject* plan, Quick& quick) {
   if (!told) return -1;
   if (told.get() == Py_None) return 0;
   PyObject *whole, *checks, *open;
-  if (!PyArg_ParseTuple(told.get(), "O!O!O!", plan_type, &whole, &PyTuple_Type, &checks,
-                        &PyTuple_Type, &open))
+  if (!PyArg_ParseTuple(told.get(), "O!O!O!p", plan_type, &whole, &PyTuple_Type, &checks,
+                        &PyTuple_Type, &open, &quick.puts_out))
     return -1;
   quick.whole = Ref::to(whole), quick.checks = Ref::to(checks), quick.open = Ref::to(open);
   return 1;
@@ -965,24 +971,29 @@ PyObject* follow(PyObject*, PyObject* args) {
   const int known = waiting && told ? read_quick(plan.get(), quick) : -1;
   if (known < 0) return nullptr;
   Outcome outcome = Outcome::otherwise;
+  Ref list;  // what was made, if Python is to have it
+  std::vector<Ref> made;
   if (known) {
     const int still = holds(quick.checks.get());
     if (still < 0) return nullptr;
     if (still && !tell(quick, plan.get(), seen.nodes.get(), derive, let_go)) return nullptr;
     const Plan* own = reinterpret_cast<PlanObject*>(quick.whole.get())->plan;
     if (!fits(own, seen.nodes.get())) return nullptr;
-    std::vector<Ref> made;
-    PyObject* list = x.updates ? waiting.get() : nullptr;
+    list = Ref(quick.puts_out ? PyList_New(static_cast<Py_ssize_t>(own->slots))
+                              : Py_NewRef(Py_None));
+    if (!list) return nullptr;
+    PyObject* carried = x.updates ? waiting.get() : nullptr;
     outcome = Outcome::wrong;
-    if (still) outcome = carry_out(*own, seen.nodes.get(), seen.others, *pool, frame, list, made);
+    if (still) outcome = carry_out(*own, seen.nodes.get(), seen.others, *pool, frame, carried, made);
     if (outcome == Outcome::raised) {
-      if (list) drop(frame, list);
+      if (carried) drop(frame, carried);
       return nullptr;
     }
   }
   const bool ran = outcome == Outcome::ran;
   if (ran) mark_run();
-  Ref others(ran ? Py_NewRef(Py_None) : list_of(seen.others));
+  if (list.get() == Py_None) made.clear();
+  Ref others(ran ? fill(list, made) : list_of(seen.others));
   Ref held(ran ? Py_NewRef(Py_None) : list_of(seen.held));
   if (!others || !held) return nullptr;
   PyObject* first = ran ? plan.get() : outcome == Outcome::wrong ? Py_False : Py_None;
@@ -1191,7 +1202,8 @@ PyMethodDef run_functions[] = {
      "follow(table, rest, roots, asked, updates, own, whole, derived, most, pool, frame, "
      "derive, let_go): None where a graph cannot be looked at; else the plan in the table if it "
      "was run, False if it failed, None if there was none for the core; the key, nodes, "
-     "references of others, what is held, and the updates."},
+     "references of others (or what was made, of a plan that puts out more), what is held, "
+     "and the updates."},
     {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(run)), METH_FASTCALL,
      "run(plan, nodes, others, pool, [frame, updates]): what was made, by slot; () if "
      "something was found wrong, None if not all is plain. Updates are carried out."},

@@ -3,7 +3,7 @@ sums of its rank, in an update of their own, or as arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,12 +19,12 @@ from treadle.base.collector import collector_paused
 from treadle.base.dtypes import accumulator
 from treadle.base.errors import GradientError
 from treadle.distributed.layout import GradientLayout
-from treadle.distributed.share import Rows, row_numbers
+from treadle.distributed.share import row_numbers
 from treadle.distributed.sums import ShardSums, SumTarget
 from treadle.graph.frame import top
 from treadle.graph.gradients import give_gradients
 from treadle.graph.leaves import constant_node
-from treadle.graph.look import Look, Owned, assigned, look, numbered
+from treadle.graph.look import Look, Owned, assigned, numbered
 from treadle.graph.operators import functions
 from treadle.graph.tensor import Tensor
 from treadle.graph.variable import Variable, variable_of
@@ -32,7 +32,7 @@ from treadle.ops.lookup import RowsToDense, sparse_rows
 from treadle.optim.gradients import plain
 from treadle.optim.optimizer import Optimizer
 from treadle.optim.update import release
-from treadle.runtime.again import Plans
+from treadle.runtime.again import Plans, Tell
 from treadle.runtime.around import settings
 from treadle.runtime.evaluate import run
 from treadle.runtime.history import forget
@@ -70,22 +70,13 @@ class LossGradients:
     def add(self, loss: Tensor | None) -> None:
         """Add the gradients of a loss, or without one those in p.grad, to the sums of
         the shards before."""
-        target = self.sums.state.target
-        seen = self._seen(loss, (_ADDED, target.key))
-        if seen is not None and self.plans.run(*seen[:2]) is not None:
-            self.sums.add(seen[1].about, seen[1].outputs)
-        elif loss is not None and rerolled([loss], seen and seen[1]):
-            del seen  # what it lists would count as asked for
-            self.add(loss)
-        else:
-            self.sums.add(*self._added(loss, seen, target))
+        sums, target = self.sums, self.sums.state.target
+        key, anew = (_ADDED, target.key), (self._added, target)
+        self._follow(self.plans, loss, key, anew, sums.add)
 
     @collector_paused
-    def _added(
-        self, loss: Tensor | None, seen: Seen | None, target: SumTarget
-    ) -> tuple[frozenset[int], Rows]:
-        """The same by a derivative that is recorded now, of which a plan is made: the
-        parameters that are used, and rows."""
+    def _added(self, loss: Tensor | None, seen: Seen | None, target: SumTarget) -> None:
+        """The same by a derivative that is recorded now, of which a plan is made."""
         derived = self.derived(loss, seen)
         used, rows = frozenset(derived.asked), derived.rows
         with self.plans.kept(derived.note, derived.chosen, derived.outputs, used):
@@ -98,7 +89,7 @@ class LossGradients:
                 derived.note.owned = {**derived.note.owned, **self._owned()}
             if updates:
                 run(updates)
-        return used, {n: np.asarray(x.array) for n, x in rows.items()}
+        self.sums.add(used, {n: np.asarray(x.array) for n, x in rows.items()})
 
     # -- an update of their own --------------------------------------------------------
 
@@ -106,28 +97,20 @@ class LossGradients:
         """Have the optimizer make a step of the mean gradient of the shards before and
         of this loss, the last one; whether that could be, as there is but one rank."""
         optimizer, sums = self.optimizer, self.sums
-        sign = optimizer._sign()
-        if sign is None:
+        if (sign := optimizer._decisions().sign) is None:
             return False
         now = optimizer._scheduled()
         rows = {n: constant_node(x) for n, x in sums.rows({}).items()}
         key = _UPDATED, sums.state.rest.key, sums.count, self._trainable(), sign, *rows
-        seen = self._seen(loss, key, [*(now.roots() if now else ()), *rows.values()])
-        if seen is None or optimizer._plans.run(*seen[:2]) is None:
-            if rerolled([loss], seen and seen[1]):
-                del seen
-                return self.update(loss)
-            self._updated(loss, seen, now, rows)
+        more = [*(now.roots() if now else ()), *rows.values()]
+        anew = self._updated, now, rows
+        self._follow(optimizer._plans, loss, key, anew, more=more)
         sums.clear()
         return True
 
     @collector_paused
     def _updated(
-        self,
-        loss: Tensor,
-        seen: Seen | None,
-        now: Any,
-        rows: Mapping[int, Tensor],
+        self, loss: Tensor, seen: Seen | None, now: Any, rows: Mapping[int, Tensor]
     ) -> None:
         derived = self.derived(loss, seen, self.optimizer._plans)
         note, sums, rest = derived.note, self.sums, self.sums.state.rest
@@ -181,17 +164,24 @@ class LossGradients:
 
     # -- as arrays ---------------------------------------------------------------------
 
-    def begin(self, loss: Tensor | None) -> PlannedGradients | DerivedGradients:
-        """The gradients of a loss, or without one those in p.grad, yet to be run: what
-        the run is to make is told before it."""
-        seen = self._seen(loss, (_ARRAYS,))
-        plan = None if seen is None else self.plans.find(*seen[:2])
-        if seen is not None and plan is not None:
-            return PlannedGradients(self, seen, plan.about)
-        if loss is not None and rerolled([loss], seen and seen[1]):
-            del seen
-            return self.begin(loss)
-        return self.derived(loss, seen)
+    def arrays(
+        self, loss: Tensor | None, begin: Callable[[Parts], object]
+    ) -> Mapping[int, Any]:
+        """The gradients of a loss, or without one those in p.grad, by the numbers of
+        the parts that `begin` is called with, before the run if that can be."""
+        results: list[Mapping[int, Any]] = []
+
+        def tell(parts: Parts, arrays: Mapping[int, Any]) -> None:
+            begin(parts)
+            results.append(arrays)
+
+        def derive(loss: Tensor | None, seen: Seen | None) -> None:
+            derived = self.derived(loss, seen)
+            begin(derived.parts)
+            results.append(derived.run())
+
+        self._follow(self.plans, loss, (_ARRAYS,), (derive,), tell)
+        return results[0]
 
     @collector_paused
     def derived(
@@ -244,24 +234,49 @@ class LossGradients:
 
     # -- how a loss looks --------------------------------------------------------------
 
-    def _seen(
-        self, loss: Tensor | None, key: Any, rates: Sequence[Tensor] = ()
-    ) -> Seen | None:
-        """How a loss looks, with all else that decides what is made of it; None where
-        that cannot be told."""
+    def _follow(
+        self,
+        plans: Plans,
+        loss: Tensor | None,
+        key: tuple[Any, ...],
+        anew: tuple[Any, ...],
+        tell: Tell | None = None,
+        more: Sequence[Tensor] = (),
+    ) -> None:
+        """Run what a loss that looks like this one has become, with the `key` of what
+        is made of it and `more` that is read; without such a plan make it `anew`, by a
+        function of the loss, how it looks, and more arguments."""
+        seen = self._followed(plans, loss, key, tell, more)
+        if isinstance(seen, list):
+            return
+        if loss is not None and rerolled([loss], seen and seen[1]):
+            del seen  # what it lists would count as asked for
+            return self._follow(plans, loss, key, anew, tell, more)
+        make, *arguments = anew
+        make(loss, seen, *arguments)
+
+    def _followed(
+        self,
+        plans: Plans,
+        loss: Tensor | None,
+        key: tuple[Any, ...],
+        tell: Tell | None,
+        more: Sequence[Tensor],
+    ) -> list[Tensor] | Seen | None:
+        """As `Optimizer._followed`: how a loss looks, unless its plan was followed."""
         around = settings()
         if loss is None or around is None or graded(self._since):
             return None
         mine, pending = self._owned(), top().pending
         if pending and not (others := assigned(pending)).keys() <= mine.keys():
             mine = {**others, **mine}
-        asked = [loss, *endangered([loss])]
-        columns = look(asked, rates, mine, True, pending, True)
-        return None if columns is None else ((columns.key, key, around), columns, mine)
+        asked, rest = [loss, *endangered([loss])], (*key, around)
+        seen = plans.follow(rest, asked, mine, True, pending, more, True, tell=tell)
+        return (*seen, mine) if isinstance(seen, tuple) else seen
 
     def _owned(self) -> Owned:
         """Numbers for all Variables that plans read or assign."""
-        theirs, size = self.optimizer._owned(), len(self.sums.variables)
+        theirs, size = self.optimizer._decisions().owned, len(self.sums.variables)
         if self._of[0] is not theirs or self._of[1] != size:
             scale, of = self.optimizer.loss_scale, self.sums.statistics
             every = [*self._parameters, *([] if scale is None else [scale.scale])]
@@ -275,21 +290,6 @@ class LossGradients:
         if self._trained[0] != (now := stamp.now):
             self._trained = now, tuple([p.trainable for p in self._parameters])
         return self._trained[1]
-
-
-@dataclass
-class PlannedGradients:
-    """The gradients of a loss that looks like one before."""
-
-    owner: LossGradients
-    seen: Seen
-    parts: Parts
-
-    def run(self) -> Mapping[int, Any] | None:
-        """The arrays by their numbers; None where it has to be derived."""
-        key, columns, _ = self.seen
-        done = self.owner.plans.run(key, columns)
-        return None if done is None else columns.outputs
 
 
 @dataclass

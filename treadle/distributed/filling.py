@@ -34,19 +34,27 @@ class Filling:
         self.parts: Parts = {}
         self._placed: set[int] = set()
         self._unused: list[int] = []  # buckets
+        # Nobody, where no other rank waits for gradients.
+        alone = exchange.channel is None
+        self.listener = None if alone else Listener((), self._tell, self._grouped)
 
-    def listener(self, parts: Parts) -> Listener | None:
-        """Who is to be told of the gradients of each bucket, which these arrays are;
-        nobody, where no other rank waits for them."""
+    def begin(self, parts: Parts) -> None:
+        """Know which arrays the last shard's gradients are, which are yet to be made,
+        or there."""
+        if self.listener is None:
+            self._grouped(parts)
+        else:
+            self.listener.begin(parts)
+
+    def _grouped(self, parts: Parts) -> Sequence[Sequence[int]]:
+        """The same; those of each bucket."""
         self.parts = parts
-        if self.exchange.channel is None:
-            return None
-        groups = [
-            [parts[k][-1] for k in bucket.numbers if k in parts]
-            for bucket in self.layout.buckets
-        ]
+        used = self.sums.used(self.sums.state.rest, frozenset(parts))
+        self.share.used[list(used)] = True
+        buckets = self.layout.buckets
+        groups = [[parts[k][-1] for k in b.numbers if k in parts] for b in buckets]
         self._unused = [k for k, group in enumerate(groups) if not group]
-        return Listener(groups, self._tell)
+        return groups
 
     def _tell(self, number: int, arrays: Mapping[int, Any]) -> None:
         for k in (*self._unused, number):

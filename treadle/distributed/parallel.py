@@ -13,7 +13,7 @@ from treadle import __version__
 from treadle.autodiff.gradient import held_gradients
 from treadle.base.arrays import Array
 from treadle.base.errors import ArgumentError
-from treadle.base.options import current
+from treadle.base.options import modes
 from treadle.distributed.agreement import (
     agree,
     agree_on_values,
@@ -23,7 +23,7 @@ from treadle.distributed.agreement import (
 )
 from treadle.distributed.buffers import Statistics
 from treadle.distributed.communicator import Communicator
-from treadle.distributed.derived import LossGradients, PlannedGradients
+from treadle.distributed.derived import LossGradients
 from treadle.distributed.exchange import GradientExchange, send_variables
 from treadle.distributed.filling import Filling
 from treadle.distributed.layout import GradientLayout
@@ -249,48 +249,36 @@ class DataParallel:
     def _exchanged(self, root: Tensor | None) -> None:
         """Update by the last shard's loss and the shards of all ranks: gradients are
         sent while others are made."""
-        gradients = self._gradients.begin(root)
-        share = self._share([*gradients.parts], 1)
-        exchange = self._exchange(share, joined=False)
-        filling = Filling(self.layout, self._sums, share, exchange)
-        arrays = None
+        filling, exchange = self._filling(1, joined=False)
         try:
-            while arrays is None:
-                with listening(filling.listener(gradients.parts)):
-                    arrays = gradients.run()
-                if arrays is None:
-                    assert isinstance(gradients, PlannedGradients)
-                    gradients = self._gradients.derived(root, gradients.seen)
+            with listening(filling.listener):
+                arrays = self._gradients.arrays(root, filling.begin)
         except BaseException as failure:
             exchange.break_off(failure)
             raise
-        share.buffers = self._statistics.made()
+        filling.share.buffers = self._statistics.made()
         filling.finish(arrays)
         self._update(exchange)
 
     # -- an update -----------------------------------------------------------------
 
-    def _share(self, numbers: Sequence[int], count: int) -> Share:
-        """The share of this rank, yet to be filled in: its last shard, if there is one,
-        uses the parameters of these numbers."""
-        used = self._sums.used(self._sums.state.rest, frozenset(numbers))
-        count += self._sums.count
-        share = Share.empty(self.layout, self._statistics.absent, count)
-        share.used[list(used)] = True
-        return share
-
-    def _exchange(self, share: Share, joined: bool) -> GradientExchange:
-        """The exchange of the update at hand, which begins when it is told to."""
-        return GradientExchange(
+    def _filling(self, count: int, joined: bool) -> tuple[Filling, GradientExchange]:
+        """The share of this rank with `count` more shards, yet to be filled in, and the
+        exchange of the update at hand, which begins when it is told to."""
+        share = Share.empty(
+            self.layout, self._statistics.absent, self._sums.count + count
+        )
+        exchange = GradientExchange(
             self.communicator, self.layout, share, self.updates, joined, capture(),
             partial(standing, self.optimizer),
         )  # fmt: skip
+        return Filling(self.layout, self._sums, share, exchange), exchange
 
     def _joined(self) -> bool:
         """Take part in an update with the shards so far; whether all have joined."""
-        share = self._share([], 0)
-        exchange = self._exchange(share, joined=True)
-        Filling(self.layout, self._sums, share, exchange).finish({})
+        filling, exchange = self._filling(0, joined=True)
+        filling.begin({})
+        filling.finish({})
         return self._update(exchange)
 
     def _update(self, exchange: GradientExchange) -> bool:
@@ -333,7 +321,7 @@ class DataParallel:
     def evaluating(self) -> Iterator[Callable[[int], None]]:
         """A function that has the next draws be those of an evaluated batch, by its
         number; after the block they are those of the next shard."""
-        scope = current().scope
+        scope = modes.get().options.scope
         before = scope.count
 
         def place(batch: int) -> None:
@@ -350,7 +338,7 @@ class DataParallel:
         if shard is None:
             shard = self._first + self._sums.count
         place = self.updates * (self.shards + 1) + shard + 1
-        current().scope.count = place * _DRAWS
+        modes.get().options.scope.count = place * _DRAWS
 
     def __repr__(self) -> str:
         return f"DataParallel({self.optimizer!r}, shards={self.shards})"

@@ -85,7 +85,7 @@ class ShardSums:
     ) -> None:
         self.layout, self.statistics = layout, statistics
         self._first = self.state = SumState([], levels(shards))
-        self._rows: list[Rows] = []  # of each shard that has some
+        self._rows: dict[int, list[Array]] = {}  # of each shard that has some
         # By memory and parameter, in the order in which they were made.
         self.variables: dict[tuple[int, int], Variable] = {}
         self.count = 0  # shards so far
@@ -98,10 +98,9 @@ class ShardSums:
 
     def rows(self, last: Rows) -> Rows:
         """The rows of all shards, of which these are the last one's."""
-        parts = dict[int, list[Array]]()
-        for each in (*self._rows, last):
-            for n, array in each.items():
-                parts.setdefault(n, []).append(array)
+        parts = {n: [*x] for n, x in self._rows.items()} if last else self._rows
+        for n, array in last.items():
+            parts.setdefault(n, []).append(array)
         return {n: np.concatenate(x) for n, x in parts.items()}
 
     def changes(self, target: SumTarget, gradients: Mapping[int, Tensor]) -> Changes:
@@ -155,11 +154,11 @@ class ShardSums:
         assert array is not None
         return array
 
-    def add(self, used: frozenset[int], rows: Rows) -> None:
+    def add(self, used: frozenset[int], rows: Mapping[int, Array]) -> None:
         """The dense gradients and statistics of the next shard have been added."""
         self.state = self.state.after(used)
-        if rows:
-            self._rows.append(rows)
+        for n, array in rows.items():
+            self._rows.setdefault(n, []).append(array)
         self.count += 1
 
     def complete(self, k: int, gradient: Array | None, total: Array) -> None:
@@ -183,4 +182,4 @@ class ShardSums:
 
     def clear(self) -> None:
         """Begin anew; the memory stays."""
-        self.state, self._rows, self.count = self._first, [], 0
+        self.state, self._rows, self.count = self._first, {}, 0

@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from typing import Any
 
 Tell = Callable[[int, Mapping[int, Any]], object]
+Groups = Sequence[Sequence[int]]
 
 
 class Listener:
@@ -17,15 +18,27 @@ class Listener:
     the number of the group and its arrays by serial, in the
     thread of the run, which goes on after. An engine tells what it can: groups that one
     program makes, but of none that is so small that the core runs it at once. A run
-    that fails, and is done again in another way, tells again.
+    that fails, and is done again in another way, tells again. Of a plan the groups may
+    follow from what it is about: `grouped` has them before its run.
     """
 
-    def __init__(self, groups: Sequence[Sequence[int]], tell: Tell) -> None:
-        self.groups = groups
+    def __init__(
+        self,
+        groups: Groups,
+        tell: Tell,
+        grouped: Callable[[Any], Groups] | None = None,
+    ) -> None:
+        self.groups, self._grouped = groups, grouped
         self.tell = tell
-        self._serials = {serial for group in self.groups for serial in group}
+        self._serials = {serial for group in groups for serial in group}
         self._slots: dict[int, int] = {}
         self.results: dict[int, int] = {}  # of the program that is to run, by serial
+
+    def begin(self, about: Any) -> None:
+        """Note which groups a run is to make that is about this."""
+        if self._grouped is not None and about is not None:
+            self.groups = self._grouped(about)
+            self._serials = {serial for group in self.groups for serial in group}
 
     def place(self, serials: Mapping[int, int]) -> None:
         """Note by slot which nodes have what a plan keeps there."""

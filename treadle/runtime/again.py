@@ -27,6 +27,8 @@ from treadle.runtime.polymorphic import Sizes
 from treadle.runtime.recorder import recording
 from treadle.runtime.steps import RunPlan
 
+# Who is told what a plan that was followed is about, and what it puts out.
+Tell = Callable[[Any, Mapping[int, Any]], object]
 PLANS = 256  # of one caller: sentences have as many lengths
 TRIED = 32  # runs that are planned at the first sight, whether graphs come again or not
 
@@ -114,10 +116,12 @@ class Plans:
         more: Sequence[Tensor] = (),
         whole: bool = False,
         cuts: bool = False,
+        tell: Tell | None = None,
     ) -> list[Tensor] | tuple[Any, Look] | None:
         """Look at a graph as `look` does, and run it by the plan of those that looked
         alike, with the `rest` of their key; as `run` otherwise. Without a plan the key
-        and the look, None where there is none of it.
+        and the look, None where there is none of it. `tell` is called with what a plan
+        that was followed is about, and the arrays that it puts out.
         """
         around, frame, idle = modes.get(), top(), None
         runner = engine(around.options.engine)
@@ -132,9 +136,9 @@ class Plans:
         else:
             roots, count = [*asked, *more, *updates], len(asked)
             options = owned, whole or derived, derived, looks.MOST, idle, frame
-            tell = runner.derived, let_go if holding else None
+            to_tell = runner.derived, let_go if holding else None
             followed = native.follow(
-                self._table, rest, roots, count, updates, *options, *tell
+                self._table, rest, roots, count, updates, *options, *to_tell
             )
             if followed is None:
                 return None
@@ -142,12 +146,16 @@ class Plans:
             if isinstance(plan, RunPlan):
                 runner.followed(plan.last)
                 self._count(key, plan)
+                if tell is not None:
+                    tell(plan.about, plan.put_out(nodes, others) if others else {})
                 return [] if plan.values is None else plan.settled(nodes)
             seen = Look(nodes, count, waiting, others, held, key[0])
             if plan is False:  # a program is not what is wanted any more
                 self._table.pop(key, None)
                 return key, seen
         done = self.run(key, seen, cuts)
+        if done is not None and tell is not None:
+            tell(seen.about, seen.outputs)
         return (key, seen) if done is None else done
 
     def take(self, key: Any, look: Look, plan: RunPlan) -> list[Tensor] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -144,6 +144,11 @@ class RunPlan:
         look.outputs = {n: made(x) for n, x in self.outputs} if made else {}
         return self.settled(nodes)
 
+    def put_out(self, nodes: list[Tensor], values: list[Any]) -> Mapping[int, Any]:
+        """The outputs of a plan that is `quick`, of what the core has made."""
+        pairs = self.outputs
+        return {n: values[x] if type(x) is Slot else nodes[x].array for n, x in pairs}
+
     def _through(self, look: Look) -> Any:
         """The same for the core with the ways back through the rows of this graph."""
         known = {id(x): x.of(look) for x in self.later}
@@ -172,12 +177,13 @@ class RunPlan:
     @lazy
     def quick(self) -> tuple[Any, ...] | None:
         """What the core has to know to follow this by itself: the plan for it, the
-        checks, and the places of values that are derived; None where Python has more
-        to do (core/run.cpp)."""
-        rows = self.rowed or self.later or self.closed
-        if self.small is None or self.once or rows or self.pulled or self.outputs:
+        checks, the places of values that are derived, and whether more is put out;
+        None where Python has more to do (core/run.cpp)."""
+        more = self.once or self.rowed or self.later or self.closed or self.pulled
+        there = {type(x) for _, x in self.outputs} <= {int, Slot}
+        if self.small is None or more or not there:
             return None
-        return self.small, tuple(self.still), tuple(self.open)
+        return self.small, tuple(self.still), tuple(self.open), bool(self.outputs)
 
     @lazy
     def changed(self) -> Set[int]:
@@ -263,6 +269,7 @@ class RunPlan:
         """
         observer, nodes = listener(), values.look.nodes
         if observer is not None:
+            observer.begin(self.about)
             kept = () if self.values is None else self.values.nodes
             places = [(k, at) for k, at, *_ in (*self.nodes, *kept, *self.pulled)]
             serials = {k: nodes[at].serial for k, at in places if k is not None}
