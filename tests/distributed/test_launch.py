@@ -132,6 +132,23 @@ def test_a_rank_that_fails_before_mpi_ends_the_others(tmp_path: Path) -> None:
     assert done.returncode == 5, done.stderr
 
 
+@NEEDS_MPI
+def test_a_rank_that_stops_before_mpi_is_waited_for_until_the_deadline(
+    tmp_path: Path,
+) -> None:
+    source = """
+    import os, signal, sys, treadle as td
+    sys.modules["treadle.distributed.world"].START = 1
+    if os.environ["PMI_RANK"] == "1":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    td.distributed.world()  # the line of the start
+    """
+    done = launched(tmp_path, 2, re.sub("(?m)^    ", "", source))
+    assert done.returncode != 0
+    assert "Timeout (0:00:01)" in done.stderr, done.stderr
+    assert re.search(r"program\.py\", line 6 in", done.stderr), done.stderr
+
+
 def test_wrong_words_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["launch", "-n", "0", __file__]) == 2
     assert main(["launch", "-n", "2", "no-such.py"]) == 2

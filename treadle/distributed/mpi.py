@@ -8,8 +8,8 @@ import os
 import sys
 import time
 import zlib
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -192,9 +192,19 @@ class MpiCommunicator(Communicator):
             mpi.COMM_WORLD.Abort(1)  # where the program has a hook of its own
         if extra("mpi4py", "mpi").rc.finalize is not False:
             # A rank may stop yet, when no other one can ask for it.
-            faulthandler.dump_traceback_later(self.timeout, exit=True, file=2)
-            mpi.Finalize()
-            faulthandler.cancel_dump_traceback_later()
+            with ending_after(self.timeout):
+                mpi.Finalize()
+
+
+@contextmanager
+def ending_after(seconds: float) -> Iterator[None]:
+    """End this process, and so all ranks, where MPI waits inside for longer: it has no
+    deadlines, and lets no Python run."""
+    faulthandler.dump_traceback_later(seconds, exit=True, file=2)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def end_all_on_error(abort: Callable[[int], object]) -> None:
