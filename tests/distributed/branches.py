@@ -184,7 +184,9 @@ def main() -> int:
     one, two = treadle_on(1), treadle_on(2)
     print("treadle, 1 rank:", distance(one, wanted))
     print("treadle, 2 ranks:", distance(two, wanted))
-    print("equal bits:", all(one[k].tobytes() == two[k].tobytes() for k in NAMES))
+    both = isinstance(one, dict) and isinstance(two, dict)
+    same = both and all(one[k].tobytes() == two[k].tobytes() for k in NAMES)
+    print("equal bits:", same)
     for k, wrapper in enumerate(("DDP", "DDP unused", "FSDP", "fully_shard")):
         if python is None:
             break

@@ -226,7 +226,7 @@ def test_the_update_of_one_rank_is_one_plan_of_one_call_of_the_core() -> None:
     plans = [x for each in newest for x in each if isinstance(x, RunPlan)]
     # The gradients, their sums, and the update by the last shard's.
     assert [len(x.parts) for x in plans] == [2, 2, 3]
-    assert native is None or all(x.small is not None for x in plans)
+    assert native is None or all(x.quick is not None for x in plans)
     for rows in range(6, 40):  # sizes never seen
         step(rows)
     assert opt._gradients.plans.hits + inner._plans.hits >= sum(hits) + 8 + 12
@@ -248,8 +248,13 @@ def test_an_update_of_rows_is_a_plan_of_the_core() -> None:
     for _ in range(8):
         step()
     assert (opt._gradients.plans.hits, inner._plans.hits) == (hits[0] + 6, hits[1] + 2)
-    plan = list(inner._plans._table.values())[-1]
-    assert isinstance(plan, RunPlan) and (native is None or plan.small is not None)
+    tables = opt._gradients.plans._table, inner._plans._table
+    plans = [list(x.values())[-n:] for x, n in zip(tables, (2, 1), strict=True)]
+    of_shards, of_update = plans
+    for plan in (*of_shards, *of_update):
+        assert isinstance(plan, RunPlan) and (native is None or plan.quick is not None)
+    # The rows of a shard, which the update reads.
+    assert [len(x.outputs) for x in (*of_shards, *of_update)] == [2, 2, 0]
 
 
 def test_a_loss_that_was_read_before_its_step_is_a_plan_too() -> None:
