@@ -20,6 +20,7 @@ from treadle.graph.recorded import recorded
 from treadle.graph.tensor import watchers
 from treadle.graph.traversal import reach
 from treadle.nn.linear import affine
+from treadle.ops.index import getitem
 
 pytestmark = needs_core  # Python alone follows no plans
 
@@ -68,6 +69,12 @@ CALLS: dict[str, tuple[Any, Callable[[], tuple[Any, ...]]]] = {
     "huber_loss": (td.huber_loss, lambda: (x(3), x(3))),
     "kl_div": (td.kl_div, lambda: (x(3), x(3))),
     "cosine_similarity": (td.cosine_similarity, lambda: (x(2, 3), x(2, 3))),
+    "a range": (getitem, lambda: (td.tanh(x(3, 4)), slice(1, None))),
+    "ranges": (
+        getitem,
+        lambda: (td.exp(x(3, 4)), (None, slice(2), ..., slice(-1, 0, -2))),
+    ),
+    "all of it": (getitem, lambda: (x(3, 4) + x(1), ())),
     "logistic loss": (td.binary_cross_entropy_with_logits, lambda: (x(3), x(3))),
 }
 
@@ -285,6 +292,49 @@ def test_other_arguments_take_the_long_way() -> None:
             td.embedding(table, 1 << 70)
         with pytest.raises(td.RunError, match="id 7"):
             td.embedding(table, 7).numpy()
+
+
+PARTS: dict[str, tuple[Any, bool]] = {  # keys, and whether a plan knows them
+    "a range": (slice(1, None), True),
+    "two": ((slice(None, 2), slice(0, 3, 2)), True),
+    "a new dimension": ((None, ..., slice(-2, None)), True),
+    "whole numbers": (1, False),
+    "beside a range": ((1, slice(2)), False),
+    "numbers of NumPy's": (slice(np.int64(0), 2), False),
+    "a list": ([0, 2], False),
+    "an array": (np.array([2, 0]), False),
+    "a mask": (np.array([True, False, True]), False),
+    "a large one": (slice(0, 1 << 70), False),
+    "more than a key has": ((slice(0, 2), ..., *[None] * 40), False),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_parts_of_what_waits_are_planned_by_their_ranges(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, known = PARTS[name]
+    array = np.arange(12, dtype=np.float32).reshape(3, 4)
+    for _ in range(3):
+        found = (td.constant(array) * 2.0)[key]
+    assert (signature((td.exp(found), key), getitem.data) is not None) == known
+    np.testing.assert_array_equal(found.numpy(), 2 * array[key])
+    calls = []
+    monkeypatch.setattr(getitem, "f", lambda *x: calls.append(x))
+    (td.constant(array) * 2.0)[key]
+    assert len(calls) == (not known)
+
+
+def test_parts_of_what_has_a_value_are_not_planned() -> None:
+    v = td.Variable(np.arange(6, dtype=np.float32).reshape(2, 3))
+    for k in range(4):
+        x = td.constant(np.full((2, 3), k, np.float32))
+        assert x[:, 1:].stored is not None and x[:, 1:].tolist() == [[k, k]] * 2
+        v.assign(v + 1.0)
+        assert v[1:].tolist() == v.numpy()[1:].tolist()
+        y = td.tanh(x)
+        y.numpy()
+        assert y[:1].tolist() == y.numpy()[:1].tolist()
 
 
 def test_no_reference_is_kept_or_lost() -> None:

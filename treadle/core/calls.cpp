@@ -12,8 +12,9 @@ namespace {
 // How an argument is told, and where something was seen (graph/calls.py).
 enum Told : int64_t { OTHER, TENSOR, TUPLE, LIST, NUMBER, SAME, WHOLE, NAMED,
                       DTYPE, WRITTEN, WRITTEN_FLOAT, SCALAR, ARRAY, CLASS,
-                      VARIABLE };
-enum Data : int { AS_ROWS = 1, AS_SCALARS = 2, AS_FLOATS = 3 };  // what is a leaf
+                      VARIABLE, SLICE, BOUND };
+// What is a leaf; of parts none is, and only ranges are told.
+enum Data : int { AS_ROWS = 1, AS_SCALARS = 2, AS_FLOATS = 3, AS_PARTS = 4 };
 enum Where : long { ATTRIBUTE, ITEM, MODE, STAMP, CONTENT, ABSENT, KEYS, PARTS };
 constexpr size_t LONGEST = 64;  // numbers of a signature
 constexpr size_t FORMAT = 7;    // letters of the format of an array
@@ -498,6 +499,11 @@ struct Signature {
       if (length >= LONGEST || seen >= LONGEST) return false;
       PyObject* x = things[k];
       PyTypeObject* kind = Py_TYPE(x);
+      if (data == AS_PARTS && !(seen ? is_range(x) : waits(x))) return false;
+      if (PySlice_Check(x)) {
+        if (!tell_slice(reinterpret_cast<PySliceObject*>(x))) return false;
+        continue;
+      }
       const bool by_type = data != AS_FLOATS && is_variable(x);
       if (by_type || kind == nodes.kind ||
           kind == reinterpret_cast<PyTypeObject*>(graph.item)) {
@@ -584,6 +590,38 @@ struct Signature {
   }
 
  private:
+  static bool is_range(PyObject* x) {
+    return PySlice_Check(x) || x == Py_None || x == Py_Ellipsis;
+  }
+  // Whether x is a tensor that is yet to be computed of others.
+  static bool waits(PyObject* x) {
+    PyTypeObject* kind = Py_TYPE(x);
+    return (kind == nodes.kind || kind == reinterpret_cast<PyTypeObject*>(graph.item)) &&
+           nodes.stored.of(x) == Py_None && PyTuple_GET_SIZE(nodes.inputs.of(x));
+  }
+
+  // Tells which bounds of a slice are none, and the others, which may be no numbers.
+  bool tell_slice(PySliceObject* x) {
+    constexpr size_t bounds = 3;
+    if (length + 2 * (1 + bounds) > LONGEST) return false;
+    PyObject* each[bounds] = {x->start, x->stop, x->step};
+    long long values[bounds] = {};
+    int64_t none = 0;
+    for (size_t k = 0; k < bounds; k++) {
+      int large = 0;
+      if (each[k] == Py_None)
+        none |= int64_t{1} << k;
+      else if (PyLong_CheckExact(each[k]))
+        values[k] = PyLong_AsLongLongAndOverflow(each[k], &large);
+      else
+        return false;
+      if (large) return false;
+    }
+    put(SLICE, none);
+    for (const long long value : values) put(BOUND, value);
+    return true;
+  }
+
   // Tells the format of an array, its letters as a number, and its extents; whether
   // buffers know it, and there is room.
   bool tell_array(PyObject* x) {
@@ -928,7 +966,8 @@ PyObject* call_call(PyObject* self, PyObject* const* args, size_t flags, PyObjec
   Ref alive = Ref::to(self);
   Signature call;
   Arguments tensors;
-  if (own->data != AS_FLOATS && tensors.take(args, PyVectorcall_NARGS(flags), names)) {
+  const bool leaves = own->data != AS_FLOATS && own->data != AS_PARTS;
+  if (leaves && tensors.take(args, PyVectorcall_NARGS(flags), names)) {
     args = tensors.data();
     flags = static_cast<size_t>(PyVectorcall_NARGS(flags));
   } else if (PyErr_Occurred()) {  // of what is no array of numbers: the function says so

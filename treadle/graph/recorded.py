@@ -20,6 +20,7 @@ from treadle.graph.operators import Operand
 from treadle.graph.origin import handing_on, held, holding
 from treadle.graph.serials import newest_serial
 from treadle.graph.signature import (
+    AS_PARTS,
     AS_ROWS,
     AS_SCALARS,
     NUMBER,
@@ -28,6 +29,7 @@ from treadle.graph.signature import (
     kinds_of,
     things_of,
     told_as,
+    waits,
 )
 from treadle.graph.tensor import Tensor, remade, watchers
 from treadle.graph.thread import native_calls, thread_state
@@ -48,6 +50,7 @@ OPERATORS = {  # functions that are methods of another name
     "less_equal": "__le__",
     "greater": "__gt__",
     "greater_equal": "__ge__",
+    "getitem": "__getitem__",
 }
 METHODS = frozenset(  # functions that are methods of this name and take the same
     ("all", "any", "argmax", "argmin", "astype", "clip", "cos", "exp", "log", "log1p",
@@ -72,6 +75,8 @@ class _Recorded(Called):
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Run the function, and put down what it made, the second time."""
+        if self.data == AS_PARTS and not waits(args[0]):
+            return self.f(*args, **kwargs)
         frame = thread_state().frames[-1]
         things = (*args, *kwargs.values())
         busy = bool(watchers or holding)
@@ -163,6 +168,11 @@ def recorded_with_rows(f: F) -> F:
 def recorded_with_numbers(f: F) -> F:
     """As `recorded`, for a function of tensors and numbers beside them."""
     return _operator(f, _Recorded(f, AS_SCALARS))
+
+
+def recorded_of_parts(f: F) -> F:
+    """As `recorded`, for a function of a tensor and ranges, where that has no value."""
+    return _operator(f, _Recorded(f, AS_PARTS))
 
 
 def _operator(f: F, recorded: _Recorded) -> F:

@@ -31,9 +31,11 @@ from treadle.graph.variable import Variable, VariableItem
 OTHER, TENSOR, TUPLE, LIST, NUMBER, SAME, WHOLE, NAMED, DTYPE = range(9)
 # Beside a tensor a number stands in the code, an int or a float, or is data.
 WRITTEN, WRITTEN_FLOAT, SCALAR, ARRAY, CLASS, VARIABLE = range(9, 15)
+SLICE, BOUND = 15, 16  # a slice has three bounds, and tells which of them are none
 # Which numbers among the arguments of a function are leaves: ints, as the rows that are
 # looked up, those beside tensors, or floats and arrays: of floats no signature tells.
-AS_ROWS, AS_SCALARS, AS_FLOATS = 1, 2, 3
+# Or none is told but the ranges of a part of a tensor that is yet to be computed.
+AS_ROWS, AS_SCALARS, AS_FLOATS, AS_PARTS = 1, 2, 3, 4
 LONGEST = 64  # numbers of a signature, and values of a plan
 TENSORS = (Tensor, VariableItem)  # the classes of tensors that plans are for
 TAKEN = (Operand, np.ndarray, *NUMBERS, *SIZES, float, complex, list, dict, set)
@@ -81,12 +83,16 @@ def told_as(x: object) -> int:
 def kinds_of(key: bytes) -> list[int]:
     """How each of the arguments is told, those in tuples and lists one by one."""
     kinds = array("q", key)[::2]
-    return [k for k in kinds if k not in (DTYPE, NAMED, TUPLE, LIST, CLASS)]
+    return [k for k in kinds if k not in (DTYPE, NAMED, TUPLE, LIST, CLASS, BOUND)]
 
 
 def _told(
     x: Any, data: int, seen: list[Any], frame: FrameType | None
 ) -> tuple[int, ...] | None:
+    if data == AS_PARTS and not (_is_range(x) if seen else waits(x)):
+        return None
+    if type(x) is slice:
+        return _words_of(x)
     by_type = isinstance(x, Variable) and data != AS_FLOATS
     kept: Any = type(x)
     if by_type and kept.committed is not _COMMITTED:
@@ -113,7 +119,7 @@ def _told(
         seen.append(None)
         return _told_array(x)
     if type(x) is int:
-        return (WHOLE, x) if -_LARGE <= x < _LARGE else None
+        return (WHOLE, x) if _is_whole(x) else None
     return (OTHER, id(x)) if _is_fixed(x) else None
 
 
@@ -127,6 +133,29 @@ def _told_array(x: np.ndarray[Any, Any]) -> tuple[int, ...] | None:
         return None
     words = [int.from_bytes(letters, "little"), x.ndim, *x.shape]
     return tuple([word for each in words for word in (ARRAY, each)])
+
+
+def _is_whole(x: Any) -> bool:
+    return type(x) is int and -_LARGE <= x < _LARGE
+
+
+def waits(x: Any) -> bool:
+    """Return True if x is a tensor that is yet to be computed of others."""
+    return type(x) in TENSORS and x.stored is None and bool(x.inputs)
+
+
+def _is_range(x: Any) -> bool:
+    return type(x) is slice or x is None or x is Ellipsis
+
+
+def _words_of(x: slice) -> tuple[int, ...] | None:
+    words = [SLICE, 0]
+    for bit, bound in enumerate((x.start, x.stop, x.step)):
+        if bound is not None and not _is_whole(bound):
+            return None
+        words[1] |= (bound is None) << bit
+        words += BOUND, bound or 0
+    return tuple(words)
 
 
 def _is_fixed(x: Any) -> bool:

@@ -20,6 +20,7 @@ from treadle.graph.op import Op
 from treadle.graph.operators import Operand, functions, provide
 from treadle.graph.origin import capture, describe, is_key_written
 from treadle.graph.parts import is_differentiable_part, settle_part
+from treadle.graph.recorded import recorded_of_parts
 from treadle.graph.tensor import Tensor, new_node
 from treadle.ops.families import some
 from treadle.ops.gather import Index
@@ -319,6 +320,7 @@ def _moves(t: Type, plain: Any) -> list[tuple[Op, Type]] | None:
 
 
 @provide
+@recorded_of_parts
 def getitem(x: Any, key: Any) -> Tensor:
     """`x[key]` as NumPy indexes: integers, slices, None, '...', arrays and masks.
 
