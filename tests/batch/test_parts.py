@@ -150,11 +150,16 @@ def cell_rows() -> parts.RowKernels:
     return next(reversed(parts.native_bodies.known.values()))
 
 
+def filled(rows: Any, n: int) -> tuple[Any, Any]:
+    steps, numbers = rows.filled(n)
+    return steps.like(n), numbers
+
+
 def test_a_symbolic_number_of_rows_gives_what_compiling_for_it_gives() -> None:
     rows = cell_rows()
     assert not rows.variants.failed and len(rows.variants.all) == 1
     for n in (33, 64, 90, 254, 17, 16, 8, 5, 2, 1000):
-        (like, ours), made = rows.at(n), parts._Alone(rows.make(n))
+        (like, ours), made = filled(rows, n), parts._Alone(rows.make(n))
         alone, theirs = made.like(n), made.numbers
         assert np.array_equal(ours, theirs) and like.ends == alone.ends, n
         assert like.arena >= alone.arena
@@ -170,7 +175,7 @@ def test_numbers_of_rows_at_once_are_those_one_by_one() -> None:
         own = np.arange(len(counts))[which]
         seen += own.tolist()
         for k, found in zip(own.tolist(), numbers, strict=True):
-            alone = rows.at(int(counts[k]))
+            alone = filled(rows, int(counts[k]))
             assert like.arena >= alone[0].arena
             assert np.array_equal(found, alone[1])
     assert sorted(seen) == list(range(len(counts)))

@@ -1,4 +1,4 @@
-"""Types of arrays in annotations, and the distinct elements of one."""
+"""Types of arrays in annotations, and what is often asked of short ones."""
 
 from __future__ import annotations
 
@@ -9,6 +9,16 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 Marks = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+def indices_of(x: Any) -> Numbers:
+    """The places of an array of one axis that are not zero, in one call of C where
+    `np.flatnonzero` runs eight functions of Python.
+
+    >>> indices_of(np.array([False, True, True])).tolist()
+    [1, 2]
+    """
+    return x.nonzero()[0]
 
 
 def distinct(x: Any) -> Any:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treadle.base.arrays import Marks, Numbers
+from treadle.base.arrays import Marks, Numbers, indices_of
 from treadle.core import native
 
 
@@ -129,12 +129,12 @@ def _rows(
     steps: Numbers, kept: Marks, makers: Numbers, units: Numbers, read: Numbers
 ) -> KindRows | None:
     """The rows of a kind."""
-    places = np.flatnonzero(kept[units])
+    places = indices_of(kept[units])
     if not len(places):
         return None
     places = places[np.argsort(steps[units[places]], kind="stable")]
     mine = steps[units[places]]
-    starts = np.flatnonzero(np.diff(mine, prepend=-1))
+    starts = indices_of(np.diff(mine, prepend=-1))
     values = read[places]
     there = (values < 0) | (steps[makers[np.maximum(values, 0)]] < mine[0])
     counts = np.diff(starts, append=len(mine))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.base.arrays import Marks, Numbers
+from treadle.base.arrays import Marks, Numbers, indices_of
 from treadle.base.types import TupleType
 from treadle.batch.bodies import body_of
 from treadle.batch.grow import ENDS, LEAF, LONE, MOVES, PART, PRODUCT, RESULT, SHARED
@@ -61,10 +61,10 @@ def join_cells(
     columns = walk.starts, walk.operands, roles, shares, codes, types, references
     graph = CellGraph(*columns)
     members = members_of(graph)
-    often = np.flatnonzero(np.bincount(members.kinds) >= LEAST)
+    often = indices_of(np.bincount(members.kinds) >= LEAST)
     joined = []
     for kind in often.tolist():
-        cells = _cells(walk, graph, members, np.flatnonzero(members.kinds == kind))
+        cells = _cells(walk, graph, members, indices_of(members.kinds == kind))
         if cells is not None:
             joined.append(cells)
     if joined:
@@ -98,7 +98,7 @@ def _cells(
     rows, which = _once(members.read(chosen))
     places, count = inside[0].tolist(), rows.shape[1]
     first = int(members.began[chosen[0]])
-    seen = np.flatnonzero(members.seen[inside].any(0)).tolist()
+    seen = indices_of(members.seen[inside].any(0)).tolist()
     results = sorted(seen, key=lambda k: (places[k] != first, k))
     nodes = [walk.nodes[k] for k in places]
     if not results or any(isinstance(nodes[k].type, TupleType) for k in results):

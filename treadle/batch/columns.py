@@ -12,7 +12,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from treadle.base.arrays import Marks, Numbers
+from treadle.base.arrays import Marks, Numbers, indices_of
 from treadle.base.caches import lazy
 from treadle.core import native
 from treadle.graph.references import references
@@ -160,7 +160,7 @@ def grouped(things: Numbers, codes: Numbers) -> list[Numbers]:
 
 def classes(code: Numbers, marks: Marks) -> list[Numbers]:
     """The marked nodes in lists of one code each."""
-    (nodes,) = np.nonzero(marks)
+    nodes = indices_of(marks)
     return grouped(nodes, code[nodes])
 
 

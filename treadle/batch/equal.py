@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from treadle.base.arrays import Marks, Numbers
+from treadle.base.arrays import Marks, Numbers, indices_of
 from treadle.batch.columns import split
 from treadle.batch.kinds import OUTPUT, Ops
 from treadle.batch.views import Inside
@@ -50,14 +50,14 @@ def equals(
         place += read.size
 
     of_nodes = walk.columns.count  # kinds of data and views are types
-    (data,) = np.nonzero(ops.marked([op is CONSTANT for op in ops.ops]) & ~walk.waiting)
+    data = indices_of(ops.marked([op is CONSTANT for op in ops.ops]) & ~walk.waiting)
     data = data[~walk.inexact(data)]
     note(data, walk.types(data), walk.columns.values[data][:, None])
     if inside:
         views = np.fromiter(inside, np.int64, len(inside))
         lies = np.array(list(inside.values()), np.int64)
         note(views, walk.types(views), lies)
-    (results,) = np.nonzero(walk.waiting & (ops.kind == OUTPUT))
+    results = indices_of(walk.waiting & (ops.kind == OUTPUT))
     makers = walk.operands[walk.starts[results]]
     note(results, of_nodes + ops.position[results], makers[:, None])
     first = of_nodes + int(ops.position.max(initial=0)) + 1

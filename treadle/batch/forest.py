@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from treadle.base.arrays import Marks, Numbers
+from treadle.base.arrays import Marks, Numbers, indices_of
 from treadle.batch.agenda import scheduled
 from treadle.batch.ahead import apart_from
 from treadle.batch.columns import order_of
@@ -228,13 +228,13 @@ class Forest:
 
     def carried(self) -> Numbers:
         """The places of the leaves below which a derivative may go on."""
-        return np.flatnonzero(self.derived & self.whole)
+        return indices_of(self.derived & self.whole)
 
     def places(self, nodes: Numbers) -> tuple[Numbers, Any]:
         """Instance, output and row of each value, and which of the nodes are rows, but
         no parts of such."""
         numbers, every = np.where(nodes < 0, -1, self.all.value[nodes]), self.all.parts
-        same = np.flatnonzero(numbers >= self.all.count)
+        same = indices_of(numbers >= self.all.count)
         same = same[every.all[numbers[same] - self.all.count]]
         numbers[same] = every.values[numbers[same] - self.all.count]
         units = self.makers(np.maximum(numbers, -1))
@@ -251,7 +251,7 @@ def _those(sources: dict[int, Numbers], places: Sequence[int]) -> dict[int, Numb
 def _derived(leaves: Leaves, whole: Marks, asked: Container[int]) -> Marks:
     """The leaves below which a derivative may go on, or that it is taken by."""
     derived = np.zeros(len(leaves), np.bool_)
-    for k in np.flatnonzero(whole & ~leaves.constant).tolist():
+    for k in indices_of(whole & ~leaves.constant).tolist():
         derived[k] = carries(leaves.nodes[k])
     if asked:
         derived |= np.array([serial in asked for serial in leaves.serials.tolist()])

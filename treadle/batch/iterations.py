@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import indices_of
 from treadle.base.types import TupleType
 from treadle.batch.repeats import LEAST, Steps, Waiting
 from treadle.batch.signature import apart
@@ -35,7 +36,7 @@ class Iterations:
         self.shared = waiting.shared[waiting.places]
         every = steps.first + np.arange(steps.count * steps.period)
         ranks = every.reshape(steps.count, steps.period)
-        busy = np.flatnonzero(self.shared[ranks].any(1))
+        busy = indices_of(self.shared[ranks].any(1))
         self.count = int(busy[0]) if len(busy) else steps.count
         if self.count < least:
             raise RefusedError
@@ -140,7 +141,7 @@ def slices_of(members: Iterations, value: int) -> Slices | None:
     moves = np.diff(starts, axis=0)
     if not moves.any():
         return None
-    (axes,) = np.nonzero(moves[0])
+    axes = indices_of(moves[0])
     places = {members.waiting.read(rank)[0] for rank in members.ranks[value]}
     place = places.pop()
     if places:  # they are slices of other nodes

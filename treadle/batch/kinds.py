@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.arrays import Marks
+from treadle.base.arrays import Marks, indices_of
 from treadle.base.caches import Cache, lazy
 from treadle.batch.signature import apart
 from treadle.batch.walk import Walk
@@ -56,7 +56,7 @@ class Ops:
     def _constant(walk: Walk) -> Marks:
         """The nodes where derivatives end that go on at others: those of `no_grad`."""
         marks = walk.columns.marked & walk.waiting
-        for k in np.flatnonzero(marks).tolist():
+        for k in indices_of(marks).tolist():
             marks[k] = "no_grad" in walk.nodes[k].mark
         return marks & bool((walk.waiting & ~marks).any())
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from treadle.base.arrays import Marks, Numbers
+from treadle.base.arrays import Marks, Numbers, indices_of
 from treadle.batch.forest import Forest, Groups
 
 
@@ -31,7 +31,7 @@ class Live:
             for sources in instance.sources.values():
                 read[forest.all.wholes(sources)] = True  # leaves count from the end
         unread = ~np.logical_or.reduceat(read[:values], forest.first)
-        units = np.flatnonzero(unread & forest.kept)
+        units = indices_of(unread & forest.kept)
         self.room = max(counts) + 1
         self.ends = self.starts[forest.instance[units]] + forest.row[units]
 
@@ -54,7 +54,7 @@ class Live:
             instance, start = forest.instances[number], int(self.starts[number])
             first = int(instance.groups.starts[k])
             last = first + int(instance.groups.counts[k])
-            rows = first + np.flatnonzero(live[start + first : start + last])
+            rows = first + indices_of(live[start + first : start + last])
             for sources in instance.sources.values():
                 values = sources[rows]
                 units = forest.makers(values[values >= 0])
@@ -74,7 +74,7 @@ def living(groups: Groups, live: Marks | None, room: int) -> Groups:
         return Groups(groups.turns * room + groups.starts, groups.starts, groups.counts)
     numbers = np.repeat(np.arange(len(groups.turns)), groups.counts)
     codes = np.where(live, numbers + 1, 0)
-    begins = np.flatnonzero(np.diff(codes, prepend=-1))
+    begins = indices_of(np.diff(codes, prepend=-1))
     counts = np.diff(begins, append=len(codes))
     some = codes[begins] > 0
     starts, owners = begins[some], codes[begins[some]] - 1

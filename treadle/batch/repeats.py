@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.arrays import Marks, Numbers, distinct
+from treadle.base.arrays import Marks, Numbers, distinct, indices_of
 from treadle.base.caches import lazy
 from treadle.batch.columns import Columns, order_of
 from treadle.core import native
@@ -49,7 +49,7 @@ class Waiting:
 
     def __init__(self, columns: Columns, listed: int = 0) -> None:
         self.columns, self.listed = columns, listed
-        self.places = np.flatnonzero(columns.waiting & (columns.sizes > 0))
+        self.places = indices_of(columns.waiting & (columns.sizes > 0))
         self.rank = np.full(len(columns.nodes), -1, np.int64)
         self.rank[self.places] = np.arange(len(self.places))
         sizes = columns.sizes[self.places]
@@ -73,7 +73,7 @@ class Waiting:
     def data(self) -> Marks:
         """Which nodes are data that no derivative is taken by: steps may differ."""
         nodes, known = self.columns.nodes, ~(self.columns.waiting | self.shared)
-        for k in np.flatnonzero(known).tolist():
+        for k in indices_of(known).tolist():
             op, stored = nodes[k].op, nodes[k].stored
             known[k] = op is CONSTANT and type(stored) is np.ndarray
         return known
@@ -84,7 +84,7 @@ class Waiting:
         numbers = np.full(len(self.rank), -1, np.int64)
         known: dict[Any, int] = {}
         nodes, types = self.columns.nodes, self.types.tolist()
-        for k in np.flatnonzero(~self.columns.waiting).tolist():
+        for k in indices_of(~self.columns.waiting).tolist():
             bits = bits_of(nodes[k])
             if bits is not None:
                 numbers[k] = known.setdefault((types[k], bits), len(known))
@@ -116,7 +116,7 @@ def _equal(nodes: Any, numbers: Numbers, count: int, key: Any) -> Numbers:
     first[numbers[::-1]] = np.arange(len(numbers))[::-1]
     known: dict[Any, int] = {}
     table = np.zeros(count, np.int64)
-    for k in np.flatnonzero(first >= 0).tolist():
+    for k in indices_of(first >= 0).tolist():
         table[k] = known.setdefault(key(nodes[first[k]]), len(known))
     return table[numbers]
 
@@ -144,7 +144,7 @@ def read_often(operands: Numbers, sizes: Numbers, waiting: Marks) -> Numbers:
     first, last = np.full(count, count), np.zeros(count, np.int64)
     np.minimum.at(first, operands, readers)
     np.maximum.at(last, operands, readers)
-    return np.flatnonzero(waiting & often & (wide | (last - first >= apart)))
+    return indices_of(waiting & often & (wide | (last - first >= apart)))
 
 
 def is_of_data(graph: Columns, place: int) -> bool:
@@ -258,7 +258,7 @@ def _pairs(waiting: Waiting, same: Marks, period: int) -> tuple[Marks, Numbers]:
 def _runs(marks: Marks) -> tuple[Numbers, Numbers]:
     """The bounds of the runs of marked elements."""
     changes = np.diff(np.concatenate([[False], marks, [False]]).astype(np.int8))
-    return np.flatnonzero(changes == 1), np.flatnonzero(changes == -1)
+    return indices_of(changes == 1), indices_of(changes == -1)
 
 
 def _earlier(

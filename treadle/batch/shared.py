@@ -6,7 +6,7 @@ from collections.abc import Container
 
 import numpy as np
 
-from treadle.base.arrays import Numbers, distinct
+from treadle.base.arrays import Numbers, distinct, indices_of
 from treadle.base.types import TupleType
 from treadle.batch.columns import classes, split
 from treadle.batch.kinds import MOVE, PLAIN, WIDE, Ops
@@ -24,7 +24,7 @@ class Shared:
         self.literals = ops.marked([op is LITERAL for op in ops.ops]) & ~walk.waiting
         self.content = np.zeros(len(walk.nodes), np.int64)
         known: dict[bytes, int] = {}
-        for k in np.flatnonzero(self.literals).tolist():
+        for k in indices_of(self.literals).tolist():
             data = np.asarray(walk.nodes[k].array).tobytes()
             self.content[k] = known.setdefault(data, len(known))
         self.expressions: list[Tensor] = []
@@ -45,7 +45,7 @@ class Shared:
         one = np.arange(len(walk.nodes))  # of those that are equal
         while True:
             more = walk.of_operands(fits, self.versions | self.literals | marks)
-            for k in np.flatnonzero(more & ~marks).tolist():
+            for k in indices_of(more & ~marks).tolist():
                 node = walk.nodes[k]
                 one_value = not isinstance(node.type, TupleType)
                 fits[k] = more[k] = one_value and node.serial not in asked

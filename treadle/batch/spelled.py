@@ -7,7 +7,7 @@ from collections.abc import Container, Sequence
 import numpy as np
 
 from treadle.autodiff.expressions import ENDS, GROWS, Expression, expressions_in
-from treadle.base.arrays import Numbers
+from treadle.base.arrays import Numbers, indices_of
 from treadle.batch.kinds import LEFT, PLAIN, Ops
 from treadle.batch.walk import Walk
 from treadle.graph.body import Body
@@ -33,7 +33,7 @@ def join_spelled(walk: Walk, ops: Ops, asked: Container[int]) -> dict[int, Body]
     def between(x: Tensor) -> bool:
         return x.serial in inner and x.serial not in asked
 
-    nodes = [walk.nodes[k] for k in np.flatnonzero(ends).tolist()]
+    nodes = [walk.nodes[k] for k in indices_of(ends).tolist()]
     expressions = expressions_in(nodes, between)
     for serial, (_, expression) in list(expressions.items()):
         inside = walk.number(expression.inside)

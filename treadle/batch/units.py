@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from treadle.base.arrays import Marks, Numbers, distinct
+from treadle.base.arrays import Marks, Numbers, distinct, indices_of
 from treadle.base.types import Type
 from treadle.batch.cells import join_cells
 from treadle.batch.columns import classes, grouped, split
@@ -206,7 +206,7 @@ def _for_rows(walk: Walk, code: Numbers, plain: Marks) -> Marks:
     """The nodes that are not alone of their kind, or that such a one depends on."""
     alone = plain.copy()
     alone[plain] = np.bincount(code[plain])[code[plain]] == 1
-    (edges,) = np.nonzero(alone[walk.operands])
+    edges = indices_of(alone[walk.operands])
     readers = np.searchsorted(walk.starts, edges, "right") - 1
     many = ~alone
     pairs = zip(readers.tolist(), walk.operands[edges].tolist(), strict=True)
@@ -261,7 +261,7 @@ def _plain(
     for alike in split(np.concatenate([types, what, marks], 1)):
         nodes = members[alike]
         inputs = _at(walk.nodes, every[alike[0]])
-        mine = np.flatnonzero(marks[alike[0]] == 1).tolist()
+        mine = indices_of(marks[alike[0]] == 1).tolist()
         first = walk.nodes[nodes[0]]
         signature = Signature.of(first, inputs, mine, body, constant)
         if signature is not None:
@@ -273,8 +273,7 @@ def _plain(
 def _drop_what_reads_others(walk: Walk, ops: Ops, possible: Marks) -> None:
     """Take away what reads something that is neither a value nor a row."""
     bad = walk.waiting & ~possible & (ops.kind != OUTPUT) & (ops.kind != VIEW)
-    (first,) = np.nonzero(bad)[0][:1] if bad.any() else (len(bad),)
-    begin = int(first)
+    begin = int(bad.argmax()) if bad.any() else len(bad)
     marks = bad[begin:].tolist()
     waits = walk.waiting[begin:].tolist()
     starts = walk.starts[begin:].tolist()
@@ -298,7 +297,7 @@ def _numbered(
 ) -> Units:
     """Units, and their values, by numbers; nodes have those of the `one` they equal."""
     parts.sort(key=lambda x: x[0])
-    (nodes,) = np.nonzero(possible)
+    nodes = indices_of(possible)
     unit = np.full(len(walk.nodes), -1, np.int64)
     unit[nodes] = np.arange(len(nodes))
     outputs = np.zeros(len(nodes), np.int64)
@@ -307,9 +306,9 @@ def _numbered(
     first = np.cumsum(outputs) - outputs
     value = np.full(len(walk.nodes), NONE, np.int64)
     value[nodes] = first
-    (selected,) = np.nonzero(walk.waiting & (ops.kind == OUTPUT))
+    selected = indices_of(walk.waiting & (ops.kind == OUTPUT))
     makers = walk.operands[walk.starts[selected]]
-    mine = np.flatnonzero(possible[makers])
+    mine = indices_of(possible[makers])
     value[selected[mine]] = value[makers[mine]] + ops.position[selected[mine]]
     count = int(outputs.sum())
     views_of = _parts(walk, value, count, within, one)
@@ -319,7 +318,7 @@ def _numbered(
         signature.number = number
         kinds.append(Kind(signature, unit[members[kept]], read[kept]))
         used[kinds[-1].read] = True
-    (leaves,) = np.nonzero(used & ~walk.waiting)
+    leaves = indices_of(used & ~walk.waiting)
     views = []
     if inside:
         inner = [k for k in leaves.tolist() if k in inside]
@@ -341,7 +340,7 @@ def _numbered(
         _leaves(walk, ops, leaves),
         views,
         views_of,
-        np.flatnonzero(outside),
+        indices_of(outside),
         count,
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from treadle.autodiff.tape import Row
-from treadle.base.arrays import Marks, Numbers
+from treadle.base.arrays import Marks, Numbers, indices_of
 from treadle.base.dtypes import is_inexact
 from treadle.base.types import Type
 from treadle.batch.kinds import MOVE, VIEW, Ops
@@ -56,7 +56,7 @@ def views_of_rows(walk: Walk, ops: Ops, asked: Container[int]) -> Inside:
     """
     some = walk.waiting & (ops.kind == MOVE) & ~ops.constant
     some &= ops.marked([type(op) is Slice or type(op) is Reshape for op in ops.ops])
-    (some,) = np.nonzero(some)
+    some = indices_of(some)
     first = walk.operands[walk.starts[some]]
     kept = walk.waiting[first]
     some, first = some[kept], first[kept]
@@ -128,7 +128,7 @@ def parts_of_data(walk: Walk, ops: Ops, asked: Container[int]) -> None:
             break
         moves = wanted
     data: dict[int, bool] = {}
-    for k in np.flatnonzero(moves).tolist():
+    for k in indices_of(moves).tolist():
         node = walk.nodes[k]
         for x in node.inputs:
             if x.serial not in data:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.arrays import Marks, Numbers
+from treadle.base.arrays import Marks, Numbers, indices_of
 from treadle.base.dtypes import is_inexact
 from treadle.base.types import TupleType
 from treadle.batch.columns import Columns
@@ -39,7 +39,7 @@ class Walk:
     def held(self) -> Numbers:
         """The nodes without a value that something besides these nodes refers to."""
         inside = np.bincount(self.operands, minlength=len(self.nodes))
-        return np.flatnonzero(self.waiting & (self.columns.references > inside))
+        return indices_of(self.waiting & (self.columns.references > inside))
 
     def alike(self, which: Numbers) -> bool:
         """Return True if some nodes have one type."""
@@ -72,7 +72,7 @@ class Walk:
     def ops(self) -> tuple[list[Any], Numbers]:
         """The different op objects, as they come first, and which one each node has."""
         first = _first(self.columns.ops, self.columns.count)
-        known = np.flatnonzero(first >= 0)
+        known = indices_of(first >= 0)
         known = known[np.argsort(first[known])]
         rank = np.empty(len(first), np.int64)
         rank[known] = np.arange(len(known))
@@ -107,7 +107,7 @@ class Walk:
     def of_operands(self, which: Marks, marks: Marks) -> Marks:
         """Which of some nodes read marked operands alone, and at least one."""
         marked = np.zeros(len(self.nodes), np.bool_)
-        (some,) = np.nonzero(which & (self.sizes > 0))
+        some = indices_of(which & (self.sizes > 0))
         some = some[marks[self.operands[self.starts[some]]]]  # few are left, mostly
         sizes = self.sizes[some]
         ends = np.cumsum(sizes)

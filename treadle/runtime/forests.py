@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-import numpy as np
-
 from treadle.autodiff.tape import (
     GradientPart,
     Row,
     Tape,
     number_row,
 )
-from treadle.base.arrays import Numbers
+from treadle.base.arrays import Numbers, indices_of
 from treadle.base.caches import lazy
 from treadle.base.dtypes import is_inexact
 from treadle.base.locks import lock
@@ -67,9 +65,7 @@ class Exits:
         self.one = one
         # Those of one matrix are read together.
         matrices = one[:, 0] * (one[:, 1].max(initial=0) + 1) + one[:, 1]
-        groups = [
-            np.flatnonzero(matrices == x) for x in dict.fromkeys(matrices.tolist())
-        ]
+        groups = [indices_of(matrices == x) for x in dict.fromkeys(matrices.tolist())]
         self.together = [(mine.tolist(), one[mine]) for mine in groups]
         # What a run takes.
         self.taken = [*self.joined, *(places for _, places in self.together)]

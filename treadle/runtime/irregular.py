@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from treadle.base.arrays import Numbers, distinct
+from treadle.base.arrays import Numbers, distinct, indices_of
 from treadle.batch.columns import Columns
 from treadle.batch.forest import OFTEN
 from treadle.runtime.forests import FEW
@@ -33,5 +33,5 @@ def irregular(table: Columns, once: bool) -> bool:
 def _repeats(codes: Numbers) -> Numbers:
     """How often each number is there, of at least one."""
     ordered = np.sort(codes)
-    (ends,) = np.nonzero(ordered[1:] != ordered[:-1])
+    ends = indices_of(ordered[1:] != ordered[:-1])
     return np.diff(ends, prepend=-1, append=len(codes) - 1)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from treadle.autodiff.tape import Row, TapeGradient
-from treadle.base.arrays import Numbers
+from treadle.base.arrays import Numbers, indices_of
 from treadle.base.caches import Cache
 from treadle.base.options import current, modes
 from treadle.batch.columns import Columns, columns
@@ -88,7 +88,7 @@ def _behind_values(roots: Sequence[Tensor], floor: int) -> tuple[Columns, bool]:
     ends: frozenset[int] = frozenset()
     while True:
         table = columns(roots, floor, ends)
-        known = np.flatnonzero(table.waiting & (table.values != 0))
+        known = indices_of(table.waiting & (table.values != 0))
         if not len(known):
             return table, False
         codes = table.types * table.count + table.kinds
@@ -304,11 +304,11 @@ def _exits(forest: Forest, roots: Sequence[Tensor], held: Numbers) -> Exits:
         else:
             wanted[read] = True
     makers = np.zeros(len(wanted), np.bool_)
-    makers[forest.all.makers(np.flatnonzero(wanted))] = True
-    every = np.flatnonzero(makers)
+    makers[forest.all.makers(indices_of(wanted))] = True
+    every = indices_of(makers)
     every = every[~walk.several(every)]
     places, rows = forest.places(every)
-    single = np.flatnonzero(rows)
+    single = indices_of(rows)
     return Exits(
         joined, [walk.nodes[k] for k in every[single].tolist()], places[single]
     )
@@ -370,5 +370,6 @@ def _values(
     """The values of nodes as an engine takes them, or else on the host, where they may
     be yet to come."""
     if as_argument is None:
-        return [soon(x.stored) for x in nodes]
+        every = [x.stored for x in nodes]
+        return [x if type(x) is np.ndarray else soon(x) for x in every]
     return [as_argument(x.stored, x) for x in nodes]

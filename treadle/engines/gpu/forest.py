@@ -12,7 +12,7 @@ from treadle.base.arrays import Numbers
 from treadle.base.buckets import COARSE, size_bucket
 from treadle.base.dtypes import uint8
 from treadle.base.types import Type
-from treadle.batch.forest import Forest
+from treadle.batch.forest import Forest, Groups
 from treadle.engines.base import PositionError
 from treadle.engines.gpu.bodies import DeviceBodies
 from treadle.engines.gpu.driver import Place
@@ -31,8 +31,10 @@ from treadle.engines.native.forest.bases import (
     SPACE,
     STATUS,
     VALUES,
+    Addresses,
     number,
 )
+from treadle.engines.native.forest.layout import Steps
 from treadle.engines.native.forest.matrices import Matrices, aligned
 from treadle.engines.native.forest.places import Spots
 from treadle.engines.native.forest.program import ForestProgram
@@ -66,8 +68,17 @@ class DeviceForest(ForestProgram):
         self.offsets -= sizes[self.read.whole]
         self.size = first + int(sizes[self.read.whole].sum())
 
-    def steps(self) -> Any:
-        return DeviceAssembly(self.store, self._home)
+    def made(
+        self,
+        steps: Sequence[Steps],
+        groups: Sequence[Groups],
+        where: Numbers,
+        index: Addresses,
+    ) -> DeviceTable:
+        launches = DeviceAssembly(self.store, self._home, where)
+        for step in steps:
+            launches.add(step, groups[step.groups])
+        return launches.table(index)
 
     def backward(self, seeds: Sequence[Spots]) -> Any:
         self._home = GRADS
@@ -147,7 +158,7 @@ class DeviceForestRun:
             for k, offset in zip(program.read.whole, program.offsets, strict=True)
         }
         blocks = [*self.shared, *self.taken, *self._ids]
-        sure = where is not None and forward.are_right(where)
+        sure = where is not None and program.are_right(where)
         self._call(forward.table, layout, self.values, {VALUES: 0}, blocks, sure)
 
     def is_sure(self) -> bool:
@@ -272,7 +283,7 @@ class DeviceForestRun:
         matrices: list[Matrices] = [places.grads, places.leaves, places.fresh]
         totals = list(back.totals.values())
         sizes = [m.size for m in matrices]
-        sizes += [program.read.most, places.space, *[t.nbytes for t in totals]]
+        sizes += [program.read.most, back.space, *[t.nbytes for t in totals]]
         starts = [0, *accumulate(map(aligned, sizes))]
         home = _memory(store, starts[-1])
         _zero(store, home, 0, starts[len(matrices)])

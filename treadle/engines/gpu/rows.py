@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -12,16 +12,14 @@ from treadle.base.arrays import Numbers
 from treadle.base.dtypes import DType, int32
 from treadle.base.types import Type
 from treadle.batch.forest import Groups
-from treadle.engines.gpu.bodies import DeviceBody, spot
+from treadle.engines.gpu.bodies import spot
 from treadle.engines.gpu.driver import Call, Place, place_at
 from treadle.engines.gpu.linked import ReadyStep
 from treadle.engines.gpu.memory import DeviceBlocks, GpuValue
 from treadle.engines.gpu.moves import WORD, RowMove
 from treadle.engines.native.forest.bases import INDEX, Addresses
-from treadle.engines.native.forest.layout import ROWS, Form, said_of
-from treadle.graph.origin import Origin
+from treadle.engines.native.forest.layout import PartSteps, Steps, each_group
 
-NO_INDEX = Addresses.of(np.zeros(0, np.int64))
 PLACES = spot(INDEX)  # where the lists of places lie
 
 
@@ -39,8 +37,10 @@ class DeviceTable:
         steps: Sequence[tuple[int, ReadyStep, list[Place]]],
         index: Addresses,
         arena: int,
+        parts: list[tuple[PartSteps, Any, int]],
     ) -> None:
         self.store, self.arena = store, arena
+        self.parts = parts  # as of a StepLayout
         self._addresses = index
         self._index: GpuValue | None = None
         ordered = sorted(steps, key=itemgetter(0))
@@ -83,8 +83,10 @@ class DeviceAssembly:
     of `home`.
     """
 
-    def __init__(self, store: DeviceBlocks, home: int) -> None:
-        self.store, self._home = store, spot(home)
+    def __init__(self, store: DeviceBlocks, home: int, where: Numbers) -> None:
+        """`where` has the addresses of places."""
+        self.store, self._home, self._where = store, spot(home), where
+        self._parts: list[tuple[PartSteps, Any, int]] = []
         self._steps: list[tuple[int, ReadyStep, list[Place]]] = []
         self._arena = 0
 
@@ -102,22 +104,30 @@ class DeviceAssembly:
         ready = ReadyStep(work, entry, groups, (), told, False, False)
         self._steps.append((turn, ready, buffers))
 
-    def gather(self, groups: Groups, sources: Form, target: Form, size: int) -> None:
-        """Rows of `size` bytes from where an array of addresses says."""
-        width = size // WORD
-        for turn, source, to, count in _each(groups, sources, target, ROWS):
-            if width and count:
-                (base, at), first = _words(spot(to)), (source - INDEX) // 8
-                buffers = [base, self._home, PLACES]
-                sizes = count * width, at, 0, first, width
-                self._move(turn, "gather", int32, buffers, *sizes)
+    def add(self, step: Steps, groups: Groups) -> None:
+        """The launches of a step, one for each group, or those of a body."""
+        if isinstance(step, PartSteps):
+            self._part(step, groups)
+            return
+        for turn, *group in each_group(groups):
+            forms = [x.at(self._where, *group) for x in step.words]
+            source, target, *sizes = forms
+            if step.what == "copy":
+                self._copy(turn, spot(source), spot(target), sizes[0])
+            elif step.what == "gather":
+                self._gather(turn, source, target, group[1], sizes[0] // WORD)
+            else:
+                self._add(turn, step.what, source, target, *sizes)
 
-    def copy(
-        self, groups: Groups, source: Form, target: Form, size: Form, now: bool = False
+    def _gather(
+        self, turn: int, sources: int, target: int, count: int, width: int
     ) -> None:
-        """So many bytes from one place to another."""
-        for turn, x, y, bytes in _each(groups, source, target, size):
-            self._copy(turn, spot(x), spot(y), bytes)
+        """Rows of so many words from where an array of addresses says."""
+        if width and count:
+            (base, at), first = _words(spot(target)), (sources - INDEX) // 8
+            buffers = [base, self._home, PLACES]
+            sizes = count * width, at, 0, first, width
+            self._move(turn, "gather", int32, buffers, *sizes)
 
     def _copy(self, turn: int, source: Place, target: Place, bytes: int) -> None:
         if bytes:
@@ -125,49 +135,37 @@ class DeviceAssembly:
             sizes = bytes // WORD, at, start
             self._move(turn, "copy", int32, [base, other], *sizes)
 
-    def add(self, groups: Groups, targets: Form, source: Form, row: Any) -> None:
-        """Rows added to where an array of addresses says; `row` is the type of one."""
-        for turn, target, x, count in _each(groups, targets, source, ROWS):
-            if row.size and count:
-                (base, start), first = _words(spot(x)), (target - INDEX) // 8
-                buffers = [self._home, base, PLACES]
-                start //= row.dtype.itemsize // WORD
-                sizes = row.size, start, first, count
-                self._move(turn, "add", row.dtype, buffers, *sizes)
-
-    def part(
-        self,
-        groups: Groups,
-        like: DeviceBody,
-        numbers: Sequence[Numbers],
-        starts: Numbers,
-        shifts: Numbers,
-        sizes: Sequence[int],
-        origin: Origin | None = None,
+    def _add(
+        self, turn: int, dtype: Any, targets: int, source: int, count: int, size: int
     ) -> None:
-        """A body for each group: row 0 of its results, then of its arguments lies where
-        they start; results have rows of `sizes`."""
-        self._arena = max(self._arena, like.linked.plan.size)
-        for turn, first, rows in zip(*[x.tolist() for x in groups], strict=True):
-            places = starts + first * shifts
-            results, arguments = places[: len(sizes)], places[len(sizes) :]
-            where, launches = like.placed(arguments, results)
-            self._steps += [(turn, ready, own) for ready, own in launches]
-            for k in like.copied:
-                ends = where[like.results[k]], spot(results[k])
-                self._copy(turn, *ends, rows * sizes[k])
+        """Rows of so many elements added to where an array of addresses says."""
+        if count:
+            (base, start), first = _words(spot(source)), (targets - INDEX) // 8
+            buffers = [self._home, base, PLACES]
+            start //= dtype.itemsize // WORD
+            self._move(turn, "add", dtype, buffers, size, start, first, count)
 
-    def table(self, index: Addresses = NO_INDEX) -> DeviceTable | None:
-        """All launches, if there are any, which ask for the places of an `index`."""
-        if not self._steps:
-            return None
-        return DeviceTable(self.store, self._steps, index, self._arena)
+    def _part(self, step: PartSteps, groups: Groups) -> None:
+        """The launches of a body for each group."""
+        starts, count = self._where[step.which], len(step.sizes)
+        every = [*each_group(groups)]
+        for like, _, which in step.rows.alike(groups.counts):
+            self._parts.append((step, like, len(every)))
+            self._arena = max(self._arena, like.linked.plan.size)
+            for turn, *group in every if which is None else [every[g] for g in which]:
+                places = starts + group[0] * step.shifts
+                results = places[:count]
+                where, launches = like.placed(places[count:], results)
+                self._steps += [(turn, ready, own) for ready, own in launches]
+                for k in like.copied:
+                    ends = where[like.results[k]], spot(results[k])
+                    size = step.sizes[k].at(self._where, *group)
+                    self._copy(turn, *ends, size)
 
-
-def _each(groups: Groups, *forms: Form) -> Iterator[list[int]]:
-    """The turn of each group, and what forms say of it."""
-    every = np.column_stack([groups.turns, said_of(groups, *forms)])
-    return iter(every.tolist())
+    def table(self, index: Addresses) -> DeviceTable:
+        """All launches, which ask for the places of an `index`."""
+        table = self._steps, index, self._arena, self._parts
+        return DeviceTable(self.store, *table)
 
 
 def _words(place: Place) -> tuple[Place, int]:

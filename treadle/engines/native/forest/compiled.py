@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.arrays import Numbers
+from treadle.base.arrays import Numbers, indices_of
 from treadle.engines.base import are_below
 from treadle.engines.native.execution.linked import Linked
 from treadle.engines.native.execution.timing import StepNote
@@ -86,10 +86,14 @@ class Compiled:
         fixed[-2:] = SCRATCH, STATUS
         passed[linked.placed] = passed[-2:] = -1
         begins = passed[linked.which]
-        self.passed = np.flatnonzero(begins >= 0)
+        self.passed = indices_of(begins >= 0)
         self.which = begins[self.passed]
         self.fixed = np.where(begins >= 0, 0, fixed[linked.which])
         self.needs = needs_of(linked.needs, order)
+        # What the core asks of it; of each copy the source, the result and a constant.
+        copies = [(n, k, self.constants[k]) for k, n in self.copied.items()]
+        fields = self.ends, self.slots, self.fixed, self.passed, self.which
+        self.words = *fields, self.checks, tuple(copies)
 
 
 def copied_of(program: Program, results: Sequence[int]) -> list[int]:

@@ -7,6 +7,7 @@ but the rows, the groups, and what each row reads.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,9 +22,19 @@ from treadle.engines.native.forest.bases import FIRST, FRESH, GRADS, VALUES, blo
 from treadle.engines.native.forest.matrices import MatrixPlan
 from treadle.engines.native.forest.moves import adds
 from treadle.engines.native.forest.parts import RowBodies, RowKernels
-from treadle.engines.native.forest.placed import Placed
 
 Source = tuple[str, int]
+
+
+class Placed(NamedTuple):
+    """A part of an instance: its body by rows, and which of a family's places are its
+    results and arguments, of which row 0 moves on by `shifts` bytes a row. Results
+    that come first may be at other places."""
+
+    rows: RowKernels
+    part: Part
+    which: Numbers
+    shifts: Numbers
 
 
 class FamilyInstance:
@@ -61,6 +72,7 @@ class ForestFamily:
                 self.values.add(number, ("output", k), t)
             for k, t in enumerate(x.template.kept if gradient else ()):
                 self.values.add(number, ("kept", k), t)
+        self.scripts: dict[Any, Any] = {}  # of its tables, and where outputs lie
         # Of each table that has a gradient of rows, the instances that read it.
         self.tables: dict[int, list[tuple[int, Sparse]]] = {}
         for number, x in enumerate(self.instances) if gradient else ():
@@ -86,18 +98,29 @@ class ForestFamily:
                 plan.add(number, ("frontier", k), t)
         return plan
 
+    @lazy
+    def starts(self) -> Numbers:
+        """The first output of each instance among those of all."""
+        return np.cumsum([0, *[len(x.types) for x in self.instances]])
+
+    def outputs(self, plan: MatrixPlan) -> tuple[Numbers, Numbers]:
+        """Of each output of each instance its place in a plan, and the bytes of a row;
+        those of no matrix have any."""
+        known = self.scripts.get(plan.base)
+        if known is None:
+            every = [
+                plan.places.get((number, ("output", k)), 0)
+                for number, x in enumerate(self.instances)
+                for k in range(len(x.types))
+            ]
+            sizes = [plan.types[at].nbytes if plan.types else 0 for at in every]
+            known = np.array(every, np.int64), np.array(sizes, np.int64)
+            self.scripts[plan.base] = known
+        return known
+
     def part(self, part: Part) -> RowKernels:
         """A part for any number of rows."""
         return self.bodies.at((part.body.number, part.has_rows), part.at)
-
-    @lazy
-    def gathers(self) -> list[list[tuple[int, int, int]]]:
-        """Of each instance the arguments that are gathered, into which place, and the
-        bytes of a row."""
-        return [
-            [(k, *self.place(number, ("input", k))) for k in x.sources]
-            for number, x in enumerate(self.instances)
-        ]
 
     @lazy
     def forward(self) -> list[Placed]:
@@ -140,22 +163,6 @@ class ForestFamily:
         return parts
 
     @lazy
-    def ends(self) -> list[list[tuple[int | None, int, int, Type]]]:
-        """Of each the cotangents of what a row reads: the place of those that have one,
-        the bytes of a row, the argument and its type."""
-        every = []
-        for number, x in enumerate(self.instances):
-            mine = list[tuple[int | None, int, int, Type]]()
-            for k in x.template.row_cotangents:
-                t = x.arguments[k]
-                at, size = None, t.nbytes
-                if k in x.aligned:  # each row has one reader, which sets it
-                    at, size = self.place(number, ("lasting", k))
-                mine.append((at, size, k, t))
-            every.append(mine)
-        return every
-
-    @lazy
     def totals(self) -> list[tuple[RowKernels, Numbers, list[Type]] | None]:
         """The sums over the rows of each, if it has any: the places of what they are
         made of, and their types."""
@@ -173,7 +180,8 @@ class ForestFamily:
 
     def _placed(self, number: int, part: Part, results: Sequence[Source]) -> Placed:
         places = [self.place(number, s) for s in (*results, *part.sources)]
-        return Placed(self.part(part), places, part)
+        which, shifts = np.array(places, np.int64).reshape(-1, 2).T
+        return Placed(self.part(part), part, which, shifts)
 
     def home(self, number: int, source: Source) -> tuple[MatrixPlan, int, Source]:
         """The plan of the matrix that a source of an instance's rows lies in, whose it

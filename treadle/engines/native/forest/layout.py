@@ -1,65 +1,105 @@
 """The layout of steps: the words that they are told, and their records in turn.
 
-The core does it where it was built (`core/steps.cpp`), with equal results.
+Steps are those of a family: which groups do them, and where what they read and write
+begins, is told by each forest. The core does it where it was built
+(`core/steps.cpp`), with equal results.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from treadle.base.arrays import Marks, Numbers
-from treadle.batch.columns import order_of
+from treadle.base.arrays import Numbers
+from treadle.base.dtypes import DType
 from treadle.batch.forest import Groups
 from treadle.core import native
 from treadle.engines.native.execution.run import FIELDS
 from treadle.engines.native.forest.bases import Addresses, split
-from treadle.engines.native.forest.compiled import GRAIN, OWN, PLACE
+from treadle.engines.native.forest.compiled import OWN, PLACE
+from treadle.engines.native.forest.moves import ADD_GRAINS, GATHER_BYTES
 
 WORDS = 4  # of a step that moves rows: two addresses, then sizes
 
 
-# What is said of a group: a number, or one for its first row, one for each row before
-# that and, if there are three, one for each of its rows.
-Form = int | tuple[int, int] | tuple[int, int, int]
-ROWS = 0, 0, 1
+class Form(NamedTuple):
+    """What is said of a group: a number, and one for each row before its first, one for
+    each of its rows, and the address of a place if there is one."""
+
+    number: int = 0
+    start: int = 0
+    each: int = 0
+    place: int = -1
+
+    def at(self, where: Numbers, first: Any, rows: Any) -> Any:
+        """What is said of a group, or of several."""
+        base = self.number + int(where[self.place] if self.place >= 0 else 0)
+        return base + self.start * first + self.each * rows
 
 
-class Moves(NamedTuple):
-    """Steps that move rows, one for each group.
+ROWS = Form(each=1)
 
-    Those of one turn go by the `number` of what was added. A grain may be told by the
-    number of rows, the last one for more. Some are wanted `now`, as early as positions
-    are checked.
+
+class MoveSteps(NamedTuple):
+    """Steps that move rows, one for each of the `groups` of that number: a gather, a
+    copy or, of a dtype, an addition. The first two words are addresses.
+
+    A grain may be told by the number of rows, the last one for more. Some are wanted
+    `now`, as early as positions are checked.
     """
 
-    groups: Groups
-    words: Sequence[Form]
-    function: int
+    groups: int
+    what: str | DType
+    words: tuple[Form, ...]
     total: Form
     grain: int | Numbers
-    number: int
-    now: bool
+    now: bool = False
 
 
-class BodySteps(NamedTuple):
-    """The steps of a body for each group, of which `numbers` has the body's integers.
-    Row 0 of its results and arguments lies at `starts`, and they have `shifts` from row
-    to row; the others are those of `Compiled`."""
+class PartSteps(NamedTuple):
+    """The steps of a body for each of the `groups` of that number, by `rows`.
 
-    groups: Groups
-    numbers: Sequence[Numbers]
-    starts: Numbers
-    shifts: Numbers
-    ends: Sequence[int]
-    slots: Numbers
-    fixed: Numbers
-    passed: Numbers
+    `which` has the places of row 0 of its results and then its arguments, which have
+    `shifts` from row to row; the bytes of results have `sizes`. `instance` is whose
+    line is told.
+    """
+
+    groups: int
+    rows: Any
     which: Numbers
-    number: int
-    checks: bool
+    shifts: Numbers
+    sizes: tuple[Form, ...]
+    instance: int
+
+
+Steps = MoveSteps | PartSteps
+
+
+def gather(groups: int, sources: int, target: Form, size: int) -> list[Steps]:
+    """Rows of `size` bytes, from where an array of addresses at a place says."""
+    if not size:
+        return []
+    words = Form(0, 8, 0, sources), target, Form(size)
+    grain = GATHER_BYTES // size + 1
+    return [MoveSteps(groups, "gather", words, ROWS, grain)]
+
+
+def add(groups: int, targets: int, source: Form, row: Any) -> list[Steps]:
+    """Rows added to where an array of addresses at a place says; `row` is the type."""
+    if not row.size:
+        return []
+    words = Form(0, 8, 0, targets), source, ROWS, Form(row.size)
+    return [MoveSteps(groups, row.dtype, words, Form(row.size), ADD_GRAINS)]
+
+
+def copy(
+    groups: int, source: Form, target: Form, size: Form, now: bool = False
+) -> MoveSteps:
+    """So many bytes from one place to another; `now`: as early as positions are
+    checked."""
+    return MoveSteps(groups, "copy", (source, target, size), Form(1), 1, now)
 
 
 class StepLayout(NamedTuple):
@@ -67,6 +107,7 @@ class StepLayout(NamedTuple):
     begins at a `place`, and of a status; records and their `turns` among all steps.
 
     The steps from `sure` on check no positions, nor are they wanted as soon as those.
+    `parts` has the steps of bodies, what these are like, and for how many groups.
     """
 
     words: Numbers
@@ -76,83 +117,110 @@ class StepLayout(NamedTuple):
     place: int
     sure: int
     scratch: int
+    parts: list[tuple[PartSteps, Any, int]]
 
 
 def laid_out(
-    moves: Sequence[Moves], bodies: Sequence[BodySteps], index: Addresses
+    steps: Sequence[Steps],
+    groups: Sequence[Groups],
+    where: Numbers,
+    index: Addresses,
+    functions: Mapping[str | DType, int],
 ) -> StepLayout:
-    """The layout of all steps: those that move rows come first."""
+    """The layout of all steps, for the groups of a forest, where places are; the
+    addresses of `functions` by what they move."""
     if native is not None:
-        rest = index.offsets, index.blocks, FIELDS
-        return StepLayout(*native.laid_out(moves, bodies, *rest))
-    words: list[Numbers] = []
-    addresses: list[Marks] = []
-    records: list[Numbers] = []
-    keys: list[Numbers] = []  # turn, number and whether it checks positions
-    place, scratch = 0, 0
-    for x in moves:
-        groups = len(x.groups.turns)
-        more = [0] * (WORDS - len(x.words))
-        _put(words, addresses, said_of(x.groups, *x.words, *more))
-        addresses[-1][:, :2] = True
-        places = np.arange(place, place + WORDS * groups, WORDS)
-        grains = np.atleast_1d(x.grain).take(x.groups.counts, mode="clip")
-        mine = said_of(x.groups, x.function, 0, x.total, 0)
-        mine[:, PLACE], mine[:, GRAIN] = places, grains
-        records.append(mine)
-        keys.append(_keys(x.groups.turns, x.number, x.now))
-        place += WORDS * groups
-    for y in bodies:
-        groups, numbers = len(y.groups.turns), np.array(y.numbers)
-        mine, table, shifts = np.split(numbers, y.ends, 1)[:3]
-        ends = y.starts + np.multiply.outer(y.groups.starts, y.shifts)
-        shifts = shifts + y.fixed
-        shifts[:, y.passed] += ends[:, y.which]
-        _put(words, addresses, table)
-        words[-1][:, y.slots], addresses[-1][:, y.slots] = shifts, True
-        rows = mine.reshape(groups, -1, OWN).copy()
-        size = table.shape[1]
-        rows[:, :, PLACE] += np.arange(place, place + groups * size, size)[:, None]
-        records.append(rows.reshape(-1, OWN))
-        turns = np.repeat(y.groups.turns, rows.shape[1])
-        keys.append(_keys(turns, y.number, y.checks))
-        scratch = max(scratch, int(numbers[:, -1].max(initial=0)))
-        place += groups * size
-    every = np.concatenate([x.ravel() for x in words])
-    known = np.concatenate([x.ravel() for x in addresses])
-    bases, offsets = split(every)
-    key, every_record = np.concatenate(keys), np.concatenate(records)
-    turns = order_of(key[:, 0] * (len(moves) + len(bodies)) + key[:, 1])
-    whole = np.zeros((len(key), FIELDS), np.int64)
-    whole[:, :OWN] = every_record[turns]
-    status = np.zeros(1, np.int64)
-    return StepLayout(
-        np.concatenate([np.where(known, offsets, every), index.offsets, status]),
-        np.concatenate([np.where(known, bases, 0), index.blocks, status]),
-        whole.ravel(),
-        turns,
-        place,
-        1 + int(np.flatnonzero(key[turns, 2]).max(initial=-1)),
-        scratch,
-    )
+        rest = index.offsets, index.blocks, functions, FIELDS
+        return StepLayout(*native.laid_out(steps, groups, where, *rest))
+    layout = _Layout(where, functions)
+    for step in steps:
+        every = groups[step.groups]
+        if isinstance(step, MoveSteps):
+            layout.move(step, every)
+            continue
+        for like, numbers, which in step.rows.alike(every.counts):
+            some = every if which is None else Groups(*[x[which] for x in every])
+            layout.parts.append((step, like, len(some.turns)))
+            layout.body(step, some, like, numbers)
+            for n, other in like.copied.items():
+                source, target = [_end(step, like, m, n) for m in (other, n)]
+                layout.move(copy(step.groups, source, target, step.sizes[n]), some)
+    return layout.ordered(index)
 
 
-def _put(words: list[Numbers], addresses: list[Marks], table: Numbers) -> None:
-    """More words, none of which is an address yet."""
-    words.append(table.copy())
-    addresses.append(np.zeros(table.shape, np.bool_))
+def _end(step: PartSteps, like: Any, n: int, result: int) -> Form:
+    """Where a result or an argument lies; a constant of a result, if it is -1."""
+    if n < 0:
+        return Form(like.constants[result])
+    return Form(0, int(step.shifts[n]), 0, int(step.which[n]))
 
 
-def _keys(turns: Numbers, number: int, checks: bool) -> Numbers:
-    """The sort keys of steps, and whether these check positions."""
-    rest = np.full((len(turns), 2), (number, checks), np.int64)
-    return np.column_stack([turns, rest])
+def each_group(groups: Groups) -> Iterator[list[int]]:
+    """The turn of each group, its first row and its rows."""
+    return iter(np.stack(groups, 1).tolist())
 
 
-def said_of(groups: Groups, *forms: Form) -> Numbers:
-    """A row for each group, of what some forms say of it."""
-    columns = []
-    for form in forms:
-        start, step, each = (*(form if isinstance(form, tuple) else (form,)), 0, 0)[:3]
-        columns.append(start + step * groups.starts + each * groups.counts)
-    return np.stack(columns, 1)
+class _Layout:
+    """The words of steps that are added, the places of addresses among these, and the
+    turn of each step, whether it checks positions, and its record."""
+
+    def __init__(self, where: Numbers, functions: Mapping[str | DType, int]) -> None:
+        self.where, self.functions = where, functions
+        self.words: list[int] = []
+        self.addresses: list[int] = []
+        self.steps: list[tuple[int, bool, list[int]]] = []
+        self.parts: list[tuple[PartSteps, Any, int]] = []
+        self.scratch = 0
+
+    def move(self, x: MoveSteps, groups: Groups) -> None:
+        """A step of each group that moves rows."""
+        grains = np.atleast_1d(x.grain)
+        for turn, *group in each_group(groups):
+            place, total = len(self.words), x.total.at(self.where, *group)
+            words = [f.at(self.where, *group) for f in x.words]
+            self.words += words + [0] * (WORDS - len(words))
+            self.addresses += place, place + 1
+            grain = int(grains.take(group[1], mode="clip"))
+            record = [self.functions[x.what], place, total, grain]
+            self.steps.append((turn, x.now, record))
+
+    def body(
+        self, x: PartSteps, groups: Groups, like: Any, integers: Sequence[Numbers]
+    ) -> None:
+        """The steps of a body for each group, of which there are the integers."""
+        ends, slots, fixed, passed, which, checks, _ = like.words
+        starts = self.where[x.which]
+        for (turn, first, _), numbers in zip(each_group(groups), integers, strict=True):
+            records, table, shifts, _ = np.split(numbers, ends)
+            table, shifts = table.copy(), shifts + fixed
+            shifts[passed] += (starts + first * x.shifts)[which]
+            table[slots] = shifts
+            for record in records.reshape(-1, OWN).tolist():
+                record[PLACE] += len(self.words)
+                self.steps.append((turn, checks, record))
+            self.addresses += (len(self.words) + slots).tolist()
+            self.words += table.tolist()
+            self.scratch = max(self.scratch, int(numbers[-1]))
+
+    def ordered(self, index: Addresses) -> StepLayout:
+        """The layout of all that was added, in turn."""
+        words, blocks = (
+            np.array([*self.words], np.int64),
+            np.zeros(len(self.words), int),
+        )
+        blocks[self.addresses], words[self.addresses] = split(words[self.addresses])
+        turns = sorted(range(len(self.steps)), key=lambda k: self.steps[k][0])
+        records = np.zeros((len(turns), FIELDS), np.int64)
+        for k, turn in enumerate(turns):
+            records[k, :OWN] = self.steps[turn][2]
+        checks = [k for k, turn in enumerate(turns) if self.steps[turn][1]]
+        return StepLayout(
+            np.concatenate([words, index.offsets, [0]]),
+            np.concatenate([blocks, index.blocks, [0]]),
+            records.ravel(),
+            np.array(turns, np.int64),
+            len(words),
+            1 + max(checks, default=-1),
+            self.scratch,
+            self.parts,
+        )

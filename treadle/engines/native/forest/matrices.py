@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from treadle.base.arrays import Array, Numbers
-from treadle.base.buckets import size_bucket
 from treadle.base.caches import lazy
 from treadle.base.options import current
 from treadle.base.types import Type
@@ -119,9 +118,11 @@ class Matrices:
     few different numbers of them.
     """
 
-    def __init__(self, plan: MatrixPlan, rows: Sequence[int]) -> None:
+    def __init__(
+        self, plan: MatrixPlan, rows: Sequence[int], room: Sequence[int]
+    ) -> None:
         self.plan, self.base, self.rows = plan, plan.base, rows
-        self._room = [size_bucket(n) for n in rows]
+        self._room = room
         sizes = [-(-self._room[k] * n // LINE) * LINE for k, n in plan.sizes]
         self.offsets = [0, *accumulate(sizes)]
         self.size = self.offsets.pop()

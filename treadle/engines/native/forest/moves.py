@@ -97,13 +97,13 @@ def adds(dtype: DType) -> bool:
 
 
 @cache
-def moves() -> dict[str | DType, tuple[int, StepNote]]:
-    """The functions by what they do: "gather", "copy", and add by dtype; with what is
+def moves() -> tuple[dict[str | DType, int], dict[str | DType, StepNote]]:
+    """The functions by what they do: "gather", "copy", and add by dtype; and what is
     told of their steps."""
     functions: dict[str | DType, Builder] = {"gather": _gather(), "copy": _copy()}
     functions |= {t: _add(t.name, *kind) for t, kind in _KINDS.items()}
     addresses = compile_functions({b.name: b.text() for b in functions.values()})
-    return {
-        what: (addresses[b.name], StepNote(b.name.removeprefix("treadle_")))
-        for what, b in functions.items()
+    notes = {
+        what: StepNote(b.name.removeprefix("treadle_")) for what, b in functions.items()
     }
+    return {what: addresses[b.name] for what, b in functions.items()}, notes

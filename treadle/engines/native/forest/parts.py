@@ -100,7 +100,7 @@ class _Alone:
         part = TranslatedBody(body)
         order: Any = part.order
         self._steps = Compiled(part.made, order, part.outputs)
-        self.numbers = self._steps.numbers
+        self.numbers, self.possible = self._steps.numbers, self._steps.possible
 
     def like(self, n: int) -> Compiled:
         """The steps: there is one number of rows."""
@@ -109,6 +109,8 @@ class _Alone:
 
 class _Variant:
     """The steps of a body for all numbers of rows that guards admit."""
+
+    possible = True
 
     def __init__(self, make: Callable[[int], Body], n: int) -> None:
         """Made for n rows; raises whatever cannot be done with a symbolic number."""
@@ -200,12 +202,8 @@ class RowKernels:
                 self._records = self._bodies.count(self.make(1))
         return self._records
 
-    def at(self, n: int) -> tuple[Any, Numbers]:
-        """The steps for n rows: what they are like, and their numbers."""
-        steps, numbers = self._at(n)
-        return steps.like(n), numbers
-
-    def _at(self, n: int) -> Filled:
+    def filled(self, n: int) -> Filled:
+        """What the steps for n rows are like, and their numbers."""
         filled = self.known.get(n)
         if filled is None:
             with self.lock, tracing("rows"):
@@ -216,7 +214,7 @@ class RowKernels:
 
     def possible(self, counts: Numbers) -> bool:
         """Return True if the engine has steps for these numbers of rows."""
-        return all(self.at(n)[0].possible for n in dict.fromkeys(counts.tolist()))
+        return all(self.filled(n)[0].possible for n in {*counts.tolist()})
 
     def alike(self, counts: Numbers) -> Iterator[tuple[Any, list[Numbers], Any]]:
         """The steps for some numbers of rows, where these differ in numbers alone: what
@@ -224,7 +222,7 @@ class RowKernels:
         it is all of them.
         """
         every, known = counts.tolist(), self.known
-        filled = [known.get(n) or self._at(n) for n in every]
+        filled = [known.get(n) or self.filled(n) for n in every]
         different = {id(steps): steps for steps, _ in filled}
         if len(different) == 1:
             yield filled[0][0].like(max(every)), [x for _, x in filled], None

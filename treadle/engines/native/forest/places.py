@@ -7,16 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from treadle.base.arrays import Numbers, distinct
+from treadle.base.arrays import Numbers, distinct, indices_of
+from treadle.base.buckets import size_bucket
 from treadle.base.caches import lazy
 from treadle.base.types import Type
-from treadle.batch.forest import Forest
+from treadle.batch.forest import Forest, Groups
 from treadle.batch.live import Live
-from treadle.batch.template import Sparse
-from treadle.engines.native.forest.assembly import Assembly
-from treadle.engines.native.forest.bases import FIRST, LEAVES, SINK
-from treadle.engines.native.forest.family import ForestFamily, family_of
-from treadle.engines.native.forest.matrices import Matrices, MatrixPlan, Read, aligned
+from treadle.engines.native.forest.assembly import StepTable
+from treadle.engines.native.forest.bases import FIRST, INDEX, LEAVES, SINK, Addresses
+from treadle.engines.native.forest.family import family_of
+from treadle.engines.native.forest.layout import Steps
+from treadle.engines.native.forest.matrices import Matrices, MatrixPlan, Read
 from treadle.engines.native.forest.parts import RowBodies, native_bodies
 
 Spots = np.ndarray[Any, np.dtype[np.int64]]  # of each value: instance, output, row
@@ -47,13 +48,40 @@ class Places:
         for instance in forest.instances:
             for serial in instance.signature.serials.values():
                 self.shared.setdefault(serial, FIRST + len(self.shared))
+        self.serials = [*self.shared]
         self.family = family_of(forest, gradient, self.shared, self.bodies)
-        self._counts = [x.count for x in forest.instances]
-        self.values = Matrices(self.family.values, self._counts)
+        self.counts = [x.count for x in forest.instances]
+        self.room = [size_bucket(n) for n in self.counts]
+        self.values = Matrices(self.family.values, self.counts, self.room)
 
-    def steps(self) -> Assembly:
-        """A table to be: other engines have steps of their own."""
-        return Assembly()
+    def table(
+        self,
+        steps: Sequence[Steps],
+        groups: Sequence[Groups],
+        where: Numbers,
+        lists: Sequence[Numbers],
+        values: Addresses,
+    ) -> Any:
+        """A table of steps for some groups, if there are any; other engines have their
+        own. Places are `where` they are, then come those of `lists` of values, whose
+        addresses stand there."""
+        if not steps:
+            return None
+        every = np.concatenate([np.zeros(0, np.int64), *lists])
+        ends = np.cumsum([0, *map(len, lists)])
+        where = np.concatenate([where, INDEX + 8 * ends])
+        return self.made(steps, groups, where, values.at(every))
+
+    def made(
+        self,
+        steps: Sequence[Steps],
+        groups: Sequence[Groups],
+        where: Numbers,
+        index: Addresses,
+    ) -> Any:
+        """The table of steps that ask for the addresses of an index."""
+        origins = [x.signature.origin for x in self.forest.instances]
+        return StepTable(steps, groups, where, index, origins)
 
     @lazy
     def bases(self) -> Numbers:
@@ -63,7 +91,7 @@ class Places:
     @lazy
     def cotangents(self) -> Cotangents:
         """The places of cotangents."""
-        return Cotangents(self.forest, self.family, self._counts, self.read)
+        return Cotangents(self)
 
     @lazy
     def live(self) -> Live:
@@ -79,48 +107,23 @@ class Places:
             known = self._where[id(places)] = places, _matrices_of(places)
         return known[1]
 
+    @lazy
+    def _outputs(self) -> tuple[Numbers, Numbers]:
+        """Of each value which output of an instance it is, counted through all of them,
+        and its row; of what is no row neither is right."""
+        forest, values = self.forest, np.arange(self.forest.all.count)
+        units = forest.makers(values)
+        starts = self.family.starts[forest.instance[units]]
+        return starts + values - forest.first[units], forest.row[units]
+
     def outputs(self, matrices: Matrices) -> Numbers:
         """The addresses of the values that units make; those without have none that is
         right. After them those of their parts."""
-        forest, parts = self.forest, self.forest.all.parts
-        offsets = np.zeros(forest.all.count, np.int64)
-        for number, instance in enumerate(forest.instances):
-            first = forest.first[instance.units]
-            rows = np.arange(len(first))
-            for k in range(len(instance.signature.body.outputs)):
-                at = matrices.plan.places.get((number, ("output", k)))
-                if at is not None:
-                    size = matrices.plan.types[at].nbytes
-                    offsets[first + k] = matrices.offsets[at] + size * rows
-        every = [offsets, offsets[parts.values] + parts.offsets]
-        return np.concatenate(every) + matrices.base
-
-    @property
-    def tables(self) -> list[tuple[int, list[tuple[int, Sparse]]]]:
-        """Of each table that has a gradient of rows, the instances that read it."""
-        serials = list(self.shared)
-        return [(serials[k], every) for k, every in self.family.tables.items()]
-
-    def ids_of(self, number: int, sparse: Sparse) -> tuple[int, int, Type, int]:
-        """The ids that an instance reads rows by: their place, count and type, and the
-        turn in which they are known."""
-        address, count, t, owner = self.rows_of(number, sparse.ids)
-        turn = int(self.forest.instances[owner].groups.turns.max())
-        return address, count * t.size, t.with_shape(()), turn
-
-    def rows_of(
-        self, number: int, source: tuple[str, int]
-    ) -> tuple[int, int, Type, int]:
-        """The address of the rows of a source, how many they are, of which type, and
-        whose."""
-        plan, owner, place = self.family.home(number, source)
-        matrices = self.values
-        if plan is not matrices.plan:
-            cotangents = self.cotangents
-            fresh = plan is cotangents.fresh.plan
-            matrices = cotangents.fresh if fresh else cotangents.grads
-        t, offset = matrices.find(owner, place)
-        return matrices.base + offset, matrices.rows[owner], t, owner
+        parts, (which, rows) = self.forest.all.parts, self._outputs
+        at, sizes = self.family.outputs(matrices.plan)
+        starts = matrices.addresses[at].take(which, mode="clip")
+        every = starts + sizes.take(which, mode="clip") * rows
+        return np.concatenate([every, every[parts.values] + parts.offsets])
 
     def numbers(self, places: Spots) -> tuple[Numbers, Type]:
         """The numbers of values of one type, by which their addresses are asked for."""
@@ -136,24 +139,16 @@ class Places:
 class Cotangents:
     """Places of the cotangents of values, of what is summed later, and of leaves."""
 
-    def __init__(
-        self, forest: Forest, family: ForestFamily, counts: Sequence[int], read: Read
-    ) -> None:
-        self.grads = Matrices(family.grads, counts)
-        self.fresh = Matrices(family.fresh, counts)
-        self.space = 0  # bytes for those of what one group reads
-        for instance, ends, sums in zip(
-            forest.instances, family.ends, family.totals, strict=True
-        ):
-            n = int(instance.groups.counts.max())
-            rows = sum(aligned(n * size) for at, size, _, _ in ends if at is None)
-            total = sum(aligned(t.nbytes) for t in sums[2]) if sums else 0
-            self.space = max(self.space, rows, total)
+    def __init__(self, program: Places) -> None:
+        family, read = program.family, program.read
+        rows = program.counts, program.room
+        self.grads = Matrices(family.grads, *rows)
+        self.fresh = Matrices(family.fresh, *rows)
         # Where the cotangent of each leaf goes: to the sink if nobody asks for it.
         plan = MatrixPlan(LEAVES)
         for k, t in read.floats:
             plan.add(k, ("leaf", 0), t)
-        self.leaves = Matrices(plan, [1] * read.count)
+        self.leaves = Matrices(plan, *[[1] * read.count] * 2)
         self.ends = np.full(read.count, SINK, np.int64)
         self.ends[[k for k, _ in read.floats]] = self.leaves.addresses
         read.place_views(self.ends)
@@ -168,7 +163,7 @@ def _matrices_of(places: Spots) -> Where:
         return [(int(places[0, 0]), int(places[0, 1]), slice(None))]
     matrices = []
     for code in distinct(codes):
-        (mine,) = np.nonzero(codes == code)
+        mine = indices_of(codes == code)
         number, output = places[mine[0], :2].tolist()
         matrices.append((number, output, mine))
     return matrices

@@ -11,16 +11,15 @@ from treadle.base.arrays import Numbers
 from treadle.base.buckets import COARSE, size_bucket
 from treadle.base.caches import lazy
 from treadle.base.types import Type
-from treadle.batch.forest import Forest, Groups, Instance, one_group
-from treadle.batch.part import Part
+from treadle.batch.forest import Forest, Groups, one_group
 from treadle.engines.native.codegen.elements import is_float
-from treadle.engines.native.forest.assembly import Assembly
 from treadle.engines.native.forest.backward import Backward
 from treadle.engines.native.forest.bases import FIRST, Addresses, block
+from treadle.engines.native.forest.layout import Form, gather
 from treadle.engines.native.forest.moves import adds
-from treadle.engines.native.forest.placed import Gathered, Needs
 from treadle.engines.native.forest.places import Places, Spots
 from treadle.engines.native.forest.positions import Positions, positions_of
+from treadle.engines.native.forest.scripts import ForwardScript, forward_script
 
 
 class ForestProgram(Places):
@@ -82,6 +81,30 @@ class ForestProgram(Places):
         """The way there."""
         return Forward(self)
 
+    @lazy
+    def positions(self) -> list[Positions] | None:
+        """What can be found out of range, None where that depends on more than data of
+        the user."""
+        forest, every = self.forest, list[Positions]()
+        for part, like, _ in self.forward.table.parts:
+            if like.needs is None:
+                return None
+            instance = forest.instances[part.instance]
+            read = self.family.forward[part.instance].part.sources
+            positions = positions_of(forest, instance, read, like.needs)
+            if positions is None:
+                return None
+            every += positions
+        return every
+
+    def are_right(self, addresses: Numbers) -> bool:
+        """Return True if no position can be out of range; `addresses` of the leaves."""
+        positions = self.positions
+        if not positions:
+            return positions is not None
+        place = int(addresses.ctypes.data)
+        return all(x.are_right(place) for x in positions)
+
     def backward(self, seeds: Sequence[Spots]) -> Backward:
         """The way back for cotangents of some values; whose is asked for comes again.
 
@@ -97,85 +120,57 @@ class ForestProgram(Places):
 class Forward:
     """The steps of all groups, and then of what is taken, of `types` each.
 
-    Of tables with gradients the rows that were read are told, as `ids`. `positions` has
-    what can be found out of range, unless that depends on more than data of the user.
+    Of tables with gradients the rows that were read are told, as `ids`.
     """
 
     def __init__(self, program: Places) -> None:
         self.types: list[Type] = []
         # Whose, how many, of which type.
         self.ids: list[tuple[int, int, Type]] = []
-        self.positions: list[Positions] | None = []
-        steps, gathered, family = program.steps(), Gathered(), program.family
-        bases = program.bases
-        firsts = bases.tolist()
-        each = zip(
-            program.forest.instances, family.gathers, family.forward, strict=True
-        )
-        for instance, places, part in each:
-            groups = instance.groups
-            for k, place, size in places:
-                pointers = gathered.add(instance.sources[k]), 8
-                steps.gather(groups, pointers, (firsts[place], size), size)
-            needs = part.put(steps, groups, bases, (), instance.signature.origin)
-            self._look(program.forest, instance, part.part, needs)
-        self._take(program, steps, gathered)
-        if program.gradient:
-            self._tell_ids(program, steps)
+        script, forest = forward_script(program.family), program.forest
+        instances = forest.instances
+        steps, groups = [*script.steps], [x.groups for x in instances]
+        lists = [instances[n].sources[k] for n, k in script.lists]
+        ids = [self._ids_of(program, script, k) for k in range(len(script.ids))]
+        lists_at = len(program.bases) + sum(len(targets) for _, targets in ids)
+        for mine, _ in ids:
+            groups += mine
+        for k, places in enumerate(program.taken, FIRST + len(program.shared)):
+            numbers, t = program.numbers(places)
+            self.types.append(t)
+            target = Form(block(k))
+            steps += gather(len(groups), lists_at + len(lists), target, t.nbytes)
+            groups.append(one_group(forest.groups, len(places)))
+            lists.append(numbers)
         # The blocks of leaves come after those of all results.
         self.leaves = FIRST + len(program.shared) + len(self.types) + len(self.ids)
         values = program.outputs(program.values)
-        where = Addresses.of(values, program.read.blocks(self.leaves))
-        self.table = steps.table(where.at(gathered.all()))
+        addresses = Addresses.of(values, program.read.blocks(self.leaves))
+        targets = [target for _, each in ids for target in each]
+        where = np.concatenate([program.bases, np.array(targets, np.int64)])
+        self.table = program.table(steps, groups, where, lists, addresses)
 
-    def _look(
-        self, forest: Forest, instance: Instance, part: Part, needs: Needs
-    ) -> None:
-        positions = None
-        if needs is not None:
-            positions = positions_of(forest, instance, part.sources, needs)
-        if positions is None or self.positions is None:
-            self.positions = None
-        else:
-            self.positions += positions
-
-    def are_right(self, addresses: Numbers) -> bool:
-        """Return True if no position can be out of range; `addresses` of the leaves."""
-        positions = self.positions
-        if not positions:
-            return positions is not None
-        place = int(addresses.ctypes.data)
-        return all(x.are_right(place) for x in positions)
-
-    def _take(self, program: Places, steps: Assembly, gathered: Gathered) -> None:
-        last = program.forest.groups
-        for k, places in enumerate(program.taken, FIRST + len(program.shared)):
-            values, t = program.numbers(places)
-            self.types.append(t)
-            groups = one_group(last, len(places))
-            steps.gather(groups, gathered.add(values), block(k), t.nbytes)
-
-    def _tell_ids(self, program: Places, steps: Assembly) -> None:
-        """The rows that are read of each table, one instance's after the other's, and
-        more of the first, to which rows of zeros will be added.
+    def _ids_of(
+        self, program: Places, script: ForwardScript, k: int
+    ) -> tuple[list[Groups], list[int]]:
+        """The groups that tell the ids of a table, one instance's after the other's,
+        and more of the first, to which rows of zeros will be added; and where they go.
         """
-        first = FIRST + len(program.shared) + len(program.taken)
-        for serial, every in program.tables:
-            ids = [program.ids_of(number, sparse) for number, sparse in every]
-            same = len({t.dtype for _, _, t, _ in ids}) == 1
-            for parts in [ids] if same else [[x] for x in ids]:
-                target, total = block(first + len(self.ids)), 0
-                for source, count, t, turn in parts:
-                    size = count * t.nbytes
-                    place = target + total * t.nbytes
-                    steps.copy(one_group(turn), source, place, size, now=True)
-                    total += count
-                more = np.arange(total, size_bucket(total, COARSE) if same else total)
-                source, _, t, _ = parts[0]
-                turns = np.repeat(max([turn for *_, turn in parts]), len(more))
-                groups = Groups(turns, more, more)
-                steps.copy(groups, source, (target, t.nbytes), t.nbytes, now=True)
-                self.ids.append((serial, total + len(more), t))
+        (table, ids), instances = script.ids[k], program.forest.instances
+        groups, targets, total, last = list[Groups](), list[int](), 0, 0
+        place = block(FIRST + len(program.shared) + len(program.taken) + k)
+        for x in ids:
+            turn = int(instances[x.owner].groups.turns.max())
+            count, last = program.counts[x.owner] * x.each, max(last, turn)
+            groups.append(one_group(turn, count))
+            targets.append(place + total * x.type.nbytes)
+            total += count
+        whole = [every for n, every in script.ids if n == table]
+        end = size_bucket(total, COARSE) if len(whole) == 1 else total
+        more = np.arange(total, end)
+        groups.append(Groups(np.repeat(last, len(more)), more, more))
+        self.ids.append((program.serials[table], end, ids[0].type))
+        return groups, targets
 
 
 def adds_up(forest: Forest) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.base.arrays import indices_of
 from treadle.base.buckets import COARSE, size_bucket
 from treadle.base.dtypes import DType
 from treadle.core import native
@@ -72,7 +73,7 @@ def backward(
     sizes = {m.base: m.size for m in (places.grads, places.fresh)}
     leaves = number(places.leaves.base)
     results.append((-1, leaves, 0, (places.leaves.size,), np.dtype(np.uint8)))
-    sizes |= {SINK: program.read.most, SPACE: places.space}
+    sizes |= {SINK: program.read.most, SPACE: back.space}
     totals = {serial: first + k for k, serial in enumerate(back.totals)}
     tables = {
         s: (first + len(totals) + k, n, t) for k, (s, n, t) in enumerate(back.sparse)
@@ -123,7 +124,7 @@ def _program(
         return None
     blocks = 1 + max([n for _, n, *_ in results], default=0)
     count = max(blocks, max(arguments, default=0) + 1, FIRST) + 2
-    (slots,) = np.nonzero(table.blocks)
+    slots = indices_of(table.blocks)
     which = table.blocks[slots]
     which[which == number(SCRATCH)] = count - 2
     which[which == number(STATUS)] = count - 1

@@ -115,7 +115,7 @@ class ForestRun:
         self.taken = [np.empty((len(x), *t.shape), t.dtype) for x, t in pairs]
         self._ids = [np.empty(n, t.dtype) for _, n, t in forward.ids]
         self.futures = Futures() if begins else None
-        self.is_sure = partial(forward.are_right, places)
+        self.is_sure = partial(program.are_right, places)
         late = late or (begins and self.is_sure())
         # Until then all that was read, and by which rows, is yet to be found out.
         self.late = self.futures if late else None
@@ -217,7 +217,7 @@ class ForestRun:
         zeros, others = [places.grads, places.leaves], [places.fresh]
         if back.partial:
             zeros, others = zeros + others, []
-        more = read.most, places.space, _space(back.table)
+        more = read.most, back.space, _space(back.table)
         sizes = [x.size for x in (program.values, *zeros, *others)]
         begins = begin and not asked and beside()
         held = self._room(sum(sizes) + sum(more), begins)
