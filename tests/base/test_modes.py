@@ -193,10 +193,8 @@ def test_what_is_of_a_thread_is_what_it_does_now() -> None:
         "graph.origin._held",
         "graph.thread.local",
         "rewrite.record._recording",
-        "runtime.recorder.observers",
         "runtime.forests.counts",
         "runtime.history._residuals",
-        "runtime.recorder._now",
     }
     ids = {id(every[f"treadle.{name}"]) for name in known}
     for name, value in every.items():

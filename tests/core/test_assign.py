@@ -23,6 +23,7 @@ from treadle.graph.frame import pushed, top
 from treadle.graph.thread import Frame
 from treadle.graph.variable import Update
 from treadle.optim.gradients import sums_by, sums_of
+from treadle.runtime import again
 
 nn = td.nn
 COUNT = 3
@@ -167,7 +168,7 @@ def test_what_another_run_carries_out_is_waited_for(
     optimizer = td.optim.SGD([norm.weight, norm.bias], lr=0.1)
     for k in range(8):
         step(norm, optimizer, k)
-    other, run, meets, idle = carried.Carried(), Native.at_once, True, Native.idle
+    other, run, meets, follow = carried.Carried(), Native.at_once, True, again.follow
 
     def meet() -> None:
         nonlocal meets
@@ -182,12 +183,12 @@ def test_what_another_run_carries_out_is_waited_for(
         found.append(made is not None)
         return made
 
-    def met_first(self: Native) -> Any:
+    def met_first(*request: Any) -> Any:
         meet()
-        return idle(self) if followed else None
+        return follow(*request) if followed else NotImplemented
 
     monkeypatch.setattr(Native, "at_once", met)
-    monkeypatch.setattr(Native, "idle", met_first)
+    monkeypatch.setattr(again, "follow", met_first)
     step(norm, optimizer, 8)
     assert found[0] is False and int(norm.num_batches_tracked) == 9
     assert not carried._runs and not top().versions

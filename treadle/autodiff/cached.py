@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from treadle.autodiff.reverse import one_of
 from treadle.base.caches import Cache
 from treadle.base.options import modes
+from treadle.base.types import Type
 from treadle.core import native
 from treadle.graph import look as looks
 from treadle.graph.frame import TraceFrame, top
+from treadle.graph.leaves import LITERAL
 from treadle.graph.look import assigned, look
 from treadle.graph.operators import Operand
 from treadle.graph.tensor import Tensor, watchers
+from treadle.graph.thread import native_calls
 from treadle.graph.traversal import NEWEST, oldest, oldest_data
 from treadle.graph.variable import Variable, variable_of
 from treadle.ops.families import selections
@@ -121,26 +125,31 @@ def _have_versions(nodes: Sequence[Tensor]) -> bool:
     return len(set(of)) < len(of)
 
 
-def seen_loss(
-    y: Tensor, seed: Tensor
-) -> SeenResults | tuple[list[Variable], Tensor, tuple[Tensor, ...]] | None:
+def seen_loss(y: Tensor) -> SeenResults | tuple[list[Variable], Any] | None:
     """The key of a loss that is derived by all that is trained, with what was recorded
     of it before; None without a key, or in a trace. A derivative that is known the core
-    records at once: the Variables that it is by, its node, and the results of that."""
-    now, frame = modes.get(), top()
-    if watchers or now.options.eager or frame.tracing or not frame.alone():
-        return None
-    rest = now.options.compilation, now.no_grad > 0
-    entry = _sought(rest, [y], [], frame.pending, [], (seed,))
-    if entry is None:
-        return None
-    key, known, nodes, recorded = entry
-    if recorded is None:
-        return _seen_results(key, known, nodes)
-    _known.renew(key)
-    variables: list[Variable]
-    variables, derivative, results = recorded
-    return variables, derivative, results
+    records at once: the Variables that it is by, and its results."""
+    entry: Any = _look_at_loss(_known, y, looks.MOST)
+    if entry is NotImplemented:
+        now, frame = modes.get(), top()
+        if watchers or now.options.eager or frame.tracing or not frame.alone():
+            return None
+        rest = now.options.compilation, now.no_grad > 0
+        entry = _sought(rest, [y], [], frame.pending, [])
+    if entry is None or len(entry) == 2:
+        return entry  # type: ignore[no-any-return]
+    return _seen_results(*entry)
+
+
+def _in_python(*request: Any) -> Any:
+    """A look at a loss that the core does not do."""
+    return NotImplemented
+
+
+_look_at_loss: Callable[..., Any] = _in_python
+if native_calls is not None:
+    native_calls.bind_losses(assigned, one_of, LITERAL, Type)
+    _look_at_loss = native_calls.seen_loss
 
 
 def seen(
@@ -166,7 +175,7 @@ def seen(
     found = _sought(rest, ys, more, frame.pending, by)
     if found is None:
         return None
-    key, known, nodes, _ = found
+    key, known, nodes = found
     if isinstance(frame, TraceFrame) and True in variables:
         # What was there before the trace may come of other versions of them.
         before = [x for x in nodes if x.serial <= frame.start]
@@ -206,21 +215,19 @@ def _sought(
     more: Sequence[Tensor],
     pending: Sequence[Tensor],
     by: Sequence[Tensor],
-    seeds: tuple[Tensor, ...] = (),
-) -> tuple[Any, KnownDerivative | str | None, list[Tensor], Any] | None:
-    """The key of results with its `rest`, what is known of a derivative of them, the
-    nodes that they are computed from, and with `seeds` what the core has recorded of
-    it; None where these cannot be looked at."""
+) -> tuple[Any, KnownDerivative | str | None, list[Tensor]] | None:
+    """The key of results with its `rest`, what is known of a derivative of them, and
+    the nodes that they are computed from; None where these cannot be looked at."""
     owned = assigned(pending) if pending else {}
     if native is None:
         columns = look(ys, more, owned, True, pending, by=by)
         if columns is None:
             return None
         key = columns.key, *rest
-        return key, _known.get(key), columns.nodes, None
+        return key, _known.get(key), columns.nodes
     ends = (oldest(by), oldest_data(by)) if by else (-1, NEWEST)
     asked = [*ys, *more, *pending], len(ys), len(pending)
-    return native.sought(_known, rest, *asked, owned, looks.MOST, *ends, seeds)
+    return native.sought(_known, rest, *asked, owned, looks.MOST, *ends)
 
 
 def _targets(

@@ -11,7 +11,6 @@ from typing import Any
 
 from treadle.autodiff.cached import seen_loss
 from treadle.autodiff.derivative import analyze, cotangents, recorded, recorded_as
-from treadle.autodiff.live import mind
 from treadle.autodiff.reverse import fitted, seed_for, zeros_like
 from treadle.autodiff.targets import Trainable
 from treadle.base import trees
@@ -179,7 +178,7 @@ def backward(y: Any) -> None:
     7.0
     """
     node = as_tensor(y)
-    parameters, gradients = _derived(node, seed_for(node))
+    parameters, gradients = _derived(node)
     for k, p in enumerate(parameters):
         if p._grad is not None:
             gradients[k] = p._grad + gradients[k]
@@ -223,13 +222,13 @@ def held_gradients(
         _graded.now.calls = calls
 
 
-def _derived(node: Tensor, seed: Tensor) -> tuple[list[Variable], list[Tensor]]:
+def _derived(node: Tensor) -> tuple[list[Variable], list[Tensor]]:
     """The parameters that a loss trains, and their gradients."""
-    before = seen_loss(node, seed)
+    before = seen_loss(node)
     if isinstance(before, tuple):
-        parameters, derivative, results = before
-        mind(derivative)
+        parameters, results = before
         return parameters, [*results]
+    seed = seed_for(node)
     if before is not None and before.known is not None:
         gradients = recorded_as(before.known, before.targets, [node], [seed])
         return [*before.variables], [*gradients.values()]

@@ -12,6 +12,7 @@ from typing import Any
 
 from treadle.autodiff.written import Derivative
 from treadle.base.types import TupleType
+from treadle.core import native
 from treadle.graph.tensor import Tensor
 from treadle.graph.traversal import (
     by_serial,
@@ -23,6 +24,8 @@ from treadle.ops.families import Output
 
 # By serial.
 _recorded: dict[int, weakref.ref[Tensor]] = {}
+if native is not None:
+    native.bind_live(_recorded)
 # Those of them through rows that are yet to run.
 _late: dict[int, weakref.ref[Tensor]] = {}
 
@@ -72,13 +75,18 @@ def _derived_by(derivative: Tensor) -> Sequence[Tensor]:
     return derivative.inputs[: op.of]
 
 
+def _may_endanger(roots: Sequence[Tensor]) -> bool:
+    """Return True if a result of a derivative that waits is not among these roots."""
+    return native is None or native.endangered([*roots]) is NotImplemented
+
+
 def endangered(roots: Sequence[Tensor]) -> list[Tensor]:
     """Results, not yet evaluated, of derivatives of what these roots reach, but for the
     roots.
 
     Cutting the roots would lose them: they are evaluated first.
     """
-    if not _recorded:
+    if not _recorded or not _may_endanger(roots):
         return []
     rooted, pairs = set(map(by_serial, roots)), []
     for reference in list(_recorded.values()):

@@ -182,7 +182,7 @@ def cut_error(node: Tensor) -> GradientError:
 
 def seed_for(y: Tensor) -> Tensor:
     """The cotangent 1 of a scalar."""
-    one = None if y.type.shape else _one(y.type.dtype)
+    one = None if y.type.shape else one_of(y.type.dtype)
     if one is not None:
         return new_node(LITERAL, (), one[0], 3, one[1])
     if y.type.shape or not is_inexact(y.type.dtype):
@@ -199,7 +199,7 @@ def seed_for(y: Tensor) -> Tensor:
 
 
 @cached(64)
-def _one(dtype: DType) -> tuple[Type, Any] | None:
+def one_of(dtype: DType) -> tuple[Type, Any] | None:
     """The type and the value of a cotangent 1; None where that is of no real number."""
     if kind(dtype) != "float":
         return None

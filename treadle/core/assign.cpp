@@ -181,23 +181,10 @@ PyObject* forget_updates(PyObject*, PyObject* args) {
   Py_RETURN_NONE;
 }
 
-// (frame): whether all versions that are seen are the newest of those that it carries
-// out, as Frame.alone.
+// (frame): as Frame.alone.
 PyObject* alone(PyObject*, PyObject* frame) {
-  Ref versions = Ref::to(known.versions.of(frame)), pending = Ref::to(known.pending.of(frame));
-  Py_ssize_t newest = 0;
-  for (Py_ssize_t k = 0; k < PyList_GET_SIZE(pending.get()); k++) {
-    PyObject* x = PyList_GET_ITEM(pending.get(), k);
-    Ref variable(PyObject_GetAttr(nodes.op.of(x), known.of));
-    Ref id(variable ? PyLong_FromVoidPtr(variable.get()) : nullptr);
-    PyObject* seen = id ? PyDict_GetItemWithError(versions.get(), id.get()) : nullptr;
-    if (PyErr_Occurred()) return nullptr;
-    if (!seen) Py_RETURN_FALSE;
-    newest += seen == x;
-    for (Py_ssize_t j = 0; seen != x && j < k; j++)  // nobody sees what followed it
-      if (PyList_GET_ITEM(pending.get(), j) == seen) Py_RETURN_FALSE;
-  }
-  return PyBool_FromLong(newest == PyDict_GET_SIZE(versions.get()));
+  const int told = carries_all(frame);
+  return told < 0 ? nullptr : PyBool_FromLong(told);
 }
 
 // (variables, gradients): as give_gradients outside of transactions; nodes that are yet to
@@ -261,6 +248,23 @@ PyObject* bind_carried(PyObject*, PyObject* runs) {
 }
 
 }  // namespace
+
+int carries_all(PyObject* frame) {
+  Ref versions = Ref::to(known.versions.of(frame)), pending = Ref::to(known.pending.of(frame));
+  Py_ssize_t newest = 0;
+  for (Py_ssize_t k = 0; k < PyList_GET_SIZE(pending.get()); k++) {
+    PyObject* x = PyList_GET_ITEM(pending.get(), k);
+    Ref variable(PyObject_GetAttr(nodes.op.of(x), known.of));
+    Ref id(variable ? PyLong_FromVoidPtr(variable.get()) : nullptr);
+    PyObject* seen = id ? PyDict_GetItemWithError(versions.get(), id.get()) : nullptr;
+    if (PyErr_Occurred()) return -1;
+    if (!seen) return 0;
+    newest += seen == x;
+    for (Py_ssize_t j = 0; seen != x && j < k; j++)  // nobody sees what followed it
+      if (PyList_GET_ITEM(pending.get(), j) == seen) return 0;
+  }
+  return newest == PyDict_GET_SIZE(versions.get());
+}
 
 bool can_carry_out(PyObject* updates) {
   for (Py_ssize_t k = 0; k < PyList_GET_SIZE(updates); k++) {

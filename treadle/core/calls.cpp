@@ -663,12 +663,6 @@ PyObject* variable_of(PyObject* told, const Signature& call) {
   return PyLong_CheckExact(told) ? call.values[PyLong_AsSize_t(told)] : told;
 }
 
-// The frame that a thread assigns in.
-PyObject* frame_of(PyObject* state) {
-  PyObject* frames = states.frames.of(state);
-  return PyList_GET_ITEM(frames, PyList_GET_SIZE(frames) - 1);
-}
-
 // The newest version of a Variable: one that was assigned and waits, or what is there,
 // which one of a class of its own may yet make; in a trace, what stands for it there.
 PyObject* newest(PyObject* variable, PyObject* frame, PyObject* versions) {

@@ -16,7 +16,8 @@ PyMODINIT_FUNC PyInit_native() {
                                  treadle::row_functions, treadle::look_functions,
                                  treadle::run_functions, treadle::loop_functions,
                                  treadle::size_functions, treadle::assign_functions,
-                                 treadle::step_functions, treadle::agenda_functions})
+                                 treadle::step_functions, treadle::agenda_functions,
+                                 treadle::around_functions})
     if (PyModule_AddFunctions(module, functions) < 0) return nullptr;
   const bool well = treadle::add_result_types() && treadle::add_call_types(module) && treadle::add_run_types(module) &&
                     treadle::add_pool_type(module) && treadle::add_value_types(module);

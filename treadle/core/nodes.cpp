@@ -221,7 +221,8 @@ PyObject* bind_states(PyObject*, PyObject* args) {
   if (!PyArg_ParseTuple(args, "OOO", &ask, &state, &frame)) return nullptr;
   States found;
   if (!found.notes.find(state, "notes") || !found.frames.find(state, "frames") ||
-      !found.tracing.find(frame, "tracing") || !found.versions.find(frame, "versions"))
+      !found.tracing.find(frame, "tracing") || !found.versions.find(frame, "versions") ||
+      !found.marks.find(frame, "marks") || !found.pending.find(frame, "pending"))
     return nullptr;
   found.ask = Py_NewRef(ask);
   states = found;
@@ -238,8 +239,7 @@ PyObject* bind_top(PyObject*, PyObject* function) {
 PyObject* top(PyObject*, PyObject*) {
   PyObject* state = own_state();
   if (!state) return nullptr;
-  PyObject* frames = states.frames.of(state);
-  PyObject* frame = PyList_GET_ITEM(frames, PyList_GET_SIZE(frames) - 1);
+  PyObject* frame = frame_of(state);
   if (states.tracing.of(frame) == Py_False) return Py_NewRef(frame);
   return PyObject_CallNoArgs(top_in_python);
 }

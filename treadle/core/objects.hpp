@@ -140,10 +140,27 @@ bool are_plain(PyObject* notes);
 // The state of this thread (graph/thread.py), borrowed; null where Python has raised.
 struct States {
   PyObject* ask = nullptr;
-  Slot notes, frames, tracing, versions;
+  Slot notes, frames, tracing, versions, marks, pending;
 };
 extern States states;
 PyObject* own_state();
+
+// The frame that a thread assigns in, borrowed; whether all versions that it sees are the
+// newest of those that it carries out: 1, 0, or -1 where Python has raised.
+inline PyObject* frame_of(PyObject* state) {
+  PyObject* frames = states.frames.of(state);
+  return PyList_GET_ITEM(frames, PyList_GET_SIZE(frames) - 1);
+}
+int carries_all(PyObject* frame);
+
+// What is around a request that the core may do by itself: the frame, whether somebody is
+// told of what it carries out, the engine, and the pool that small programs run on.
+struct Around {
+  Ref frame, engine, pool;
+  bool told = false;
+};
+int find_around(Around& into);  // 1; 0 where it may not; -1 where Python has raised
+PyObject* settings(PyObject*, PyObject*);  // as runtime/around.py
 
 // The user's line: the innermost frame whose code is not the library's; false where
 // Python has raised something.
@@ -164,6 +181,7 @@ extern PyMethodDef node_functions[], walk_functions[], value_functions[];
 extern PyMethodDef call_functions[], row_functions[], look_functions[];
 extern PyMethodDef run_functions[], loop_functions[], size_functions[];
 extern PyMethodDef assign_functions[], step_functions[], agenda_functions[];
+extern PyMethodDef around_functions[];
 bool add_call_types(PyObject* module);
 bool add_run_types(PyObject* module);
 bool add_pool_type(PyObject* module);

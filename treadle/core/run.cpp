@@ -31,6 +31,18 @@ struct Result {
 
 constexpr int patience = 8;  // runs for which a program may wait for panels in vain
 
+// What a weak reference refers to, borrowed; null or None where that is gone.
+PyObject* target_of(PyObject* ref) {
+#if PY_VERSION_HEX >= 0x030D0000
+  PyObject* last = nullptr;
+  if (PyWeakref_GetRef(ref, &last) < 0) PyErr_Clear();
+  Py_XDECREF(last);
+#else
+  PyObject* last = PyWeakref_GetObject(ref);
+#endif
+  return last;
+}
+
 // What was made of weights by runs before: where that lies, the records that have nothing
 // to do, and the arguments it was made of, by weak references, as of a turn.
 struct Panels {
@@ -42,14 +54,7 @@ struct Panels {
 
   // Whether an argument is the array that it was.
   bool same(size_t k, PyObject* array) const {
-    PyObject* ref = PyTuple_GET_ITEM(arrays.get(), static_cast<Py_ssize_t>(k));
-#if PY_VERSION_HEX >= 0x030D0000
-    PyObject* last = nullptr;
-    if (PyWeakref_GetRef(ref, &last) < 0) PyErr_Clear();
-    Py_XDECREF(last);
-#else
-    PyObject* last = PyWeakref_GetObject(ref);
-#endif
+    PyObject* last = target_of(PyTuple_GET_ITEM(arrays.get(), static_cast<Py_ssize_t>(k)));
     return last == array && !PyArray_ISWRITEABLE(array_of(array));
   }
 };
@@ -853,19 +858,39 @@ void drop(PyObject* frame, PyObject* updates) {
   PyErr_Restore(kind, value, trace);
 }
 
+// Derivatives that live (autodiff/live.py), and who holds arrays in their places
+// (runtime/moved.py) and lets go of them.
+struct Following {
+  PyObject *live = nullptr, *holding = nullptr, *let_go = nullptr;
+};
+Following following;
+
+PyObject* bind_live(PyObject*, PyObject* live) {
+  if (!PyDict_Check(live)) return PyErr_BadArgument(), nullptr;
+  following.live = Py_NewRef(live);
+  Py_RETURN_NONE;
+}
+
+PyObject* bind_holding(PyObject*, PyObject* args) {
+  PyObject *holding, *let_go;
+  if (!PyArg_ParseTuple(args, "O!O", &PyDict_Type, &holding, &let_go)) return nullptr;
+  following.holding = Py_NewRef(holding), following.let_go = Py_NewRef(let_go);
+  Py_RETURN_NONE;
+}
+
 // Tells Python what is about to be derived, and which Variables are about to change, as
 // far as it wants to know.
-bool tell(const Quick& quick, PyObject* plan, PyObject* nodes, PyObject* derive,
-          PyObject* let_go) {
-  static PyObject* const name = PyUnicode_InternFromString("changed");
-  if (let_go != Py_None) {
-    Ref ids(PyObject_GetAttr(plan, name));
-    Ref done(ids ? PyObject_CallOneArg(let_go, ids.get()) : nullptr);
+bool tell(const Quick& quick, PyObject* plan, PyObject* nodes, PyObject* engine) {
+  static PyObject *const changed = PyUnicode_InternFromString("changed"),
+                  *const derived = PyUnicode_InternFromString("derived");
+  if (PyDict_GET_SIZE(following.holding)) {
+    Ref ids(PyObject_GetAttr(plan, changed));
+    Ref done(ids ? PyObject_CallOneArg(following.let_go, ids.get()) : nullptr);
     if (!done) return false;
   }
   if (!PyTuple_GET_SIZE(quick.open.get())) return true;
   Ref found(nodes_at(nodes, quick.open.get()));
-  Ref done(found ? PyObject_CallOneArg(derive, found.get()) : nullptr);
+  Ref done(found ? PyObject_CallMethodOneArg(engine, derived, found.get()) : nullptr);
   return static_cast<bool>(done);
 }
 
@@ -892,23 +917,95 @@ int seek(const Asking& asking, PyObject* table, PyObject* rest, Sought& into) {
   return PyErr_Occurred() ? -1 : 1;
 }
 
-// The derivative of some results, as it was recorded of others that looked alike: the
-// Variables that it is by, each of which is read as one version, the node, and its
-// results. None where it is more, null where Python has raised something.
-PyObject* derived(PyObject* known, PyObject* nodes_, PyObject* roots, Py_ssize_t asked,
-                  PyObject* seeds) {
-  static PyObject* const name = PyUnicode_InternFromString("variable");
+// Forgets a derivative that is gone, by its serial.
+PyObject* forget_live(PyObject* serial, PyObject*) {
+  if (PyDict_Contains(following.live, serial) > 0) PyDict_DelItem(following.live, serial);
+  PyErr_Clear();
+  Py_RETURN_NONE;
+}
+PyMethodDef forgetting = {"forget_live", forget_live, METH_O, nullptr};
+
+// Knows of a derivative as long as it lives, as `mind` of autodiff/live.py.
+bool mind(PyObject* derivative) {
+  PyObject* serial = nodes.serial.of(derivative);
+  Ref forget(PyCFunction_New(&forgetting, serial));
+  Ref alive(forget ? PyWeakref_NewRef(derivative, forget.get()) : nullptr);
+  return alive && PyDict_SetItem(following.live, serial, alive.get()) == 0;
+}
+
+// (roots): [] where cutting them loses no derivative that lives, else NotImplemented, as
+// Python says which (autodiff/live.py).
+PyObject* endangered(PyObject*, PyObject* roots) {
+  if (!PyList_Check(roots)) return PyErr_BadArgument(), nullptr;
+  const auto is_lost = [roots](PyObject* x) {
+    if (!waits(x)) return false;
+    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(roots); k++)
+      if (PyList_GET_ITEM(roots, k) == x) return false;
+    return true;
+  };
+  Py_ssize_t at = 0;
+  PyObject *serial, *alive;
+  bool lost = false;
+  while (!lost && PyDict_Next(following.live, &at, &serial, &alive)) {
+    PyObject* node = target_of(alive);
+    if (!node || node == Py_None) continue;
+    if (Py_TYPE(nodes.type.of(node)) != nodes.several) lost = is_lost(node);
+    each_result(node, [&](PyObject* x) { lost |= is_lost(x); });
+  }
+  return lost ? Py_NewRef(Py_NotImplemented) : PyList_New(0);
+}
+
+// What derivatives of losses need: the numbers of what is assigned, the type and the value
+// of a cotangent 1, its op, and the class of types.
+struct Deriving {
+  PyObject *assigned = nullptr, *one = nullptr, *literal = nullptr;
+  PyTypeObject* type = nullptr;
+  Slot dtype, shape;
+};
+Deriving deriving;
+
+PyObject* bind_losses(PyObject*, PyObject* args) {
+  Deriving found;
+  if (!PyArg_ParseTuple(args, "OOOO!", &found.assigned, &found.one, &found.literal,
+                        &PyType_Type, &found.type))
+    return nullptr;
+  auto* kind = reinterpret_cast<PyObject*>(found.type);
+  if (!found.dtype.find(kind, "dtype") || !found.shape.find(kind, "shape")) return nullptr;
+  for (PyObject* x : {found.assigned, found.one, found.literal, kind}) Py_INCREF(x);
+  deriving = found;
+  Py_RETURN_NONE;
+}
+
+// The cotangent 1 of a loss; None where that is no real number.
+PyObject* seed_of(PyObject* loss) {
+  PyObject* type = nodes.type.of(loss);
+  if (Py_TYPE(type) != deriving.type || PyTuple_GET_SIZE(deriving.shape.of(type)))
+    Py_RETURN_NONE;
+  Ref one(PyObject_CallOneArg(deriving.one, deriving.dtype.of(type))), empty(PyTuple_New(0));
+  if (!one || !empty || one.get() == Py_None) return one.release();
+  return make_here(nodes.kind, deriving.literal, empty.get(), PyTuple_GET_ITEM(one.get(), 0),
+                   PyTuple_GET_ITEM(one.get(), 1));
+}
+
+// The derivative of a loss, as it was recorded of another that looked alike: the
+// Variables that it is by, each of which is read as one version, and its results. None
+// where it is more, null where Python has raised something.
+PyObject* derived(PyObject* known, PyObject* nodes_, PyObject* loss) {
+  static PyObject *const name = PyUnicode_InternFromString("variable"),
+                  *const late = PyUnicode_InternFromString("late");
   PyObject *op, *type, *places, *ops;
   if (!known || !PyTuple_Check(known) || !has_no_watchers()) Py_RETURN_NONE;
   if (!PyArg_ParseTuple(known, "OOO!OOO", &op, &type, &PyList_Type, &places, &ops, &ops, &ops))
     return nullptr;
   if (ops == Py_None) Py_RETURN_NONE;
-  const Py_ssize_t given = PyTuple_GET_SIZE(seeds), count = PyList_GET_SIZE(places);
-  Ref inputs(PyTuple_New(asked + given + count)), variables(PyList_New(count));
+  Ref is_late(PyObject_GetAttr(op, late)), seed(is_late ? seed_of(loss) : nullptr);
+  if (!seed || seed.get() == Py_None || is_late.get() != Py_False) return seed.release();
+  constexpr Py_ssize_t given = 2;
+  const Py_ssize_t count = PyList_GET_SIZE(places);
+  Ref inputs(PyTuple_New(given + count)), variables(PyList_New(count));
   if (!inputs || !variables) return nullptr;
-  for (Py_ssize_t k = 0; k < asked + given; k++)
-    PyTuple_SET_ITEM(inputs.get(), k, Py_NewRef(k < asked ? PyList_GET_ITEM(roots, k)
-                                                          : PyTuple_GET_ITEM(seeds, k - asked)));
+  PyTuple_SET_ITEM(inputs.get(), 0, Py_NewRef(loss));
+  PyTuple_SET_ITEM(inputs.get(), 1, Py_NewRef(seed.get()));
   for (Py_ssize_t k = 0; k < count; k++) {
     PyObject* x = PyList_GetItem(nodes_, PyLong_AsSsize_t(PyList_GET_ITEM(places, k)));
     PyObject* variable = x ? PyObject_GetAttr(nodes.op.of(x), name) : nullptr;
@@ -916,20 +1013,54 @@ PyObject* derived(PyObject* known, PyObject* nodes_, PyObject* roots, Py_ssize_t
     PyList_SET_ITEM(variables.get(), k, variable);
     for (Py_ssize_t j = 0; j < k; j++)  // they are two versions of one
       if (PyList_GET_ITEM(variables.get(), j) == variable) Py_RETURN_NONE;
-    PyTuple_SET_ITEM(inputs.get(), asked + given + k, Py_NewRef(x));
+    PyTuple_SET_ITEM(inputs.get(), given + k, Py_NewRef(x));
   }
   Ref node(make_here(nodes.kind, op, inputs.get(), type, Py_None));
   Ref results(node ? make_results(nodes.kind, node.get(), ops) : nullptr);
-  return results ? PyTuple_Pack(3, variables.get(), node.get(), results.get()) : nullptr;
+  if (!results || !mind(node.get())) return nullptr;
+  return PyTuple_Pack(2, variables.get(), results.get());
 }
 
-// (table, rest, roots, asked, updates, own, most, ends, parts, seeds)
-PyObject* sought(PyObject*, PyObject* args) {
-  PyObject *table, *rest, *seeds;
+// (table, loss, most)
+PyObject* seen_loss(PyObject*, PyObject* const* args, Py_ssize_t given) {
+  static PyObject* const renew = PyUnicode_InternFromString("renew");
+  if (given != 3 || !PyDict_Check(args[0]) || Py_TYPE(args[1]) != nodes.kind)
+    return PyErr_BadArgument(), nullptr;
+  Ref around(settings(nullptr, nullptr));
+  PyObject* state = around ? own_state() : nullptr;
+  if (!state) return nullptr;
+  if (!PyTuple_Check(around.get()) || !has_no_watchers()) return Py_NewRef(Py_NotImplemented);
+  Ref pending = Ref::to(states.pending.of(frame_of(state))), roots(PyList_New(1));
+  if (!roots) return nullptr;
+  PyList_SET_ITEM(roots.get(), 0, Py_NewRef(args[1]));
   Asking x;
-  if (!PyArg_ParseTuple(args, "O!O!O!nnO!nLLO!", &PyDict_Type, &table, &PyTuple_Type, &rest,
+  x.roots = roots.get(), x.asked = 1, x.updates = PyList_GET_SIZE(pending.get());
+  x.most = PyLong_AsSsize_t(args[2]), x.whole = x.derived = true;
+  Ref own(x.updates ? PyObject_CallOneArg(deriving.assigned, pending.get()) : PyDict_New());
+  if (!own || PyErr_Occurred() || PyList_SetSlice(roots.get(), 1, 1, pending.get()) < 0)
+    return nullptr;
+  x.own = own.get();
+  Sought found;
+  const int looked = seek(x, args[0], around.get(), found);
+  if (looked < 0) return nullptr;
+  if (!looked) Py_RETURN_NONE;
+  Ref as_before(derived(found.entry.get(), found.seen.nodes.get(), args[1]));
+  if (!as_before) return nullptr;
+  if (!PyTuple_Check(as_before.get())) {
+    PyObject* entry = found.entry ? found.entry.get() : Py_None;
+    return PyTuple_Pack(3, found.key.get(), entry, found.seen.nodes.get());
+  }
+  Ref done(PyObject_CallMethodOneArg(args[0], renew, found.key.get()));
+  return done ? as_before.release() : nullptr;
+}
+
+// (table, rest, roots, asked, updates, own, most, ends, parts)
+PyObject* sought(PyObject*, PyObject* args) {
+  PyObject *table, *rest;
+  Asking x;
+  if (!PyArg_ParseTuple(args, "O!O!O!nnO!nLL", &PyDict_Type, &table, &PyTuple_Type, &rest,
                         &PyList_Type, &x.roots, &x.asked, &x.updates, &PyDict_Type, &x.own,
-                        &x.most, &x.ends, &x.parts, &PyTuple_Type, &seeds))
+                        &x.most, &x.ends, &x.parts))
     return nullptr;
   x.whole = x.derived = true;
   Sought found;
@@ -937,31 +1068,32 @@ PyObject* sought(PyObject*, PyObject* args) {
   if (looked < 0) return nullptr;
   if (!looked) Py_RETURN_NONE;
   PyObject* entry = found.entry ? found.entry.get() : Py_None;
-  Ref as_before(PyTuple_GET_SIZE(seeds) && are_nodes(seeds)
-                    ? derived(found.entry.get(), found.seen.nodes.get(), x.roots, x.asked, seeds)
-                    : Py_NewRef(Py_None));
-  if (!as_before || PyErr_Occurred()) return nullptr;
-  return Py_BuildValue("NONN", found.key.release(), entry, found.seen.nodes.release(),
-                       as_before.release());
+  return PyTuple_Pack(3, found.key.get(), entry, found.seen.nodes.get());
 }
 
-// (table, rest, roots, asked, updates, own, whole, derived, most, pool, frame, derive,
-// let_go)
-PyObject* follow(PyObject*, PyObject* args) {
-  PyObject *table, *rest, *updates, *entry, *frame, *derive, *let_go;
+// (table, rest, roots, asked, updates, own, whole, derived, most, cuts)
+PyObject* follow(PyObject*, PyObject* const* args, Py_ssize_t given) {
+  if (given != 10 || !PyDict_Check(args[0]) || !PyTuple_Check(args[1]) ||
+      !PyList_Check(args[2]) || !PyList_Check(args[4]) || !PyDict_Check(args[5]))
+    return PyErr_BadArgument(), nullptr;
+  PyObject* updates = args[4];
   Asking x;
-  int whole, derived;
-  if (!PyArg_ParseTuple(args, "O!O!O!nO!O!ppnOOOO", &PyDict_Type, &table, &PyTuple_Type,
-                        &rest, &PyList_Type, &x.roots, &x.asked, &PyList_Type, &updates,
-                        &PyDict_Type, &x.own, &whole, &derived, &x.most, &entry, &frame,
-                        &derive, &let_go))
-    return nullptr;
-  Pool* pool = pool_of(entry);
+  x.roots = args[2], x.own = args[5];
+  x.asked = PyLong_AsSsize_t(args[3]), x.most = PyLong_AsSsize_t(args[8]);
+  x.whole = args[6] == Py_True, x.derived = args[7] == Py_True;
+  x.updates = PyList_GET_SIZE(updates);
+  if (PyErr_Occurred()) return nullptr;
+  Around around;
+  const int may = find_around(around);
+  if (may < 0) return nullptr;
+  const bool cuts = args[9] == Py_True && PyDict_GET_SIZE(following.live);
+  if (!may || cuts || (x.updates && around.told)) return Py_NewRef(Py_NotImplemented);
+  Pool* pool = pool_of(around.pool.get());
   if (!pool) return nullptr;
-  x.whole = whole, x.derived = derived, x.updates = PyList_GET_SIZE(updates);
+  PyObject* frame = around.frame.get();
   Sought sought;
   Looked& seen = sought.seen;
-  const int found = seek(x, table, rest, sought);
+  const int found = seek(x, args[0], args[1], sought);
   if (found < 0) return nullptr;
   if (!found) Py_RETURN_NONE;
   Ref &key = sought.key, &plan = sought.entry;
@@ -976,7 +1108,7 @@ PyObject* follow(PyObject*, PyObject* args) {
   if (known) {
     const int still = holds(quick.checks.get());
     if (still < 0) return nullptr;
-    if (still && !tell(quick, plan.get(), seen.nodes.get(), derive, let_go)) return nullptr;
+    if (still && !tell(quick, plan.get(), seen.nodes.get(), around.engine.get())) return nullptr;
     const Plan* own = reinterpret_cast<PlanObject*>(quick.whole.get())->plan;
     if (!fits(own, seen.nodes.get())) return nullptr;
     list = Ref(quick.puts_out ? PyList_New(static_cast<Py_ssize_t>(own->slots))
@@ -1195,15 +1327,22 @@ PyMethodDef run_functions[] = {
     {"run_plan", plan, METH_VARARGS,
      "run_plan(parts, changes, cuts, values, slots, nodes, key, numbers, leaves)"},
     {"sought", sought, METH_VARARGS,
-     "sought(table, rest, roots, asked, updates, own, most, ends, parts, seeds): the key of a "
-     "graph that is derived, what the table has for it, its nodes, and with seeds its "
-     "derivative by all that is trained, if it is known; or None."},
-    {"follow", follow, METH_VARARGS,
-     "follow(table, rest, roots, asked, updates, own, whole, derived, most, pool, frame, "
-     "derive, let_go): None where a graph cannot be looked at; else the plan in the table if it "
-     "was run, False if it failed, None if there was none for the core; the key, nodes, "
-     "references of others (or what was made, of a plan that puts out more), what is held, "
-     "and the updates."},
+     "sought(table, rest, roots, asked, updates, own, most, ends, parts): the key of a graph "
+     "that is derived, what the table has for it, and its nodes; or None."},
+    {"bind_losses", bind_losses, METH_VARARGS, "bind_losses(assigned, one, LITERAL, Type)"},
+    {"seen_loss", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(seen_loss)),
+     METH_FASTCALL,
+     "seen_loss(table, loss, most): the Variables that a loss trains and their gradients, if "
+     "these are known; else as sought, or NotImplemented where Python has to look."},
+    {"endangered", endangered, METH_O, "endangered(roots): as autodiff/live.py, or NotImplemented."},
+    {"bind_live", bind_live, METH_O, "bind_live(derivatives): as autodiff/live.py."},
+    {"bind_holding", bind_holding, METH_VARARGS, "bind_holding(who, let_go): runtime/moved.py."},
+    {"follow", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(follow)), METH_FASTCALL,
+     "follow(table, rest, roots, asked, updates, own, whole, derived, most, cuts): "
+     "NotImplemented where Python has to, None where a graph cannot be looked at; else the plan "
+     "in the table if it was run, False if it failed, None if there was none for the core; the "
+     "key, nodes, references of others (or what was made, of a plan that puts out more), what is "
+     "held, and the updates."},
     {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(run)), METH_FASTCALL,
      "run(plan, nodes, others, pool, [frame, updates]): what was made, by slot; () if "
      "something was found wrong, None if not all is plain. Updates are carried out."},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence, Set
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -13,9 +14,10 @@ import numpy as np
 from treadle.base.caches import clear, tables
 from treadle.base.errors import OptionError
 from treadle.base.locks import imported, importing, is_mine
+from treadle.base.options import Modes, register_engine
 from treadle.base.options import engines as engine_names
-from treadle.base.options import register_engine
 from treadle.base.types import TupleType, Type
+from treadle.core import native
 from treadle.graph.claim import Claim, InPlace
 from treadle.graph.tensor import Tensor
 
@@ -109,6 +111,7 @@ class Engine:
 
     name = "abstract"
     device = "cpu"
+    plans = False  # whether runs that come again may follow plans, by `program`
 
     def run(
         self,
@@ -155,9 +158,9 @@ class Engine:
         """
         return None
 
-    def idle(self) -> Any:
-        """What the core runs small plans on by itself while nothing is under way, as
-        `at_once` does; None where it does not."""
+    def small(self) -> Any:
+        """The pool that the core runs small plans on, as `at_once` does, under the
+        options of this task; None where it does not."""
         return None
 
     def followed(self, last: CompiledProgram | None) -> None:
@@ -196,11 +199,6 @@ class Engine:
     def latest(self) -> Lowered | None:
         """The program that ran last in this thread."""
         return None
-
-    @property
-    def plans(self) -> bool:
-        """Whether runs that come again may follow plans, by `program`."""
-        return False
 
     def recorded(self, run: Callable[[], object]) -> dict[bytes, bytes]:
         """Call `run`; the machine code, by key, of all it needs, as if nothing had run
@@ -276,6 +274,22 @@ def chosen(name: str, nodes: Sequence[Tensor]) -> Engine:
 
 
 _ALIASES = {"auto": "native"}
+# What an engine has of a recording, for what runs inside it alone: that follows no plan.
+of_recording: ContextVar[Any] = ContextVar("of_recording", default=None)
+
+
+def runner(now: Modes) -> tuple[Engine, bool, Any]:
+    """The engine of some modes, whether its runs follow plans, and the pool that the
+    core runs small ones on."""
+    known: Any = now.runner
+    chosen = engine(now.options.engine)
+    if known is None or known[0] is not chosen:
+        known = now.runner = chosen, chosen.plans, chosen.small()
+    return known
+
+
+if native is not None:
+    native.bind_runner(runner, _made, Modes)
 
 
 def engine(name: str) -> Engine:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import compress
 from operator import attrgetter, is_
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakSet
 
 from treadle.base.locks import lock
@@ -184,13 +184,16 @@ def orphans() -> list[Tensor]:
 
 
 class ThreadState:
-    """The state of one thread; `notes` are those of its new nodes. The scopes around
-    are those of its tasks (`Modes` of base/options.py)."""
+    """The state of one thread; `notes` are those of its new nodes, and its runs tell
+    `observers` and a `recorder` (runtime/recorder.py). The scopes around are those of
+    its tasks (`Modes` of base/options.py)."""
 
-    __slots__ = ("frames", "notes")
+    __slots__ = ("frames", "notes", "observers", "recorder")
 
     def __init__(self) -> None:
         self.notes: Notes | None = None
+        self.observers: list[Any] = []
+        self.recorder: Any = None
         self.frames: list[Frame] = [_Base()]
 
 

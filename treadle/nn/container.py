@@ -104,7 +104,7 @@ class Sequential(_Numbered):
         self.extend(modules)
 
     def _parts(self) -> list[Any]:
-        return [part for part in vars(self).values() if isinstance(part, Module)]
+        return [*filter(Module.__instancecheck__, vars(self).values())]
 
     def __setitem__(self, key: int, part: Any) -> None:
         names = [name for name, _ in self.named_children()]
@@ -117,7 +117,7 @@ class Sequential(_Numbered):
 
     def forward(self, x: Any, *rest: Any) -> Any:
         for module in self._parts():
-            x = module(x, *rest)
+            x = module(x, *rest) if rest else module(x)
             rest = ()
         return x
 

@@ -12,16 +12,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from treadle.autodiff.live import endangered, some_live
+from treadle.autodiff.live import endangered
 from treadle.base.caches import Cache
-from treadle.base.options import modes
-from treadle.core import native
+from treadle.base.options import current
 from treadle.engines.base import Failed, engine
 from treadle.graph import look as looks
-from treadle.graph.frame import top
 from treadle.graph.look import Look, Owned, look
 from treadle.graph.tensor import Tensor
-from treadle.runtime.moved import Together, holding, let_go
+from treadle.graph.thread import native_calls
+from treadle.runtime.moved import Together, let_go
 from treadle.runtime.planning import PlanRecording
 from treadle.runtime.polymorphic import Sizes
 from treadle.runtime.recorder import recording
@@ -31,6 +30,14 @@ from treadle.runtime.steps import RunPlan
 Tell = Callable[[Any, Mapping[int, Any]], object]
 PLANS = 256  # of one caller: sentences have as many lengths
 TRIED = 32  # runs that are planned at the first sight, whether graphs come again or not
+
+
+def _follow(*request: Any) -> Any:
+    """A look and a run by a plan at once, which only the core does (core/run.cpp)."""
+    return NotImplemented
+
+
+follow: Callable[..., Any] = native_calls.follow if native_calls else _follow
 
 
 class _Table(Cache[Any, "RunPlan | bool"]):
@@ -123,28 +130,21 @@ class Plans:
         and the look, None where there is none of it. `tell` is called with what a plan
         that was followed is about, and the arrays that it puts out.
         """
-        around, frame, idle = modes.get(), top(), None
-        runner = engine(around.options.engine)
-        told = around.transactions or (updates and frame.marks)
-        if native is not None and not told and not (cuts and some_live()):
-            idle = runner.idle()
-        if idle is None:
+        roots, count = [*asked, *more, *updates], len(asked)
+        options = owned, whole or derived, derived, looks.MOST, cuts
+        found = follow(self._table, rest, roots, count, updates, *options)
+        if found is None:
+            return None
+        if found is NotImplemented:
+            del roots  # they would count as asked for
             seen = look(asked, more, owned, derived, updates, whole)
             if seen is None:
                 return None
             key: tuple[Any, ...] = seen.key, *rest
         else:
-            roots, count = [*asked, *more, *updates], len(asked)
-            options = owned, whole or derived, derived, looks.MOST, idle, frame
-            to_tell = runner.derived, let_go if holding else None
-            followed = native.follow(
-                self._table, rest, roots, count, updates, *options, *to_tell
-            )
-            if followed is None:
-                return None
-            plan, key, nodes, others, held, waiting = followed
+            plan, key, nodes, others, held, waiting = found
             if isinstance(plan, RunPlan):
-                runner.followed(plan.last)
+                engine(current().engine).followed(plan.last)
                 self._count(key, plan)
                 if tell is not None:
                     tell(plan.about, plan.put_out(nodes, others) if others else {})

@@ -215,7 +215,7 @@ def _run(
     wanted += updates
     # What else is assigned fails at once, if it does.
     alone = bool(spent) and not updates
-    noted = [observe(wanted) for observe in observers.every]
+    noted = [observe(wanted) for observe in observers()]
     if not feeds:
         only = looked and len(wanted) == 1
         _close(prepare(wanted, bool(spent), only), spent, wanted)

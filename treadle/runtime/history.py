@@ -21,6 +21,7 @@ from treadle.graph.traversal import reach
 from treadle.graph.variable import Update, variable_of
 
 RESIDUAL_BYTES = 256 << 20
+RUNS = 64  # that are noted before those that are gone are looked for
 
 
 class _Residuals:
@@ -30,20 +31,25 @@ class _Residuals:
 
     def __init__(self) -> None:
         self.runs: deque[tuple[list[weakref.ref[Tensor]], int, bool]] = deque()
-        self.bytes = 0
+        self.bytes, self.room = 0, RUNS
 
     def note(self, nodes: Sequence[Tensor], size: int, inside: bool) -> None:
         """Add nodes of a run, of so many bytes; what is too much goes."""
         self.runs.append(([*map(weakref.ref, nodes)], size, inside))
         self.bytes += size
-        while self.runs:
-            references, size, inside = self.runs[0]
-            living = [x for ref in references if (x := ref()) is not None]
-            if living and self.bytes <= RESIDUAL_BYTES:
-                break
-            self.runs.popleft()
+        if self.bytes > RESIDUAL_BYTES or len(self.runs) > self.room:
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """Forget what is gone, and let go of the oldest that are too much."""
+        runs, self.runs = self.runs, deque()
+        self.runs += [x for x in runs if any(ref() is not None for ref in x[0])]
+        self.bytes = sum(size for _, size, _ in self.runs)
+        self.room = max(RUNS, 2 * len(self.runs))
+        while self.bytes > RESIDUAL_BYTES:
+            references, size, inside = self.runs.popleft()
             self.bytes -= size
-            for old in living:
+            for old in [x for ref in references if (x := ref()) is not None]:
                 if inside and old.inputs and old.mark:
                     old.mark = {k: v for k, v in old.mark.items() if k != "inside"}
                 elif old.inputs and not inside:  # it is computed again if asked for

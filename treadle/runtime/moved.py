@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.core import native
 from treadle.graph.claim import Claim, InPlace
 from treadle.graph.look import Look
 from treadle.graph.references import in_place
@@ -49,6 +50,10 @@ def let_go(variables: Set[int]) -> None:
         if x is not None and not variables.isdisjoint(x.ids):
             x.held = None
             holding.pop(id(x), None)
+
+
+if native is not None:
+    native.bind_holding(holding, let_go)
 
 
 class Moved:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from typing import Protocol
 
 from treadle.autodiff.tape import Tape
 from treadle.graph.tensor import Tensor
+from treadle.graph.thread import thread_state
 from treadle.runtime.forests import Reads, Rows
 
 
@@ -31,33 +31,23 @@ class Recorder(Protocol):
         """Nodes are about to have the values of results, which have run."""
 
 
-class _Observers(threading.local):
+def observers() -> list[Callable[[Sequence[Tensor]], Callable[[], None]]]:
     """Observers of this thread's runs, called before and after."""
-
-    def __init__(self) -> None:
-        self.every: list[Callable[[Sequence[Tensor]], Callable[[], None]]] = []
-
-
-observers = _Observers()
-
-
-class _Now(threading.local):
-    recorder: Recorder | None = None
-
-
-_now = _Now()
+    return thread_state().observers
 
 
 def recorder() -> Recorder | None:
     """Who is told in this thread."""
-    return _now.recorder
+    record: Recorder | None = thread_state().recorder
+    return record
 
 
 @contextmanager
 def recording(record: Recorder | None) -> Iterator[None]:
     """Tell this one what is run inside."""
-    before, _now.recorder = _now.recorder, record
+    state = thread_state()
+    before, state.recorder = state.recorder, record
     try:
         yield
     finally:
-        _now.recorder = before
+        state.recorder = before

@@ -166,8 +166,8 @@ def record() -> Iterator[Recording]:
     (1, 1)
     """
     log = Recording()
-    observers.every.append(log._observe)
+    observers().append(log._observe)
     try:
         yield log
     finally:
-        observers.every.remove(log._observe)
+        observers().remove(log._observe)

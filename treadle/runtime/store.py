@@ -52,7 +52,7 @@ def updates_of(changes: Changes, since: int | None = None) -> list[Tensor]:
 def _is_free(variables: Sequence[Variable]) -> bool:
     """True if nothing waits to be carried out before, and nobody notes what runs."""
     waiting = top().versions
-    return not observers.every and all(
+    return not observers() and all(
         id(v) not in waiting
         and v.committed.stored is not None
         and type(v).commit is Variable.commit

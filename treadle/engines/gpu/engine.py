@@ -78,6 +78,8 @@ class KeptProgram:
 class Gpu(Engine):
     """Runs each graph as one program on a device; values come home when looked at."""
 
+    plans = True
+
     def __init__(self, driver: DeviceDriver) -> None:
         self.name = driver.device.api
         self.device = driver.device.name
@@ -159,10 +161,6 @@ class Gpu(Engine):
             return self._copied(node)
         array = value.numpy() if isinstance(value, Resident) else np.asarray(value)
         return self.store.copy_in(array, Type(array.shape, OWN[array.dtype]))
-
-    @property
-    def plans(self) -> bool:
-        return True
 
     @property
     def has_rows(self) -> bool:

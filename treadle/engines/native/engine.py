@@ -6,7 +6,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
-from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -29,6 +28,7 @@ from treadle.engines.base import (
     Values,
     engine,
     nothing,
+    of_recording,
     provide_engine,
 )
 from treadle.engines.early import announced
@@ -67,23 +67,23 @@ class Native(Engine):
     """Runs each graph as one program of compiled kernels on planned memory."""
 
     name = "native"
+    plans = True
 
     def __init__(self) -> None:
         self._thread = threading.local()
         self._kept = Programs(), Residuals()
-        # Those of a recording, for what runs inside it alone.
-        self._recorded: ContextVar[tuple[Programs, Residuals] | None]
-        self._recorded = ContextVar("recorded", default=None)
 
     @property
     def programs(self) -> Programs:
         """The compiled programs."""
-        return (self._recorded.get() or self._kept)[0]
+        programs: Programs = (of_recording.get() or self._kept)[0]
+        return programs
 
     @property
     def residuals(self) -> Residuals:
         """The nodes that programs keep for gradients."""
-        return (self._recorded.get() or self._kept)[1]
+        residuals: Residuals = (of_recording.get() or self._kept)[1]
+        return residuals
 
     def run(self, *arguments: Any, **settings: Any) -> Values:
         while True:  # a part that another thread has computed is none the next time
@@ -208,9 +208,8 @@ class Native(Engine):
         self.followed(last)
         return results
 
-    def idle(self) -> Any:
-        threads = small_pool()
-        return None if threads is None else threads.idle_entry()
+    def small(self) -> Any:
+        return small_pool()
 
     def followed(self, last: CompiledProgram | None) -> None:
         self._kept[0].hits += 1  # a recording follows no plans
@@ -255,17 +254,13 @@ class Native(Engine):
         latest = getattr(self._thread, "latest", None)
         return latest.linked() if isinstance(latest, CachedProgram) else latest
 
-    @property
-    def plans(self) -> bool:
-        return self._recorded.get() is None
-
     def recorded(self, run: Callable[[], object]) -> dict[bytes, bytes]:
-        before = self._recorded.set((Programs(), Residuals()))
+        before = of_recording.set((Programs(), Residuals()))
         try:
             with jit.recording() as objects:
                 run()
         finally:
-            self._recorded.reset(before)
+            of_recording.reset(before)
         return objects
 
     @classmethod

@@ -136,10 +136,6 @@ class Pool:
             arrived()
         return self._state or self._start()
 
-    def idle_entry(self) -> Any:
-        """The same while nothing is queued; None where something is."""
-        return None if _queued or _late else self._state or self._start()
-
     def queue(
         self,
         steps_pointer: int,
@@ -263,6 +259,8 @@ class Pool:
 _lock = lock()
 _queued: set[Pool] = set()
 _late: dict[int, LateError] = {}  # what threads are to be told of, by their numbers
+if native is not None:
+    native.bind_queue(_queued, _late)
 _pools: weakref.WeakSet[Pool] = weakref.WeakSet()
 _shared: dict[int, Pool] = {}
 
