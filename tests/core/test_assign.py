@@ -241,13 +241,14 @@ def test_gradients_are_given_to_as_many_variables_or_to_none() -> None:
     v, w, x = td.param(init=1.0), td.param(init=2.0), td.constant(2.0)
     native = thread.native_calls
     assert native is not None
-    native.give_gradients([v, w], (x, None))
+    assert native.give_gradients([v, w], (x, None), False)
+    assert not native.give_gradients([w, v], (x, None), True)  # one holds one
     assert v.grad is x and w.grad is None
     for variables, gradients in (([v, w], [x]), ([w, x], [x, x]), ([w], [1.0])):
         with pytest.raises(TypeError):
-            native.give_gradients(variables, gradients)
+            native.give_gradients(variables, gradients, False)
     assert v.grad is x and w.grad is None
-    native.give_gradients((v, w), ())
+    native.give_gradients((v, w), (), False)
     assert v.grad is None
 
 

@@ -229,7 +229,7 @@ def test_a_plan_that_is_not_what_is_wanted_any_more_is_made_anew(
         optimizer.step(-td.sum(w))
     (plan,) = [x for x in optimizer._plans._table.values() if x is not True][-1:]
     assert at_once[-1] and isinstance(plan, steps.RunPlan) and plan.quick is not None
-    vars(plan)["quick"] = (plan.small, (lambda: False,), (), False)
+    vars(plan)["quick"] = (plan.small, (lambda: False,), (), plan.last, False)
     runs = len(at_once)
     optimizer.step(-td.sum(w))
     assert len(at_once) == runs and all(

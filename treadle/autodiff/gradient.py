@@ -179,32 +179,38 @@ def backward(y: Any) -> None:
     """
     node = as_tensor(y)
     parameters, gradients = _derived(node)
-    for k, p in enumerate(parameters):
-        if p._grad is not None:
-            gradients[k] = p._grad + gradients[k]
-    put_gradients(parameters, gradients)
+    if not put_gradients(parameters, gradients, fresh=True):
+        for k, p in enumerate(parameters):
+            if p._grad is not None:
+                gradients[k] = p._grad + gradients[k]
+        put_gradients(parameters, gradients)
 
 
-def put_gradients(parameters: Sequence[Variable], gradients: Sequence[Tensor]) -> None:
-    """Have parameters hold gradients as if `backward` had made them.
+def put_gradients(
+    parameters: Sequence[Variable], gradients: Sequence[Tensor], fresh: bool = False
+) -> bool:
+    """Have parameters hold gradients as if `backward` had made them; `fresh` ones only
+    where none holds any. Whether they do.
 
     >>> x, opt = td.param("x", init=2.0), td.optim.SGD(lr=0.5)
-    >>> put_gradients([x], [td.constant(3.0)]); opt.step(); float(x)
-    0.5
+    >>> put_gradients([x], [td.constant(3.0)]), opt.step(), float(x)
+    (True, None, 0.5)
     """
-    give_gradients(parameters, gradients)
+    if not give_gradients(parameters, gradients, fresh):
+        return False
     state, keys = _graded.now, list(map(id, parameters))
     table = state.entries
     state.calls += len(parameters)
     if keys == state.latest and len(table) == state.size:  # none has gone since
         state.number[0] = state.calls
-        return
+        return True
     number = [state.calls]
     for key, p in zip(keys, parameters, strict=True):
         known = table.pop(key, None)  # the order is that in which they were given last
         alive = weakref.ref(p, partial(table.pop, key)) if known is None else known[0]
         table[key] = alive, number
     state.latest, state.size, state.number = keys, len(table), number
+    return True
 
 
 @contextmanager

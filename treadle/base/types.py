@@ -15,6 +15,7 @@ from treadle.base.dtypes import OWN, DType
 from treadle.base.errors import ArgumentError, AxisError, CallError, ShapeError
 from treadle.base.locks import lock
 from treadle.base.symbolic import Symbolic, is_same, whole
+from treadle.core import native
 
 __all__ = [
     "Axis",
@@ -94,6 +95,10 @@ class Type:
 _types: dict[Any, _Known] = {}
 _gone: deque[_Known] = deque()  # types that died: no Python runs where one does
 _lock = lock()
+
+
+if native is not None:
+    native.bind_types(_types)
 
 
 class _Known(weakref.ref["Type"]):

@@ -187,11 +187,12 @@ PyObject* alone(PyObject*, PyObject* frame) {
   return told < 0 ? nullptr : PyBool_FromLong(told);
 }
 
-// (variables, gradients): as give_gradients outside of transactions; nodes that are yet to
-// run read Variables, which hold them: a cycle, which the collector is to see.
+// (variables, gradients, fresh): as give_gradients outside of transactions; nodes that are
+// yet to run read Variables, which hold them: a cycle, which the collector is to see.
 PyObject* give(PyObject*, PyObject* args) {
   PyObject *of, *given;
-  if (!PyArg_ParseTuple(args, "OO", &of, &given)) return nullptr;
+  int fresh;
+  if (!PyArg_ParseTuple(args, "OOp", &of, &given, &fresh)) return nullptr;
   Ref variables(PySequence_Tuple(of)), gradients(PySequence_Tuple(given));
   if (!variables || !gradients) return nullptr;
   const Py_ssize_t count = PyTuple_GET_SIZE(variables.get());
@@ -205,6 +206,8 @@ PyObject* give(PyObject*, PyObject* args) {
         (x != Py_None && !PyObject_TypeCheck(x, nodes.kind)))
       return PyErr_BadArgument(), nullptr;
     if (x != Py_None && waits(x)) waiting.push_back(x);
+    if (fresh && known.gradient.of(PyTuple_GET_ITEM(variables.get(), k)) != Py_None)
+      Py_RETURN_FALSE;
   }
   if (!waiting.empty()) show_below(waiting);
   for (Py_ssize_t k = 0; k < count; k++) {
@@ -212,7 +215,7 @@ PyObject* give(PyObject*, PyObject* args) {
     before.emplace_back(place);
     place = Py_NewRef(none ? Py_None : PyTuple_GET_ITEM(gradients.get(), k));
   }
-  Py_RETURN_NONE;
+  Py_RETURN_TRUE;
 }
 
 // (Variables, the class of the op of rows): the ids of those that train and hold a
@@ -291,7 +294,7 @@ PyMethodDef assign_functions[] = {
     {"assign", assign, METH_VARARGS,
      "assign(frame, pairs): the Updates of assignments, or None where it is more."},
     {"give_gradients", give, METH_VARARGS,
-     "give_gradients(variables, gradients): as graph/gradients.py."},
+     "give_gradients(variables, gradients, fresh): as graph/gradients.py."},
     {"held_gradients", held_gradients, METH_VARARGS,
      "held_gradients(variables, RowsToDense): ids and gradients of those that hold some."},
     {"alone", alone, METH_O, "alone(frame): as Frame.alone, outside of transactions."},

@@ -760,12 +760,25 @@ PyObject* copied(PyObject* x) {
   return PyObject_CallOneArg(graph.copied, x);
 }
 
+PyObject* types = nullptr;  // those in use, by what they are made of (base/types.py)
+
+PyObject* bind_types(PyObject*, PyObject* table) {
+  if (!PyDict_Check(table)) return PyErr_BadArgument(), nullptr;
+  Py_XDECREF(std::exchange(types, Py_NewRef(table)));
+  Py_RETURN_NONE;
+}
+
 // The type of an array; null where Python has raised something.
 PyObject* type_of(PyObject* x) {
   PyArrayObject* array = array_of(x);
   Ref shape(PyArray_IntTupleFromIntp(PyArray_NDIM(array), PyArray_DIMS(array)));
   PyObject* dtype = reinterpret_cast<PyObject*>(PyArray_DESCR(array));
-  return shape ? PyObject_CallFunctionObjArgs(graph.type, shape.get(), dtype, nullptr) : nullptr;
+  Ref key(shape ? PyTuple_Pack(3, shape.get(), dtype, Py_None) : nullptr);
+  PyObject* known = key ? PyDict_GetItemWithError(types, key.get()) : nullptr;
+  if (!key || PyErr_Occurred()) return nullptr;
+  PyObject* type = known ? target_of(known) : nullptr;
+  if (type && type != Py_None) return Py_NewRef(type);
+  return PyObject_CallFunctionObjArgs(graph.type, shape.get(), dtype, nullptr);
 }
 
 PyObject* leaf_of(PyObject* x, PyObject* type, const Site& site, PyObject* notes,
@@ -1156,6 +1169,7 @@ PyMethodDef call_functions[] = {
      reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(bind_calls)),
      METH_VARARGS | METH_KEYWORDS, "bind_calls(**things): what calls need of the graph."},
     {"bind_new_node", bind_new_node, METH_O, "bind_new_node(function): its twin."},
+    {"bind_types", bind_types, METH_O, "bind_types(table): those of base/types.py in use."},
     {"new_node", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(new_node)),
      METH_FASTCALL, "new_node(op, inputs, type, above, stored, class): graph/tensor.py."},
     {"signature", signature, METH_VARARGS, "signature(args, data, named): the key of a call."},

@@ -43,6 +43,18 @@ class Ref {
   PyObject* x_ = nullptr;
 };
 
+// What a weak reference refers to, borrowed; null or None where that is gone.
+inline PyObject* target_of(PyObject* ref) {
+#if PY_VERSION_HEX >= 0x030D0000
+  PyObject* last = nullptr;
+  if (PyWeakref_GetRef(ref, &last) < 0) PyErr_Clear();
+  Py_XDECREF(last);
+#else
+  PyObject* last = PyWeakref_GetObject(ref);
+#endif
+  return last;
+}
+
 // A slot of a class in Python.
 class Slot {
  public:

@@ -31,18 +31,6 @@ struct Result {
 
 constexpr int patience = 8;  // runs for which a program may wait for panels in vain
 
-// What a weak reference refers to, borrowed; null or None where that is gone.
-PyObject* target_of(PyObject* ref) {
-#if PY_VERSION_HEX >= 0x030D0000
-  PyObject* last = nullptr;
-  if (PyWeakref_GetRef(ref, &last) < 0) PyErr_Clear();
-  Py_XDECREF(last);
-#else
-  PyObject* last = PyWeakref_GetObject(ref);
-#endif
-  return last;
-}
-
 // What was made of weights by runs before: where that lies, the records that have nothing
 // to do, and the arguments it was made of, by weak references, as of a turn.
 struct Panels {
@@ -828,9 +816,9 @@ PyObject* nodes_at(PyObject* nodes, PyObject* places) {
 }
 
 // What a plan says to the core of itself (runtime/steps.py): itself as it is run, the
-// checks, and the places of what is derived.
+// checks, the places of what is derived, and its last program.
 struct Quick {
-  Ref whole, checks, open;
+  Ref whole, checks, open, last;
   int puts_out = 0;  // whether Python has use for what is made
 };
 
@@ -841,11 +829,12 @@ int read_quick(PyObject* plan, Quick& quick) {
   Ref told(PyObject_GetAttr(plan, name));
   if (!told) return -1;
   if (told.get() == Py_None) return 0;
-  PyObject *whole, *checks, *open;
-  if (!PyArg_ParseTuple(told.get(), "O!O!O!p", plan_type, &whole, &PyTuple_Type, &checks,
-                        &PyTuple_Type, &open, &quick.puts_out))
+  PyObject *whole, *checks, *open, *last;
+  if (!PyArg_ParseTuple(told.get(), "O!O!O!Op", plan_type, &whole, &PyTuple_Type, &checks,
+                        &PyTuple_Type, &open, &last, &quick.puts_out))
     return -1;
   quick.whole = Ref::to(whole), quick.checks = Ref::to(checks), quick.open = Ref::to(open);
+  quick.last = Ref::to(last);
   return 1;
 }
 
@@ -858,12 +847,65 @@ void drop(PyObject* frame, PyObject* updates) {
   PyErr_Restore(kind, value, trace);
 }
 
-// Derivatives that live (autodiff/live.py), and who holds arrays in their places
-// (runtime/moved.py) and lets go of them.
+// Derivatives that live (autodiff/live.py), who holds arrays in their places
+// (runtime/moved.py) and lets go of them, what is noted of values for gradients to come
+// (runtime/history.py), and what programs keep for these (translation/residuals.py).
 struct Following {
-  PyObject *live = nullptr, *holding = nullptr, *let_go = nullptr;
+  PyObject *live = nullptr, *holding = nullptr, *let_go = nullptr, *note = nullptr;
+  PyTypeObject *made_by = nullptr, *wish = nullptr;
+  Slot wished, idle;
 };
 Following following;
+
+PyObject* bind_history(PyObject*, PyObject* note) {
+  Py_XDECREF(std::exchange(following.note, Py_NewRef(note)));
+  Py_RETURN_NONE;
+}
+
+PyObject* bind_residuals(PyObject*, PyObject* args) {
+  PyObject *made_by, *wish;
+  if (!PyArg_ParseTuple(args, "O!O!", &PyType_Type, &made_by, &PyType_Type, &wish) ||
+      !following.wished.find(made_by, "wish") || !following.idle.find(wish, "idle"))
+    return nullptr;
+  following.made_by = reinterpret_cast<PyTypeObject*>(Py_NewRef(made_by));
+  following.wish = reinterpret_cast<PyTypeObject*>(Py_NewRef(wish));
+  Py_RETURN_NONE;
+}
+
+constexpr long long renewed_within = 256;  // runs: IDLE of residuals.py
+
+// Whether the program that made a value is known to keep what its gradients read: that
+// another one follows is noted then, as `Residuals.renew` does.
+bool is_renewed(PyObject* node) {
+  static PyObject *const program = PyUnicode_InternFromString("program"),
+                  *const zero = PyLong_FromLong(0);
+  PyObject* mark = nodes.mark.of(node);
+  PyObject* note = PyDict_Check(mark) ? PyDict_GetItemWithError(mark, program) : nullptr;
+  if (!note) return !PyErr_Occurred();
+  PyObject* made_by = PyTuple_Check(note) ? PyTuple_GET_ITEM(note, 0) : note;
+  if (Py_TYPE(made_by) != following.made_by) return false;
+  PyObject* wish = following.wished.of(made_by);
+  if (!wish || Py_TYPE(wish) != following.wish || number(following.idle.of(wish)) > renewed_within)
+    return PyErr_Clear(), false;
+  following.idle.put(wish, zero);
+  return true;
+}
+
+// The nodes that have values after a run and keep their recipes; what is kept for a
+// gradient to come beside them is noted. Null where Python has raised something.
+PyObject* settled(const Plan& plan, PyObject* nodes_) {
+  Ref found(PyList_New(0)), more(PyList_New(0));
+  if (!found || !more) return nullptr;
+  for (const Settled& x : plan.values) {
+    PyObject* node = PyList_GET_ITEM(nodes_, static_cast<Py_ssize_t>(x.place));
+    const bool kept = x.leaf.get() == Py_None;
+    if ((kept || !waits(node)) && PyList_Append(kept ? found.get() : more.get(), node) < 0)
+      return nullptr;
+  }
+  if (!PyList_GET_SIZE(more.get())) return found.release();
+  Ref done(PyObject_CallOneArg(following.note, more.get()));
+  return done ? found.release() : nullptr;
+}
 
 PyObject* bind_live(PyObject*, PyObject* live) {
   if (!PyDict_Check(live)) return PyErr_BadArgument(), nullptr;
@@ -888,7 +930,14 @@ bool tell(const Quick& quick, PyObject* plan, PyObject* nodes, PyObject* engine)
     Ref done(ids ? PyObject_CallOneArg(following.let_go, ids.get()) : nullptr);
     if (!done) return false;
   }
-  if (!PyTuple_GET_SIZE(quick.open.get())) return true;
+  bool renewed = true;
+  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(quick.open.get()); k++) {
+    PyObject* at = PyTuple_GET_ITEM(quick.open.get(), k);
+    PyObject* x = PyList_GetItem(nodes, PyLong_AsSsize_t(at));
+    if (!x) return false;
+    renewed &= is_renewed(x);
+  }
+  if (renewed) return true;
   Ref found(nodes_at(nodes, quick.open.get()));
   Ref done(found ? PyObject_CallMethodOneArg(engine, derived, found.get()) : nullptr);
   return static_cast<bool>(done);
@@ -1076,6 +1125,7 @@ PyObject* follow(PyObject*, PyObject* const* args, Py_ssize_t given) {
   if (given != 10 || !PyDict_Check(args[0]) || !PyTuple_Check(args[1]) ||
       !PyList_Check(args[2]) || !PyList_Check(args[4]) || !PyDict_Check(args[5]))
     return PyErr_BadArgument(), nullptr;
+  static PyObject* const followed = PyUnicode_InternFromString("followed");
   PyObject* updates = args[4];
   Asking x;
   x.roots = args[2], x.own = args[5];
@@ -1098,7 +1148,7 @@ PyObject* follow(PyObject*, PyObject* const* args, Py_ssize_t given) {
   if (!found) Py_RETURN_NONE;
   Ref &key = sought.key, &plan = sought.entry;
   Ref waiting(PyList_GetSlice(updates, 0, x.updates));
-  Ref told(PyTuple_New(6));  // which is there before anything happens
+  Ref told(PyTuple_New(6));
   Quick quick;
   const int known = waiting && told ? read_quick(plan.get(), quick) : -1;
   if (known < 0) return nullptr;
@@ -1123,12 +1173,21 @@ PyObject* follow(PyObject*, PyObject* const* args, Py_ssize_t given) {
     }
   }
   const bool ran = outcome == Outcome::ran;
-  if (ran) mark_run();
-  if (list.get() == Py_None) made.clear();
-  Ref others(ran ? fill(list, made) : list_of(seen.others));
-  Ref held(ran ? Py_NewRef(Py_None) : list_of(seen.held));
+  if (ran) {
+    mark_run();
+    Ref done(PyObject_CallMethodOneArg(around.engine.get(), followed, quick.last.get()));
+    const Plan* own = reinterpret_cast<PlanObject*>(quick.whole.get())->plan;
+    Ref left(done && own ? settled(*own, seen.nodes.get()) : nullptr);
+    Ref more(Py_NewRef(Py_None));
+    if (quick.puts_out) {
+      Ref every(fill(list, made));
+      more = Ref(PyTuple_Pack(2, seen.nodes.get(), every.get()));
+    }
+    return left && more ? PyTuple_Pack(4, plan.get(), key.get(), left.get(), more.get()) : nullptr;
+  }
+  Ref others(list_of(seen.others)), held(list_of(seen.held));
   if (!others || !held) return nullptr;
-  PyObject* first = ran ? plan.get() : outcome == Outcome::wrong ? Py_False : Py_None;
+  PyObject* first = outcome == Outcome::wrong ? Py_False : Py_None;
   PyObject* const every[] = {Py_NewRef(first),    key.release(),  seen.nodes.release(),
                              others.release(), held.release(), waiting.release()};
   for (Py_ssize_t k = 0; k < 6; k++) PyTuple_SET_ITEM(told.get(), k, every[k]);
@@ -1339,10 +1398,12 @@ PyMethodDef run_functions[] = {
     {"bind_holding", bind_holding, METH_VARARGS, "bind_holding(who, let_go): runtime/moved.py."},
     {"follow", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(follow)), METH_FASTCALL,
      "follow(table, rest, roots, asked, updates, own, whole, derived, most, cuts): "
-     "NotImplemented where Python has to, None where a graph cannot be looked at; else the plan "
-     "in the table if it was run, False if it failed, None if there was none for the core; the "
-     "key, nodes, references of others (or what was made, of a plan that puts out more), what is "
-     "held, and the updates."},
+     "NotImplemented where Python has to, None where a graph cannot be looked at; the plan that "
+     "was run, the key, the nodes that keep recipes, and the nodes and what was made, of a plan "
+     "that puts out more; else False if it failed, None if there "
+     "was none for the core, the key, nodes, references of others, what is held, the updates."},
+    {"bind_history", bind_history, METH_O, "bind_history(note_residuals): runtime/history.py."},
+    {"bind_residuals", bind_residuals, METH_VARARGS, "bind_residuals(MadeBy, Wish)"},
     {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(run)), METH_FASTCALL,
      "run(plan, nodes, others, pool, [frame, updates]): what was made, by slot; () if "
      "something was found wrong, None if not all is plain. Updates are carried out."},

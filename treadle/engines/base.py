@@ -274,7 +274,7 @@ def chosen(name: str, nodes: Sequence[Tensor]) -> Engine:
 
 
 _ALIASES = {"auto": "native"}
-# What an engine has of a recording, for what runs inside it alone: that follows no plan.
+# What an engine has of a recording, for what runs inside it: that follows no plan.
 of_recording: ContextVar[Any] = ContextVar("of_recording", default=None)
 
 

@@ -14,15 +14,20 @@ if TYPE_CHECKING:
 
 
 def give_gradients(
-    variables: Sequence[Variable], gradients: Sequence[Tensor | None] = ()
-) -> None:
-    """Have Variables hold gradients, or none."""
+    variables: Sequence[Variable],
+    gradients: Sequence[Tensor | None] = (),
+    fresh: bool = False,
+) -> bool:
+    """Have Variables hold gradients, or none; `fresh` ones only where nobody holds any.
+    Whether they do."""
     for around in modes.get().transactions:
         for v in variables:
             around.note_grad(v)
     if native is not None:
-        native.give_gradients(variables, gradients)
-        return
+        return bool(native.give_gradients(variables, gradients, fresh))
+    if fresh and any(v._grad is not None for v in variables):
+        return False
     every = gradients or [None] * len(variables)
     for v, gradient in zip(variables, every, strict=True):
         v._grad = gradient
+    return True

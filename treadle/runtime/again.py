@@ -14,8 +14,7 @@ from typing import Any
 
 from treadle.autodiff.live import endangered
 from treadle.base.caches import Cache
-from treadle.base.options import current
-from treadle.engines.base import Failed, engine
+from treadle.engines.base import Failed
 from treadle.graph import look as looks
 from treadle.graph.look import Look, Owned, look
 from treadle.graph.tensor import Tensor
@@ -142,13 +141,13 @@ class Plans:
                 return None
             key: tuple[Any, ...] = seen.key, *rest
         else:
-            plan, key, nodes, others, held, waiting = found
-            if isinstance(plan, RunPlan):
-                engine(current().engine).followed(plan.last)
+            if len(found) == 4:
+                plan, key, done, made = found
                 self._count(key, plan)
                 if tell is not None:
-                    tell(plan.about, plan.put_out(nodes, others) if others else {})
-                return [] if plan.values is None else plan.settled(nodes)
+                    tell(plan.about, plan.put_out(*made) if made else {})
+                return done  # type: ignore[no-any-return]
+            plan, key, nodes, others, held, waiting = found
             seen = Look(nodes, count, waiting, others, held, key[0])
             if plan is False:  # a program is not what is wanted any more
                 self._table.pop(key, None)

@@ -15,6 +15,7 @@ from typing import Any
 from treadle.autodiff.dependence import behind, below
 from treadle.autodiff.tape import Row, Tape, tape_of
 from treadle.autodiff.targets import blocks
+from treadle.core import native
 from treadle.graph.leaves import Constant, Cut, Draw, Version, cut_of
 from treadle.graph.tensor import Tensor, cut, settle
 from treadle.graph.traversal import reach
@@ -89,6 +90,10 @@ def note_residuals(nodes: Sequence[Tensor]) -> None:
     for x in nodes:
         size += x.type.nbytes
     _residuals.kept.note(nodes, size, False)
+
+
+if native is not None:
+    native.bind_history(note_residuals)
 
 
 def keep_inside(call: Tensor, arrays: Mapping[int, Any]) -> None:

@@ -177,13 +177,14 @@ class RunPlan:
     @lazy
     def quick(self) -> tuple[Any, ...] | None:
         """What the core has to know to follow this by itself: the plan for it, the
-        checks, the places of values that are derived, and whether more is put out;
-        None where Python has more to do (core/run.cpp)."""
+        checks, the places of values that are derived, the last program, and whether
+        more is put out; None where Python has more to do (core/run.cpp)."""
         more = self.once or self.rowed or self.later or self.closed or self.pulled
         there = {type(x) for _, x in self.outputs} <= {int, Slot}
         if self.small is None or more or not there:
             return None
-        return self.small, tuple(self.still), tuple(self.open), bool(self.outputs)
+        told = self.small, tuple(self.still), tuple(self.open), self.last
+        return *told, bool(self.outputs)
 
     @lazy
     def changed(self) -> Set[int]:

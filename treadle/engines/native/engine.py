@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from treadle.base.allocate import headroom
-from treadle.base.caches import Hashed, tables
+from treadle.base.caches import tables
 from treadle.base.collector import CollectorPaused
 from treadle.base.errors import OutOfMemoryError
 from treadle.base.events import watchers
@@ -48,7 +48,7 @@ from treadle.engines.native.translation.families import Making, Translated
 from treadle.engines.native.translation.keys import structure
 from treadle.engines.native.translation.known import CachedProgram
 from treadle.engines.native.translation.programs import Programs
-from treadle.engines.native.translation.residuals import Residuals, gathered, known
+from treadle.engines.native.translation.residuals import MadeBy, Residuals, gathered, known
 from treadle.engines.native.translation.stored import Stored
 from treadle.engines.native.translation.translate import translated
 from treadle.engines.native.translation.wanted import ChangedError, Wanted
@@ -104,7 +104,7 @@ class Native(Engine):
         graph = structure(nodes, feeds, keep)
         options = _settings()
         full_key = key = graph.key(keep, *options)
-        made_by = Hashed(key)
+        made_by = MadeBy(key)
         self.residuals.note(made_by, graph, keep)
         more, fresh = self.residuals.kept(made_by, graph)
         beside = [*fresh, *known(graph)]
@@ -157,7 +157,7 @@ class Native(Engine):
     def program(self, nodes: Sequence[Tensor], keep: Set[int]) -> Found | None:
         graph = structure(nodes, {}, keep)
         key = graph.key(keep, *_settings())
-        made_by = Hashed(key)
+        made_by = MadeBy(key)
         more, beside = self.residuals.kept(made_by, graph)
         if beside or known(graph):
             return None

@@ -17,6 +17,7 @@ import numpy as np
 from treadle.base.caches import Cache, Hashed
 from treadle.base.locks import lock
 from treadle.base.types import TupleType
+from treadle.core import native
 from treadle.engines.native.translation.keys import Structure
 from treadle.graph.body import effect_of
 from treadle.graph.frame import tracing
@@ -24,7 +25,6 @@ from treadle.graph.tensor import Tensor, settle
 from treadle.ops.call import inside
 from treadle.ops.families import Output
 
-Key = Hashed[tuple[int, ...]]
 PROGRAMS = 256
 BYTES = 256 << 20
 IDLE = 256  # runs without a gradient after which nothing is kept any more
@@ -33,7 +33,7 @@ NOTE = "program"
 INSIDE = "inside"  # the mark of a call: what it computed, by nodes of its body
 
 
-@dataclass
+@dataclass(slots=True)
 class _Wish:
     """Places of nodes to be kept, and how many runs no gradient has followed.
 
@@ -48,6 +48,20 @@ class _Wish:
     def active(self) -> bool:
         """Whether a gradient has followed of late; if one follows again, it is so."""
         return self.idle <= IDLE
+
+
+class MadeBy(Hashed[tuple[int, ...]]):
+    """The key of a program that has made values, and the wish that was found for it."""
+
+    __slots__ = ("wish",)
+
+    def __init__(self, key: tuple[int, ...]) -> None:
+        super().__init__(key)
+        self.wish: _Wish | None = None
+
+
+if native is not None:
+    native.bind_residuals(MadeBy, _Wish)
 
 
 @dataclass(frozen=True)
@@ -103,11 +117,11 @@ class Residuals:
 
     def __init__(self) -> None:
         self._lock = lock()
-        self._wishes: Cache[Key, _Wish] = Cache("kept for gradients", PROGRAMS)
+        self._wishes: Cache[MadeBy, _Wish] = Cache("kept for gradients", PROGRAMS)
         self._made = 0  # wishes so far
-        self._seen: Cache[Key, set[int]] = Cache("effects of programs", PROGRAMS)
+        self._seen: Cache[MadeBy, set[int]] = Cache("effects of programs", PROGRAMS)
 
-    def kept(self, key: Key, graph: Structure) -> tuple[set[int], list[KeptInside]]:
+    def kept(self, key: MadeBy, graph: Structure) -> tuple[set[int], list[KeptInside]]:
         """The residuals that a run keeps: serials, and values inside calls."""
         with self._lock:
             places = self._seen_in(key, graph)
@@ -128,14 +142,14 @@ class Residuals:
         ]
         return {graph.nodes[k].serial for k in places}, kept_inside
 
-    def _seen_in(self, key: Key, graph: Structure) -> set[int]:
+    def _seen_in(self, key: MadeBy, graph: Structure) -> set[int]:
         """The places of what has an effect: for a gradient, too, that is there once."""
         places = self._seen.get(key)
         if places is None:
             places = self._seen[key] = _effects(graph.nodes)
         return places
 
-    def wanted(self, key: Key) -> Callable[[], bool]:
+    def wanted(self, key: MadeBy) -> Callable[[], bool]:
         """Whether what is kept by a program is what it is now, asked at each run."""
         wish, wishes = self._wishes.get(key), self._made
         if wish is None or not wish.active:
@@ -155,7 +169,7 @@ class Residuals:
         def still_kept() -> bool:
             wish.idle += 1
             now = len(wish.places), len(wish.inside)
-            return wish.active and now == before
+            return wish.idle <= IDLE and now == before
 
         return still_kept
 
@@ -166,12 +180,12 @@ class Residuals:
             note = x.mark.get(NOTE) if x.mark else None
             if note is not None and note[0] is not last:
                 last = note[0]
-                wish = self._wishes.get(last)
+                wish = last.wish = self._wishes.get(last)
                 if wish is not None:
                     self._made += not wish.active
                     wish.idle = 0
 
-    def note(self, key: Key, graph: Structure, keep: Iterable[int]) -> None:
+    def note(self, key: MadeBy, graph: Structure, keep: Iterable[int]) -> None:
         """Tell evaluated nodes how they were made, for a gradient to come."""
         for serial in keep:
             node = graph.nodes[graph.place[serial]]
