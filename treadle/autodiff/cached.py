@@ -137,7 +137,7 @@ def seen_loss(y: Tensor) -> SeenResults | tuple[list[Variable], Any] | None:
         rest = now.options.compilation, now.no_grad > 0
         entry = _sought(rest, [y], [], frame.pending, [])
     if entry is None or len(entry) == 2:
-        return entry  # type: ignore[no-any-return]
+        return entry
     return _seen_results(*entry)
 
 

@@ -853,12 +853,15 @@ void drop(PyObject* frame, PyObject* updates) {
 struct Following {
   PyObject *live = nullptr, *holding = nullptr, *let_go = nullptr, *note = nullptr;
   PyTypeObject *made_by = nullptr, *wish = nullptr;
-  Slot wished, idle;
+  Slot wished, idle, nbytes;
 };
 Following following;
 
-PyObject* bind_history(PyObject*, PyObject* note) {
-  Py_XDECREF(std::exchange(following.note, Py_NewRef(note)));
+PyObject* bind_history(PyObject*, PyObject* args) {
+  PyObject *note, *type;
+  if (!PyArg_ParseTuple(args, "OO", &note, &type) || !following.nbytes.find(type, "nbytes"))
+    return nullptr;
+  following.note = Py_NewRef(note);
   Py_RETURN_NONE;
 }
 
@@ -896,14 +899,21 @@ bool is_renewed(PyObject* node) {
 PyObject* settled(const Plan& plan, PyObject* nodes_) {
   Ref found(PyList_New(0)), more(PyList_New(0));
   if (!found || !more) return nullptr;
+  long long bytes = 0;
   for (const Settled& x : plan.values) {
     PyObject* node = PyList_GET_ITEM(nodes_, static_cast<Py_ssize_t>(x.place));
-    const bool kept = x.leaf.get() == Py_None;
-    if ((kept || !waits(node)) && PyList_Append(kept ? found.get() : more.get(), node) < 0)
-      return nullptr;
+    if (x.leaf.get() == Py_None) {
+      if (PyList_Append(found.get(), node) < 0) return nullptr;
+    } else if (!waits(node)) {  // of one array, and so of one type
+      Ref gone(PyWeakref_NewRef(node, nullptr));
+      if (!gone || PyList_Append(more.get(), gone.get()) < 0) return nullptr;
+      bytes += number(following.nbytes.of(nodes.type.of(node)));
+    }
   }
   if (!PyList_GET_SIZE(more.get())) return found.release();
-  Ref done(PyObject_CallOneArg(following.note, more.get()));
+  Ref size(PyLong_FromLongLong(bytes));
+  Ref done(size ? PyObject_CallFunctionObjArgs(following.note, more.get(), size.get(), nullptr)
+                : nullptr);
   return done ? found.release() : nullptr;
 }
 
@@ -1402,7 +1412,7 @@ PyMethodDef run_functions[] = {
      "was run, the key, the nodes that keep recipes, and the nodes and what was made, of a plan "
      "that puts out more; else False if it failed, None if there "
      "was none for the core, the key, nodes, references of others, what is held, the updates."},
-    {"bind_history", bind_history, METH_O, "bind_history(note_residuals): runtime/history.py."},
+    {"bind_history", bind_history, METH_VARARGS, "bind_history(note, Type): runtime/history.py."},
     {"bind_residuals", bind_residuals, METH_VARARGS, "bind_residuals(MadeBy, Wish)"},
     {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(run)), METH_FASTCALL,
      "run(plan, nodes, others, pool, [frame, updates]): what was made, by slot; () if "

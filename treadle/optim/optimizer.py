@@ -30,6 +30,7 @@ from treadle.optim.controls import Controls, LossScale, kept_where
 from treadle.optim.decided import DecidedSteps
 from treadle.optim.gradients import NormAverage, Sums, prepare, reads, sums_by, sums_of
 from treadle.optim.groups import GroupMaker, Now, Rate, Rule, Work, named, parameters_of
+from treadle.optim.stamp import Decisions
 from treadle.optim.state import in_order
 from treadle.optim.transform import Transform, identity
 from treadle.optim.update import TracedUpdate, changed, next_value, release
@@ -146,8 +147,6 @@ class Optimizer(DecidedSteps):
             return node
         return node * scale.scale.node().astype(node.type.dtype)
 
-    # -- a step --------------------------------------------------------------------
-
     def step(self, loss: Any = None) -> Any:
         """Derive `loss`, update the parameters and return the loss's value, in one run.
 
@@ -176,9 +175,10 @@ class Optimizer(DecidedSteps):
 
     def _stepped(self, loss: Any, only: Only, behind: bool = False) -> Any:
         """A step of all or some parameters; what is left of it `behind` its rows."""
-        now, plans = self._scheduled(), self._behind_rows if behind else self._plans
+        plans, decided = self._behind_rows if behind else self._plans, self._decisions()
+        now = None if decided.numbers else self._now()
         node = None if loss is None else as_tensor(loss)
-        seen = self._followed(node, only, now, plans)
+        seen = self._followed(node, only, now, plans, decided)
         if isinstance(seen, list):
             return None if node is None else Awaited(node.stored)
         if node is not None and rerolled([node], seen and seen[1]):
@@ -339,18 +339,18 @@ class Optimizer(DecidedSteps):
         """The nodes that a step reads of each gradient."""
         return reads(work, not self.controls.gathers, self.sparse_updates)
 
-    def _sums(self, only: Only) -> Sums | None:
+    def _sums(self, only: Only, listed: tuple[Variable, ...] | None) -> Sums | None:
         """The gradients of a step that derives no loss."""
-        known = sums_by(self._chosen()) if only is None else None
+        known = sums_by(listed or self._chosen()) if only is None else None
         return known or sums_of(work := self._accumulated(only), self._read(work))
 
     def _followed(
-        self, loss: Any, only: Only, now: Now | None, plans: Plans
+        self, loss: Any, only: Only, now: Now | None, plans: Plans, decided: Decisions
     ) -> list[Tensor] | tuple[Any, Look, Owned] | None:
         """A step that looks like one before; without one how it looks, None where that
         cannot be told."""
-        around, decided = settings(), self._decisions()
-        held = self._sums(only) if loss is None else ((), [loss], (0,))
+        around, listed = settings(), decided.listed
+        held = self._sums(only, listed) if loss is None else ((), [loss], (0,))
         if decided.sign is None or around is None or held is None:
             return None
         of, read, counts = held

@@ -129,13 +129,14 @@ class Plans:
         and the look, None where there is none of it. `tell` is called with what a plan
         that was followed is about, and the arrays that it puts out.
         """
-        roots, count = [*asked, *more, *updates], len(asked)
-        options = owned, whole or derived, derived, looks.MOST, cuts
-        found = follow(self._table, rest, roots, count, updates, *options)
+        count, whole = len(asked), whole or derived
+        found = follow(
+            self._table, rest, [*asked, *more, *updates], count, updates, owned, whole,
+            derived, looks.MOST, cuts,
+        )  # fmt: skip
         if found is None:
             return None
         if found is NotImplemented:
-            del roots  # they would count as asked for
             seen = look(asked, more, owned, derived, updates, whole)
             if seen is None:
                 return None
@@ -146,7 +147,7 @@ class Plans:
                 self._count(key, plan)
                 if tell is not None:
                     tell(plan.about, plan.put_out(*made) if made else {})
-                return done  # type: ignore[no-any-return]
+                return done
             plan, key, nodes, others, held, waiting = found
             seen = Look(nodes, count, waiting, others, held, key[0])
             if plan is False:  # a program is not what is wanted any more

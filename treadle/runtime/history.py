@@ -15,6 +15,7 @@ from typing import Any
 from treadle.autodiff.dependence import behind, below
 from treadle.autodiff.tape import Row, Tape, tape_of
 from treadle.autodiff.targets import blocks
+from treadle.base.types import Type
 from treadle.core import native
 from treadle.graph.leaves import Constant, Cut, Draw, Version, cut_of
 from treadle.graph.tensor import Tensor, cut, settle
@@ -34,9 +35,11 @@ class _Residuals:
         self.runs: deque[tuple[list[weakref.ref[Tensor]], int, bool]] = deque()
         self.bytes, self.room = 0, RUNS
 
-    def note(self, nodes: Sequence[Tensor], size: int, inside: bool) -> None:
+    def note(
+        self, nodes: list[weakref.ref[Tensor]], size: int, inside: bool = False
+    ) -> None:
         """Add nodes of a run, of so many bytes; what is too much goes."""
-        self.runs.append(([*map(weakref.ref, nodes)], size, inside))
+        self.runs.append((nodes, size, inside))
         self.bytes += size
         if self.bytes > RESIDUAL_BYTES or len(self.runs) > self.room:
             self._make_room()
@@ -86,14 +89,16 @@ def keep_residual(node: Tensor, value: Any, carried: bool) -> None:
 
 def note_residuals(nodes: Sequence[Tensor]) -> None:
     """Know of the values of nodes that are kept for a gradient to come."""
-    size = 0
-    for x in nodes:
-        size += x.type.nbytes
-    _residuals.kept.note(nodes, size, False)
+    _note([*map(weakref.ref, nodes)], sum([x.type.nbytes for x in nodes]))
+
+
+def _note(nodes: list[weakref.ref[Tensor]], size: int) -> None:
+    """The same of nodes that may go, of so many bytes."""
+    _residuals.kept.note(nodes, size)
 
 
 if native is not None:
-    native.bind_history(note_residuals)
+    native.bind_history(_note, Type)
 
 
 def keep_inside(call: Tensor, arrays: Mapping[int, Any]) -> None:
@@ -101,7 +106,8 @@ def keep_inside(call: Tensor, arrays: Mapping[int, Any]) -> None:
     if call.mark is not None and "no_grad" in call.mark:
         return
     call.mark = {**(call.mark or {}), "inside": arrays}
-    _residuals.kept.note([call], sum(x.nbytes for x in arrays.values()), True)
+    size = sum(x.nbytes for x in arrays.values())
+    _residuals.kept.note([weakref.ref(call)], size, True)
 
 
 DATA: frozenset[int] = frozenset()  # trains what a step cuts that is made of data alone

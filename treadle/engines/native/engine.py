@@ -48,7 +48,12 @@ from treadle.engines.native.translation.families import Making, Translated
 from treadle.engines.native.translation.keys import structure
 from treadle.engines.native.translation.known import CachedProgram
 from treadle.engines.native.translation.programs import Programs
-from treadle.engines.native.translation.residuals import MadeBy, Residuals, gathered, known
+from treadle.engines.native.translation.residuals import (
+    MadeBy,
+    Residuals,
+    gathered,
+    known,
+)
 from treadle.engines.native.translation.stored import Stored
 from treadle.engines.native.translation.translate import translated
 from treadle.engines.native.translation.wanted import ChangedError, Wanted
