@@ -263,12 +263,9 @@ class Modes:
     """What is around a task, or a thread without tasks: its options, and the scopes it
     is in. It is never changed, but replaced; machine code reads it where it lies, and
     compares `dtype`: what a call makes of numbers and of products. `around` is what it
-    adds to the key of a run that makes values alone; None of one that does more. The
-    engine that it asked for is in `runner` (engines/base.py)."""
+    adds to the key of a run that makes values alone; None of one that does more."""
 
-    __slots__ = (
-        "around", "dtype", "explicit", "no_grad", "options", "runner", "transactions",
-    )  # fmt: skip
+    __slots__ = ("around", "dtype", "explicit", "no_grad", "options", "transactions")
 
     def __init__(
         self,
@@ -284,7 +281,6 @@ class Modes:
             self.dtype = _PAIRS[options.dtype, narrow]
         self.no_grad, self.explicit = no_grad, explicit
         self.transactions = transactions
-        self.runner: Any = None
         planned = options.planned
         self.around = None if planned is None else (planned, no_grad > 0)
 
@@ -300,10 +296,7 @@ modes: ContextVar[Modes] = ContextVar("modes of treadle", default=_OUTSIDE)
 def change(**changes: Any) -> Token[Modes]:
     """Replace some of the modes of this task."""
     now = modes.get()
-    then = Modes(**{x: getattr(now, x) for x in _FIELDS} | changes)
-    if then.options is now.options:
-        then.runner = now.runner
-    return modes.set(then)
+    return modes.set(Modes(**{x: getattr(now, x) for x in _FIELDS} | changes))
 
 
 def restore(token: Token[Modes], name: str) -> None:

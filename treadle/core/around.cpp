@@ -8,7 +8,7 @@ struct Known {
   PyObject *python = nullptr, *recording, *events, *watchers;  // who is told of runs
   PyObject *runner = nullptr, *engines;                        // by their names
   PyObject *queued = nullptr, *late;
-  Slot around, options, transactions, chosen, observers;
+  Slot around, options, transactions, observers;
 };
 Known known;
 
@@ -28,7 +28,7 @@ PyObject* bind_settings(PyObject*, PyObject* args) {
 PyObject* bind_runner(PyObject*, PyObject* args) {
   PyObject *runner, *engines, *modes;
   if (!PyArg_ParseTuple(args, "OO!O", &runner, &PyDict_Type, &engines, &modes) ||
-      !known.options.find(modes, "options") || !known.chosen.find(modes, "runner") ||
+      !known.options.find(modes, "options") ||
       !known.transactions.find(modes, "transactions"))
     return nullptr;
   known.runner = Py_NewRef(runner), known.engines = Py_NewRef(engines);
@@ -50,17 +50,22 @@ Ref value_of(PyObject* variable) {
   return Ref(value);
 }
 
-// As `runner` of engines/base.py.
+// As `runner` of engines/base.py, which is asked where options are others than the last.
 Ref runner_of(PyObject* modes) {
   static PyObject* const name = PyUnicode_InternFromString("engine");
-  Ref noted = Ref::to(known.chosen.of(modes));
-  if (PyTuple_Check(noted.get())) {
-    Ref asked(PyObject_GetAttr(known.options.of(modes), name));
+  static PyObject *last = nullptr, *last_options = nullptr;
+  Ref options = Ref::to(known.options.of(modes));
+  if (options.get() == last_options) {
+    Ref noted = Ref::to(last), asked(PyObject_GetAttr(options.get(), name));
     PyObject* made = asked ? PyDict_GetItemWithError(known.engines, asked.get()) : nullptr;
     if (PyErr_Occurred()) return Ref();
     if (made == PyTuple_GET_ITEM(noted.get(), 0)) return noted;
   }
-  return Ref(PyObject_CallOneArg(known.runner, modes));
+  Ref found(PyObject_CallOneArg(known.runner, modes));
+  if (!found) return found;
+  Ref before(std::exchange(last, Py_NewRef(found.get())));
+  Ref options_before(std::exchange(last_options, options.release()));
+  return found;
 }
 
 }  // namespace

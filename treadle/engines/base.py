@@ -281,11 +281,8 @@ of_recording: ContextVar[Any] = ContextVar("of_recording", default=None)
 def runner(now: Modes) -> tuple[Engine, bool, Any]:
     """The engine of some modes, whether its runs follow plans, and the pool that the
     core runs small ones on."""
-    known: Any = now.runner
     chosen = engine(now.options.engine)
-    if known is None or known[0] is not chosen:
-        known = now.runner = chosen, chosen.plans, chosen.small()
-    return known
+    return chosen, chosen.plans, chosen.small()
 
 
 if native is not None:
