@@ -112,8 +112,7 @@ def pytest_runtest_call() -> Generator[None, None, None]:
 @pytest.fixture
 def part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small plans run as large ones do: not at once, by the core."""
-    from treadle.engines.native.engine import Native
-    from treadle.runtime import steps
+    from treadle.runtime import again, steps
 
-    monkeypatch.setattr(Native, "idle", lambda engine: None)
+    monkeypatch.setattr(again, "follow", lambda *request: NotImplemented)
     monkeypatch.setattr(steps.RunPlan, "_run_at_once", lambda plan, look: None)
