@@ -16,8 +16,8 @@ from treadle.batch.forest import Groups, one_group
 from treadle.engines.native.forest import layout
 from treadle.engines.native.forest.bases import Addresses, block
 from treadle.engines.native.forest.layout import (
-    Form,
     MoveSteps,
+    Offset,
     PartSteps,
     copy,
     laid_out,
@@ -29,8 +29,8 @@ PLACES, GROUPS = 6, 4
 FUNCTIONS: Any = {"gather": 11, "copy": 12, float32: 13}
 
 
-def _form(draw: Any, place: int = -1) -> Form:
-    return Form(*draw.integers(0, 9, 3).tolist(), place)
+def _form(draw: Any, place: int = -1) -> Offset:
+    return Offset(*draw.integers(0, 9, 3).tolist(), place)
 
 
 def _moves(draw: Any) -> MoveSteps:
@@ -123,7 +123,7 @@ def test_steps_are_laid_out_alike(seed: int, moves: int, parts: int) -> None:
 
 
 def test_steps_of_one_turn_go_as_they_were_added() -> None:
-    copies = [copy(0, Form(), Form(), Form(n), now=n == 1) for n in (2, 0, 1)]
+    copies = [copy(0, Offset(), Offset(), Offset(n), now=n == 1) for n in (2, 0, 1)]
     steps = [
         x._replace(groups=x.words[2].number == 2, total=x.words[2]) for x in copies
     ]
@@ -137,8 +137,8 @@ def test_steps_of_one_turn_go_as_they_were_added() -> None:
 def test_steps_that_read_what_is_not_there_are_refused() -> None:
     none = np.zeros(0, np.int64)
     for step in (
-        copy(1, Form(), Form(), Form()),
-        copy(0, Form(place=3), Form(), Form()),
+        copy(1, Offset(), Offset(), Offset()),
+        copy(0, Offset(place=3), Offset(), Offset()),
     ):
         with pytest.raises((TypeError, IndexError)):
             laid_out([step], [one_group(0)], none, Addresses.of(none), FUNCTIONS)

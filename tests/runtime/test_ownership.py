@@ -378,7 +378,7 @@ def _interrupted(
 @pytest.mark.parametrize(
     ("spelling", "within"),
     [("step", "runtime/store.py"), ("backward", "runtime/again.py"),
-     ("rows", "execution/pool.py")],
+     ("rows", "native/engine.py")],
 )  # fmt: skip
 def test_what_a_signal_handler_assigns_and_reads_is_whole(
     spelling: str, within: str

@@ -21,25 +21,15 @@ from treadle.base.types import Type
 from treadle.graph.calls import NodePlan, kept_of, written_plan, written_steps
 from treadle.graph.extents import is_extent, without
 from treadle.graph.frame import tracing
-from treadle.graph.instantiate import Sized, Unsized
+from treadle.graph.instantiate import Polymorphic, Unsized
 from treadle.graph.leaves import Argument
 from treadle.graph.origin import held
-from treadle.graph.signature import (
-    CLASS,
-    DTYPE,
-    LIST,
-    NAMED,
-    TENSOR,
-    TUPLE,
-    WHOLE,
-    kinds_of,
-)
+from treadle.graph.signature import NO_THING, TENSOR, WHOLE, kinds_of
 from treadle.graph.tensor import Tensor, remade
 
 FAMILIES = 4096
 SURE = 4  # sizes without a plan, and one for more is made
 VARIANTS = 8
-NO_THING = DTYPE, NAMED, TUPLE, LIST, CLASS
 ARGUMENT = Argument()
 
 # By the function, and how its call is told without extents.
@@ -97,7 +87,7 @@ class _Variant:
                 if traced is None:
                     raise Unsized
             parts = written_steps(traced), _arrays(traced.leaves)
-            self.sized, self.plan = Sized(trace, inputs, *parts), plan
+            self.sized, self.plan = Polymorphic(trace, inputs, *parts), plan
         finally:
             trace.open = False
         wanted, again = (

@@ -66,7 +66,7 @@ def _maker_of(kind: type) -> Callable[[Any, Slots], Maker | None] | None:
     return MAKERS[base] if base else record if is_dataclass(kind) else None
 
 
-class Sized:
+class Polymorphic:
     """Something for all sizes that its guards admit: a plan, or a program with kernels
     of its own first ones."""
 

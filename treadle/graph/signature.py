@@ -32,6 +32,7 @@ OTHER, TENSOR, TUPLE, LIST, NUMBER, SAME, WHOLE, NAMED, DTYPE = range(9)
 # Beside a tensor a number stands in the code, an int or a float, or is data.
 WRITTEN, WRITTEN_FLOAT, SCALAR, ARRAY, CLASS, VARIABLE = range(9, 15)
 SLICE, BOUND = 15, 16  # a slice has three bounds, and tells which of them are none
+NO_THING = DTYPE, NAMED, TUPLE, LIST, CLASS, BOUND  # what tells of no argument
 # Which numbers among the arguments of a function are leaves: ints, as the rows that are
 # looked up, those beside tensors, or floats and arrays: of floats no signature tells.
 # Or none is told but the ranges of a part of a tensor that is yet to be computed.
@@ -82,8 +83,7 @@ def told_as(x: object) -> int:
 
 def kinds_of(key: bytes) -> list[int]:
     """How each of the arguments is told, those in tuples and lists one by one."""
-    kinds = array("q", key)[::2]
-    return [k for k in kinds if k not in (DTYPE, NAMED, TUPLE, LIST, CLASS, BOUND)]
+    return [k for k in array("q", key)[::2] if k not in NO_THING]
 
 
 def _told(

@@ -23,7 +23,7 @@ from treadle.engines.native.forest.parts import (
 )
 from treadle.engines.native.translation.translate import Target
 from treadle.graph.body import Body
-from treadle.graph.instantiate import Sized
+from treadle.graph.instantiate import Polymorphic
 from treadle.program.program import Fallback, Program
 
 NONE = np.zeros(0, np.int64)
@@ -102,7 +102,7 @@ class _SizedBody:
         self, make: Callable[[int], Body], n: int, store: DeviceBlocks, target: Target
     ) -> None:
         self._store = store
-        self._part, self._sized = symbolic(make, n, Sized, target)
+        self._part, self._sized = symbolic(make, n, Polymorphic, target)
 
     def at(self, n: int) -> tuple[DeviceBody, Numbers] | None:
         """The launches for n rows, if they are these."""

@@ -11,7 +11,7 @@ from treadle.base.types import Type
 from treadle.batch.forest import Groups, one_group
 from treadle.batch.live import living
 from treadle.engines.native.forest.bases import FIRST, SPACE, Addresses, block
-from treadle.engines.native.forest.layout import Form, Steps, add
+from treadle.engines.native.forest.layout import Offset, Steps, add
 from treadle.engines.native.forest.matrices import aligned
 from treadle.engines.native.forest.places import Places, Spots
 from treadle.engines.native.forest.scripts import BackwardScript, backward_script
@@ -51,7 +51,7 @@ class Backward:
         steps = list[Steps]()
         for number, spots in enumerate(seeds, first - len(seeds)):
             numbers, t = program.numbers(spots)
-            source = Form(block(number))
+            source = Offset(block(number))
             steps += add(len(groups), len(where) + len(lists), source, t)
             groups.append(one_group(0, len(spots)))
             lists.append(numbers)
@@ -62,7 +62,7 @@ class Backward:
             serial = int(units.leaves.serials[k])
             if program.forest.derived[k] and serial in self.totals:
                 number = made + list(self.totals).index(serial)
-                source = Form(int(cotangents.ends[k]))
+                source = Offset(int(cotangents.ends[k]))
                 steps += add(script.last, len(where) + len(lists), source, t)
                 lists.append(np.array([number]))
             elif program.forest.derived[k]:

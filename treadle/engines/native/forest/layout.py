@@ -24,7 +24,7 @@ from treadle.engines.native.forest.moves import ADD_GRAINS, GATHER_BYTES
 WORDS = 4  # of a step that moves rows: two addresses, then sizes
 
 
-class Form(NamedTuple):
+class Offset(NamedTuple):
     """What is said of a group: a number, and one for each row before its first, one for
     each of its rows, and the address of a place if there is one."""
 
@@ -39,7 +39,7 @@ class Form(NamedTuple):
         return base + self.start * first + self.each * rows
 
 
-ROWS = Form(each=1)
+ROWS = Offset(each=1)
 
 
 class MoveSteps(NamedTuple):
@@ -52,8 +52,8 @@ class MoveSteps(NamedTuple):
 
     groups: int
     what: str | DType
-    words: tuple[Form, ...]
-    total: Form
+    words: tuple[Offset, ...]
+    total: Offset
     grain: int | Numbers
     now: bool = False
 
@@ -70,36 +70,36 @@ class PartSteps(NamedTuple):
     rows: Any
     which: Numbers
     shifts: Numbers
-    sizes: tuple[Form, ...]
+    sizes: tuple[Offset, ...]
     instance: int
 
 
 Steps = MoveSteps | PartSteps
 
 
-def gather(groups: int, sources: int, target: Form, size: int) -> list[Steps]:
+def gather(groups: int, sources: int, target: Offset, size: int) -> list[Steps]:
     """Rows of `size` bytes, from where an array of addresses at a place says."""
     if not size:
         return []
-    words = Form(0, 8, 0, sources), target, Form(size)
+    words = Offset(0, 8, 0, sources), target, Offset(size)
     grain = GATHER_BYTES // size + 1
     return [MoveSteps(groups, "gather", words, ROWS, grain)]
 
 
-def add(groups: int, targets: int, source: Form, row: Any) -> list[Steps]:
+def add(groups: int, targets: int, source: Offset, row: Any) -> list[Steps]:
     """Rows added to where an array of addresses at a place says; `row` is the type."""
     if not row.size:
         return []
-    words = Form(0, 8, 0, targets), source, ROWS, Form(row.size)
-    return [MoveSteps(groups, row.dtype, words, Form(row.size), ADD_GRAINS)]
+    words = Offset(0, 8, 0, targets), source, ROWS, Offset(row.size)
+    return [MoveSteps(groups, row.dtype, words, Offset(row.size), ADD_GRAINS)]
 
 
 def copy(
-    groups: int, source: Form, target: Form, size: Form, now: bool = False
+    groups: int, source: Offset, target: Offset, size: Offset, now: bool = False
 ) -> MoveSteps:
     """So many bytes from one place to another; `now`: as early as positions are
     checked."""
-    return MoveSteps(groups, "copy", (source, target, size), Form(1), 1, now)
+    return MoveSteps(groups, "copy", (source, target, size), Offset(1), 1, now)
 
 
 class StepLayout(NamedTuple):
@@ -148,11 +148,11 @@ def laid_out(
     return layout.ordered(index)
 
 
-def _end(step: PartSteps, like: Any, n: int, result: int) -> Form:
+def _end(step: PartSteps, like: Any, n: int, result: int) -> Offset:
     """Where a result or an argument lies; a constant of a result, if it is -1."""
     if n < 0:
-        return Form(like.constants[result])
-    return Form(0, int(step.shifts[n]), 0, int(step.which[n]))
+        return Offset(like.constants[result])
+    return Offset(0, int(step.shifts[n]), 0, int(step.which[n]))
 
 
 def each_group(groups: Groups) -> Iterator[list[int]]:

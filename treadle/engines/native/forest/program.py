@@ -15,7 +15,7 @@ from treadle.batch.forest import Forest, Groups, one_group
 from treadle.engines.native.codegen.elements import is_float
 from treadle.engines.native.forest.backward import Backward
 from treadle.engines.native.forest.bases import FIRST, Addresses, block
-from treadle.engines.native.forest.layout import Form, gather
+from treadle.engines.native.forest.layout import Offset, gather
 from treadle.engines.native.forest.moves import adds
 from treadle.engines.native.forest.places import Places, Spots
 from treadle.engines.native.forest.positions import Positions, positions_of
@@ -138,7 +138,7 @@ class Forward:
         for k, places in enumerate(program.taken, FIRST + len(program.shared)):
             numbers, t = program.numbers(places)
             self.types.append(t)
-            target = Form(block(k))
+            target = Offset(block(k))
             steps += gather(len(groups), lists_at + len(lists), target, t.nbytes)
             groups.append(one_group(forest.groups, len(places)))
             lists.append(numbers)

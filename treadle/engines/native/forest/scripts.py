@@ -12,7 +12,7 @@ from treadle.base.types import Type
 from treadle.engines.native.forest.bases import SPACE
 from treadle.engines.native.forest.family import ForestFamily, Placed, Source
 from treadle.engines.native.forest.layout import (
-    Form,
+    Offset,
     PartSteps,
     Steps,
     add,
@@ -47,7 +47,7 @@ def _part(number: int, placed: Placed, firsts: Sequence[tuple[int, int]]) -> Par
     first, more = np.array(firsts, np.int64).reshape(-1, 2).T
     which = np.concatenate([first, placed.which])
     shifts = np.concatenate([more, placed.shifts])
-    sizes = tuple([Form(each=y.type.nbytes) for y in placed.part.body.outputs])
+    sizes = tuple([Offset(each=y.type.nbytes) for y in placed.part.body.outputs])
     return PartSteps(number, placed.rows, which, shifts, sizes, number)
 
 
@@ -69,7 +69,7 @@ class ForwardScript:
         for number, placed in enumerate(family.forward):
             for k in family.instances[number].sources:
                 place, size = family.place(number, ("input", k))
-                at, to = first + len(self.lists), Form(0, size, 0, place)
+                at, to = first + len(self.lists), Offset(0, size, 0, place)
                 self.steps += gather(number, at, to, size)
                 self.lists.append((number, k))
             self.steps.append(_part(number, placed, ()))
@@ -77,11 +77,11 @@ class ForwardScript:
         for _, ids in self.ids:
             start, size = target, ids[0].type.nbytes
             for x in ids:
-                ends = Form(place=x.place), Form(place=target)
-                self.steps.append(copy(groups, *ends, Form(each=x.type.nbytes), True))
+                ends = Offset(place=x.place), Offset(place=target)
+                self.steps.append(copy(groups, *ends, Offset(each=x.type.nbytes), True))
                 groups, target = groups + 1, target + 1
-            ends = Form(place=ids[0].place), Form(0, size, 0, start)
-            self.steps.append(copy(groups, *ends, Form(size), True))
+            ends = Offset(place=ids[0].place), Offset(0, size, 0, start)
+            self.steps.append(copy(groups, *ends, Offset(size), True))
             groups += 1
 
 
@@ -169,7 +169,7 @@ class BackwardScript:
                 continue
             firsts.append((self._spaces, 0))
             at = self._lists + len(self.lists)
-            later += add(number, at, Form(place=self._spaces), instance.arguments[k])
+            later += add(number, at, Offset(place=self._spaces), instance.arguments[k])
             self.lists.append((number, k))
             self._spaces += 1
         self.steps += [_part(number, placed, firsts), *later]
@@ -193,10 +193,10 @@ class BackwardScript:
                 continue
             firsts.append(self.first + constant)
             targets = self._lists + len(self.lists) + len(self.sums)
-            later += add(self.last, targets, Form(place=firsts[-1]), t)
+            later += add(self.last, targets, Offset(place=firsts[-1]), t)
             self.sums.append(at)
         which = np.concatenate([np.array(firsts, np.int64), sources])
-        sizes = tuple([Form(t.nbytes) for t in types])
+        sizes = tuple([Offset(t.nbytes) for t in types])
         groups, shifts = len(family.instances) + number, np.zeros(len(which), np.int64)
         self.steps += [PartSteps(groups, rows, which, shifts, sizes, number), *later]
 
@@ -206,8 +206,8 @@ class BackwardScript:
         target = self._tables
         for _, rows in self.tables:
             for x in rows:
-                ends = Form(place=x.place), Form(place=target)
-                size = Form(each=x.each * x.type.nbytes)
+                ends = Offset(place=x.place), Offset(place=target)
+                size = Offset(each=x.each * x.type.nbytes)
                 self.steps.append(copy(self.whole + x.owner, *ends, size))
                 target += 1
 

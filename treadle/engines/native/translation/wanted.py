@@ -1,4 +1,4 @@
-"""What is to be compiled: a graph as it was when its key was taken."""
+"""Graphs to be compiled, as they were when their keys were taken."""
 
 from __future__ import annotations
 
