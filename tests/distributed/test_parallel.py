@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import weakref
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from treadle.base.options import current
 from treadle.core import native
 from treadle.distributed import fixed
 from treadle.distributed.buffers import Statistics
+from treadle.distributed.filling import Filling
 from treadle.distributed.layout import GradientLayout
 from treadle.distributed.share import Buffers, row_numbers, shards_of
 from treadle.distributed.sums import ShardSums
@@ -671,3 +674,13 @@ def test_all_ranks_begin_with_the_parameters_of_rank_0() -> None:
     tell(x.tolist())
     """
     assert ranks(2, program) == [[1.0] * 3] * 2
+
+
+def test_the_memory_of_a_share_goes_when_nobody_holds_it() -> None:
+    nothing: Any = None
+    exchange: Any = SimpleNamespace(channel=object())
+    filling = Filling(nothing, nothing, nothing, exchange)
+    listener = filling.listener()
+    alive = weakref.ref(filling)
+    del filling, listener
+    assert alive() is None  # without a look for cycles

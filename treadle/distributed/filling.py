@@ -34,20 +34,17 @@ class Filling:
         self.parts: Parts = {}
         self._placed: set[int] = set()
         self._unused: list[int] = []  # buckets
-        # Nobody, where no other rank waits for gradients.
-        alone = exchange.channel is None
-        self.listener = None if alone else Listener((), self._tell, self._grouped)
 
-    def begin(self, parts: Parts) -> None:
+    def listener(self) -> Listener | None:
+        """Who is to be told of the gradients of each bucket; nobody, where no other
+        rank waits for them. It leads here, so the memory of a share that had it would
+        stay until Python looks for cycles."""
+        alone = self.exchange.channel is None
+        return None if alone else Listener((), self._tell, self.begin)
+
+    def begin(self, parts: Parts) -> Sequence[Sequence[int]]:
         """Know which arrays the last shard's gradients are, which are yet to be made,
-        or there."""
-        if self.listener is None:
-            self._grouped(parts)
-        else:
-            self.listener.begin(parts)
-
-    def _grouped(self, parts: Parts) -> Sequence[Sequence[int]]:
-        """The same; those of each bucket."""
+        or there; those of each bucket."""
         self.parts = parts
         used = self.sums.used(self.sums.state.rest, frozenset(parts))
         self.share.used[list(used)] = True

@@ -251,8 +251,10 @@ class DataParallel:
         sent while others are made."""
         filling, exchange = self._filling(1, joined=False)
         try:
-            with listening(filling.listener):
-                arrays = self._gradients.arrays(root, filling.begin)
+            listener = filling.listener()
+            begin = filling.begin if listener is None else listener.begin
+            with listening(listener):
+                arrays = self._gradients.arrays(root, begin)
         except BaseException as failure:
             exchange.break_off(failure)
             raise
