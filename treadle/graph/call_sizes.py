@@ -94,7 +94,7 @@ class _Variant:
             (written_steps(plan), _arrays(plan.leaves)),
             self.sized.at(seen[-1]),
         )
-        if again is None or _told(traced, *again) != _told(plan, *wanted):
+        if again is None or _contents(traced, *again) != _contents(plan, *wanted):
             raise Unsized
 
     def at(self, extents: Extents, things: Any) -> Any:
@@ -117,7 +117,7 @@ def _leaf(like: Tensor, parts: tuple[Type, Any]) -> Tensor:
     return leaf
 
 
-def _told(plan: NodePlan, steps: Any, leaves: Any) -> Any:
+def _contents(plan: NodePlan, steps: Any, leaves: Any) -> Any:
     """All that a plan makes of such steps and leaves."""
     bits = [(t, x.dtype, x.tobytes()) for t, x in leaves]
     return replace(plan, steps=(), leaves=(), things=()), steps, bits

@@ -131,7 +131,7 @@ class NodePlan:
 
 
 def kept_of(things: Iterable[Any]) -> tuple[Any, ...]:
-    """What the signature of a call tells by identity."""
+    """The arguments that the signature of a call tells by identity, and types."""
     return tuple([(type(x), x.type) if isinstance(x, Operand) else x for x in things])
 
 

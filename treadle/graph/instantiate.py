@@ -61,7 +61,7 @@ def maker(x: Any, slots: Slots) -> Maker | None:
 
 @cached(1024)
 def _maker_of(kind: type) -> Callable[[Any, Slots], Maker | None] | None:
-    """What makers of objects of a class are made by."""
+    """The function that makes makers of objects of a class."""
     base = next((c for c in kind.__mro__ if c in MAKERS), None)
     return MAKERS[base] if base else record if is_dataclass(kind) else None
 

@@ -38,7 +38,7 @@ class DecidedSteps(OptimizerState):
         return None if self._decisions().numbers else self._now()
 
     def _decisions(self) -> Decisions:
-        """What decides a step now, which is looked at anew where something changed."""
+        """The decisions of now, made anew where something changed."""
         known, now = self._decided, stamp.now
         if known.stamp != now:
             numbers = all(g.owns_rate for g in self.groups)

@@ -183,8 +183,8 @@ class RunPlan:
         there = {type(x) for _, x in self.outputs} <= {int, Slot}
         if self.small is None or more or not there:
             return None
-        told = self.small, tuple(self.still), tuple(self.open), self.last
-        return *told, bool(self.outputs)
+        open_places, puts_out = tuple(self.open), bool(self.outputs)
+        return self.small, tuple(self.still), open_places, self.last, puts_out
 
     @lazy
     def changed(self) -> Set[int]:

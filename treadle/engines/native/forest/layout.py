@@ -25,7 +25,7 @@ WORDS = 4  # of a step that moves rows: two addresses, then sizes
 
 
 class Offset(NamedTuple):
-    """What is said of a group: a number, and one for each row before its first, one for
+    """An offset of a group: a number, and one for each row before its first, one for
     each of its rows, and the address of a place if there is one."""
 
     number: int = 0
@@ -34,7 +34,7 @@ class Offset(NamedTuple):
     place: int = -1
 
     def at(self, where: Numbers, first: Any, rows: Any) -> Any:
-        """What is said of a group, or of several."""
+        """The offset of a group, or those of several."""
         base = self.number + int(where[self.place] if self.place >= 0 else 0)
         return base + self.start * first + self.each * rows
 

@@ -70,14 +70,14 @@ class Stored:
         self._key, self._structure = key, structure
 
     def read(self, how: Any) -> Any:
-        """What was made of the graph once, or None; `how` tells of it what the graph
+        """The entry made of the graph once, or None; `how` tells of it what the graph
         does not."""
         known = self.head(how)
         with suppress(Exception):  # whatever is wrong with it, it is none
             return known and self.load(known[1])
 
     def head(self, how: Any) -> tuple[Any, bytes] | None:
-        """What tells whether an entry is wanted, and that; None if there is none."""
+        """The head of an entry and the bytes behind it; None if there is none."""
         cache, place = program_cache(), self._place(how)
         content = cache.read(place) if cache is not None and place else None
         with suppress(Exception):
